@@ -39,6 +39,7 @@ activities!(
     adoption,
     arm_horizon,
     audit,
+    history,
     lease_checks,
     lease_scan,
     look_ahead,

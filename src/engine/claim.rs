@@ -16,6 +16,7 @@ use super::queue::SignalQueue;
 use super::queue::class::SignalClass;
 use super::queue::route_load::RoutePermit;
 use super::queue::route_queue::Taken;
+use super::reports::TaskClaimed;
 use super::undelete;
 use crate::config::PullConfig;
 use crate::handler::Route;
@@ -131,7 +132,8 @@ impl Claimer {
         let claims: Vec<Claimed> = claims
             .into_iter()
             .filter_map(|claim| {
-                let (route, permit) = routes.remove(&claim.key)?;
+                let (route, permit, source) = routes.remove(&claim.key)?;
+                TaskClaimed { source }.emit(&self.deps);
                 Some(Claimed {
                     claim,
                     route,
@@ -147,12 +149,12 @@ impl Claimer {
     async fn claim_due(
         &self,
         due: &[Signal],
-        routes: &HashMap<TaskKey, (Route, RoutePermit)>,
+        routes: &HashMap<TaskKey, (Route, RoutePermit, Source)>,
     ) -> Result<Vec<Claim>, LedgerError> {
         let mut batches: HashMap<Option<&PullConfig>, Vec<Arming>> = HashMap::new();
         for signal in due {
             let route = routes.get(&signal.key);
-            let pull = route.and_then(|(route, _)| route.pull.as_ref());
+            let pull = route.and_then(|(route, ..)| route.pull.as_ref());
             let batch = batches.entry(pull).or_default();
             batch.extend(signal.arming);
         }
@@ -178,11 +180,11 @@ impl Claimer {
         }
     }
 
-    /// Returns the route and permit of each key. Leaves out keys that are known to have no row.
+    /// Returns route, permit and source of each key. Leaves out keys that are known to have no row.
     fn skip_rowless(
         &self,
         taken: Vec<Taken>,
-    ) -> (HashMap<TaskKey, (Route, RoutePermit)>, Vec<Signal>) {
+    ) -> (HashMap<TaskKey, (Route, RoutePermit, Source)>, Vec<Signal>) {
         let mut routes = HashMap::with_capacity(taken.len());
         let mut signals = Vec::with_capacity(taken.len());
         for Taken {
@@ -194,7 +196,8 @@ impl Claimer {
             if self.is_rowless(&signal) {
                 continue;
             }
-            if routes.insert(signal.key.clone(), (route, permit)).is_none() {
+            let entry = (route, permit, signal.source);
+            if routes.insert(signal.key.clone(), entry).is_none() {
                 signals.push(signal);
             }
         }

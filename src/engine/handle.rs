@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::activity::BackgroundStatus;
 use super::deps::Deps;
+use super::history::History;
 use super::lease::Leases;
 use super::pull::PullQueues;
 use crate::config::{RecurringConfig, RetentionConfig};
@@ -17,6 +18,7 @@ pub struct Handle {
     pub(super) deps: Arc<Deps>,
     pub(super) leases: Arc<Leases>,
     pub(super) pull: PullQueues,
+    pub(super) history: Arc<History>,
     pub(super) recurring: watch::Sender<Vec<RecurringConfig>>,
     pub(super) retention: watch::Sender<RetentionConfig>,
 }
@@ -53,6 +55,11 @@ impl Handle {
     /// Status of the engine's background tasks, by name.
     pub fn background(&self) -> Vec<BackgroundStatus> {
         self.deps.background.status()
+    }
+
+    /// What the daemons did in each minute of the last 24 h.
+    pub fn history(&self) -> Arc<History> {
+        Arc::clone(&self.history)
     }
 
     /// Number of daemons known to share the ledger, including this one.

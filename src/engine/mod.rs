@@ -19,6 +19,7 @@ mod drain;
 mod execute;
 mod handle;
 mod health;
+mod history;
 mod lease;
 mod lease_watch;
 mod lifecycle;
@@ -72,11 +73,13 @@ pub use self::activity::BackgroundStatus;
 pub use self::background::audit::AuditReport;
 pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
+pub use self::history::{HISTORY_KEPT, History, HistoryPoint};
 pub use self::pull::{
     ClaimToken, Leased, PullError, PullQueues, Report, TAKE_MAX, TakenTasks, TokenError,
 };
 pub(crate) use self::stepper::Stepper;
 pub use self::taker::{TakeReport, TakenTask, Taker};
+pub use crate::telemetry::history::{LatenessPercentiles, PerSource};
 pub use crate::telemetry::{DropReason, Metrics};
 
 /// The components of an engine.
@@ -305,10 +308,12 @@ impl Wired {
             pauses,
             leases: Arc::clone(&leases),
         });
+        let history = Arc::new(History::new(&deps));
         let handle = Handle {
             deps,
             leases,
             pull,
+            history,
             recurring: watch::Sender::new(config.recurring.clone()),
             retention: watch::Sender::new(config.retention),
         };

@@ -4,7 +4,25 @@ use super::deps::Deps;
 use crate::ledger::{AdoptionRequest, Claim, Settled};
 use crate::task::{Death, Reason, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
-use crate::timer::Cause;
+use crate::timer::{Cause, Source};
+
+/// A task was claimed because of a signal from this source. Counted without a log line: the run has one.
+pub struct TaskClaimed {
+    pub source: Source,
+}
+
+impl TaskClaimed {
+    pub fn emit(self, deps: &Deps) {
+        let starts = deps.metrics.starts();
+        let counter = match self.source {
+            Source::Event => &starts.event,
+            Source::Nudge => &starts.nudge,
+            Source::Sweep => &starts.sweep,
+            Source::Direct => &starts.direct,
+        };
+        counter.inc();
+    }
+}
 
 /// The handler of a claimed task starts.
 pub struct RunStarted<'a> {

@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::drop_reason::DropReason;
+use super::history::{PerSource, Recorder};
 use crate::task::{Reason, State};
 
 /// Seconds from 1 ms to a day: lateness spans both.
@@ -84,6 +85,7 @@ families! {
     signals: Family<BySource, Counter>, "Signals taken in, by source";
     signals_dropped: Family<ByReason, Counter>, "Signals that led to no run, by reason";
     claims: Family<ByResult, Counter>, "Rows asked for in claims, by result";
+    starts: Family<BySource, Counter>, "Claimed tasks, by the source of the signal that started them";
     tasks: Family<ByState, Gauge>, "Tasks in the ledger, by state";
     tasks_at_least: Family<ByState, Gauge>,
         "1 where counting tasks of this state ended early: there are at least as many as lapsed_tasks says";
@@ -118,13 +120,25 @@ families! {
 pub struct Metrics {
     registry: Registry,
     families: Families,
+    history: Recorder,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("lapsed");
         let families = Families::registered(&mut registry);
-        Self { registry, families }
+        let starts = |source| families.starts.get_or_create(&BySource::of(source)).clone();
+        let history = Recorder::new(PerSource {
+            event: starts("event"),
+            nudge: starts("nudge"),
+            sweep: starts("sweep"),
+            direct: starts("direct"),
+        });
+        Self {
+            registry,
+            families,
+            history,
+        }
     }
 }
 
@@ -137,6 +151,16 @@ impl Metrics {
         text
     }
 
+    /// The counters of the history of the last 24 h.
+    pub fn history(&self) -> &Recorder {
+        &self.history
+    }
+
+    /// Counters of claimed tasks, by the source of their signal.
+    pub fn starts(&self) -> &PerSource<Counter> {
+        self.history.started()
+    }
+
     /// Counts the start of a handler.
     pub fn started(&self, route: &str, lateness_ms: u64) {
         let lateness = self
@@ -144,6 +168,7 @@ impl Metrics {
             .lateness_seconds
             .get_or_create(&Route::of(route));
         lateness.observe(lateness_ms as f64 / 1000.0);
+        self.history.late(lateness_ms);
     }
 
     /// Counts a run that has ended.
@@ -155,6 +180,7 @@ impl Metrics {
         duration.observe(took.as_secs_f64());
         let labels = RouteOutcome::of(route, outcome);
         self.families.runs.get_or_create(&labels).inc();
+        self.history.ran(outcome);
     }
 
     /// Counts a signal.
@@ -182,6 +208,7 @@ impl Metrics {
 
     /// Sets the number of tasks in this state; with `at_least`, counting stopped there.
     pub fn counted(&self, state: &str, count: u64, at_least: bool) {
+        self.history.counted(state, count, at_least);
         let labels = ByState::of(state);
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.families.tasks.get_or_create(&labels).set(count);
@@ -194,6 +221,7 @@ impl Metrics {
 
     /// Forgets the numbers of tasks: another daemon counts them now.
     pub fn counted_elsewhere(&self) {
+        self.history.counted_elsewhere();
         self.families.tasks.clear();
         self.families.tasks_at_least.clear();
     }
@@ -201,6 +229,8 @@ impl Metrics {
     /// Sets how long the oldest overdue task has waited.
     pub fn overdue_for(&self, waited: Duration) {
         self.families.overdue_seconds_max.set(waited.as_secs_f64());
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        self.history.overdue_for(waited_ms);
     }
 
     /// Sets whether the events of this node arrive.
@@ -277,6 +307,7 @@ impl Metrics {
     pub fn buried(&self, route: &str, reason: Reason) {
         let labels = RouteReason::of(route, reason.as_str());
         self.families.dead.get_or_create(&labels).inc();
+        self.history.buried();
     }
 
     /// Counts rows of this state that retention has deleted.

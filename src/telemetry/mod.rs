@@ -1,6 +1,7 @@
-//! Telemetry: metrics, and the limiter of repeated log lines.
+//! Telemetry: metrics, their history, and the limiter of repeated log lines.
 
 mod drop_reason;
+pub mod history;
 pub mod log;
 mod metrics;
 

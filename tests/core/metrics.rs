@@ -56,6 +56,7 @@ fn recorded() -> Metrics {
     metrics.signalled("expired");
     metrics.dropped(DropReason::Early, 1);
     metrics.claimed("won", 1);
+    metrics.starts().nudge.inc();
     for (state, count) in Stats::default().by_state() {
         metrics.counted(state, count, false);
     }

@@ -6,6 +6,7 @@ pub mod arm_horizon;
 pub mod audit;
 pub mod audit_lock;
 pub mod gauges;
+pub mod history;
 pub mod look_ahead;
 pub mod membership;
 pub mod pauses;
@@ -27,6 +28,7 @@ use self::arm_horizon::ArmHorizon;
 use self::audit::Audit;
 use self::audit_lock::AuditLock;
 use self::gauges::{QueueGauges, TaskGauges};
+use self::history::HistoryKeeper;
 use self::look_ahead::LookAhead;
 use self::membership::MembershipTask;
 use self::pauses::PauseReader;
@@ -39,6 +41,7 @@ use self::unarmed::Unarmed;
 use super::candidates::Candidates;
 use super::claimant::Processes;
 use super::handle::Handle;
+use super::history::History;
 use super::lease_watch::LeaseWatch;
 use super::pipeline::Pipeline;
 use super::pull::PullQueues;
@@ -60,6 +63,7 @@ pub struct Background {
     lease_watch: Arc<LeaseWatch>,
     processes: Processes,
     pull: PullQueues,
+    history: Arc<History>,
     recurring: watch::Receiver<Vec<RecurringConfig>>,
     retention: watch::Receiver<RetentionConfig>,
 }
@@ -101,6 +105,7 @@ impl Background {
             lease_watch,
             processes,
             pull: handle.pull(),
+            history: handle.history(),
             recurring: handle.recurring.subscribe(),
             retention: handle.retention.subscribe(),
         }
@@ -142,6 +147,10 @@ impl Background {
             deps: deps(),
             configured: self.retention,
         };
+        let history = HistoryKeeper {
+            deps: deps(),
+            history: self.history,
+        };
         let sink = Arc::new(TimerSink {
             deps: deps(),
             queue: queue(),
@@ -180,6 +189,7 @@ impl Background {
             tasks.spawn(lifecycle.until_stopped(task));
         }
         // These have work left when the engine stops.
+        tasks.spawn(history.run());
         tasks.spawn(lifecycle.watched(self.adopter.run()));
         let (timer, stopping) = (Arc::clone(&deps().timer), lifecycle.stopping.clone());
         tasks.spawn(lifecycle.watched(async move { timer.run(sink, stopping).await }));

@@ -28,6 +28,7 @@ async fn each_background_task_has_a_status_in_a_stable_order() {
         "adoption",
         "arm_horizon",
         "audit",
+        "history",
         "lease_checks",
         "lease_scan",
         "look_ahead",

@@ -7,6 +7,7 @@ mod endings;
 mod entries;
 mod faulty;
 mod faulty_documents;
+mod history;
 mod members;
 mod outages;
 mod outcomes;
