@@ -35,6 +35,15 @@ pub trait Scans: Send + Sync {
         known: Known<'_>,
     ) -> Result<Vec<Upcoming>, LedgerError>;
 
+    /// Returns a number that changes when a task may have become due of which no part of this process has told the timer:
+    /// when another connection to the ledger has committed. It may also change without a cause. `None`: the ledger cannot
+    /// tell.
+    ///
+    /// Costs less than a scan.
+    async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
+        Ok(None)
+    }
+
     /// Reads a page of overdue tasks as [`scan`](Self::scan) does, without those that `paused` keeps from starting.
     ///
     /// Reads a bounded number of rows, however many are paused: the page may hold fewer than `limit` tasks and still have

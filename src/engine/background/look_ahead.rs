@@ -48,6 +48,9 @@ struct Ahead {
     changed: Instant,
     /// When tasks due now are looked for next.
     probe_at: Instant,
+    /// The state of the ledger, as [`outside_changes`](crate::ledger::Scans::outside_changes) tells it, of which every row
+    /// that is due before the next pass is known. While it lasts, no probe finds anything.
+    probed: Option<u64>,
 }
 
 /// A known row.
@@ -71,7 +74,12 @@ impl LookAhead {
         let (mut ahead, mut cause) = (Ahead::default(), Cause::Start);
         loop {
             let began = Instant::now();
-            if let Err(error) = activity.pass(cause, self.look_ahead(&mut ahead)).await {
+            let pass = async {
+                let state = self.outside_changes().await?;
+                self.look_ahead(&mut ahead).await?;
+                self.probe_after_pass(&mut ahead, state).await
+            };
+            if let Err(error) = activity.pass(cause, pass).await {
                 self.deps.ledger_failed("look ahead", &error);
             }
             let interval = self.deps.jittered(self.deps.sweep.interval);
@@ -106,6 +114,7 @@ impl LookAhead {
         }
         (ahead.division, ahead.reloads) = (division, reloads);
         ahead.changed = Instant::now();
+        ahead.probed = None;
         ahead.own = self.deps.ownership.own_buckets();
         let known = ahead.known.values_mut();
         let ours = known.filter_map(|row| row.deferred.take_if(|alarm| self.is_ours(alarm)));
@@ -238,6 +247,7 @@ impl Default for Ahead {
             reloads: 0,
             changed: Instant::now(),
             probe_at: Instant::now(),
+            probed: None,
         }
     }
 }

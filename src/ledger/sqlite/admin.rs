@@ -64,7 +64,7 @@ impl Admin for SqliteLedger {
 
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
         let key = key.clone();
-        self.write(move |session| {
+        self.write_untold(move |session| {
             let paused = Paused::of(&pauses::all(session)?);
             let held_before = paused.held_before_of(&key);
             make_due(session, &key, |row, now| row.run_now(held_before, now))
@@ -74,7 +74,7 @@ impl Admin for SqliteLedger {
 
     async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
         let key = key.clone();
-        self.write(move |session| make_due(session, &key, Row::redrive))
+        self.write_untold(move |session| make_due(session, &key, Row::redrive))
             .await
     }
 
@@ -96,7 +96,7 @@ impl Admin for SqliteLedger {
 
     async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
         let rows = rows.to_vec();
-        self.write(move |session| {
+        self.write_untold(move |session| {
             let mut write = session.prepare(&session.queries.save)?;
             of_rows(session, &rows, |stored| {
                 let redriven = stored.row.redrive(session.now);

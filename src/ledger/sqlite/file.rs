@@ -23,6 +23,10 @@ const WRITER_CACHE_KIB: i64 = 16_384;
 /// The write-ahead log is cut to this size when it starts over.
 const JOURNAL_BYTES_MAX: i64 = 64 << 20;
 
+/// A commit copies the log to the database itself when the log has this many pages: the copying beside it is behind, or
+/// nothing copies. See [`checkpoints`](super::checkpoints).
+const JOURNAL_PAGES_MAX: i64 = 12_288;
+
 /// A database file and the table in it.
 #[derive(Debug, Clone)]
 pub(super) struct DatabaseFile {
@@ -133,6 +137,7 @@ fn set_up(connection: &Connection, access: Access) -> rusqlite::Result<()> {
             // What is answered survives a power failure.
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+            connection.pragma_update(None, "wal_autocheckpoint", JOURNAL_PAGES_MAX)?;
             connection.pragma_update(None, "journal_size_limit", JOURNAL_BYTES_MAX)
         }
     }

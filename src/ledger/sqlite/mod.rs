@@ -9,6 +9,7 @@ mod adoption;
 mod backup;
 mod cancel;
 mod change;
+mod checkpoints;
 mod claims;
 mod detailed_stats;
 mod documents;
@@ -34,6 +35,7 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
@@ -67,6 +69,8 @@ pub struct SqliteLedger {
     /// Held by the transaction that writes. Transactions of this process wait for it in order of arrival, and only for other
     /// processes by trying again.
     turn: Arc<Mutex<()>>,
+    /// Number of changes that make tasks due without telling the timer.
+    untold: AtomicU64,
 }
 
 impl SqliteLedger {
@@ -99,6 +103,7 @@ impl SqliteLedger {
             turn,
             file,
             clock,
+            untold: AtomicU64::new(0),
         })
     }
 
@@ -130,6 +135,16 @@ impl SqliteLedger {
         verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         self.writer.write(verb).await
+    }
+
+    /// As [`write`](Self::write), of a verb that makes tasks due and whose callers do not tell the timer.
+    async fn write_untold<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let written = self.writer.write(verb).await;
+        self.untold.fetch_add(1, Ordering::Relaxed);
+        written
     }
 
     /// Runs `look` on a connection that only reads.

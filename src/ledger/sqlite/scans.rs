@@ -1,5 +1,6 @@
 //! Scans of rows by due time, in pages.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -79,6 +80,11 @@ impl Scans for SqliteLedger {
             .rows_of(news(places, known), Condition::Free)
             .await?
             .rows)
+    }
+
+    async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
+        let commits = self.writer.outside_commits().await?;
+        Ok(Some(commits + self.untold.load(Ordering::Relaxed)))
     }
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {

@@ -3,6 +3,8 @@
 //!
 //! A commit costs a write to the disk, whatever it contains. While one is under way, other jobs arrive, and the next commit
 //! has all of them: throughput grows with load, and a single job waits for one commit only.
+//!
+//! Its connection makes all commits of this ledger but those of handlers, so it can tell those of others from its own.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -12,6 +14,7 @@ use rusqlite::Connection;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::checkpoints::Checkpoints;
 use super::file::{Access, DatabaseFile, FileIdentity};
 use super::queries::Queries;
 use super::session::Session;
@@ -66,8 +69,13 @@ where
     }
 }
 
+/// The caller that waits for [`Writer::outside_commits`].
+type Look = oneshot::Sender<Result<u64, LedgerError>>;
+
 enum Message {
     Job(Box<dyn Job>),
+    /// Looks for commits of other connections.
+    Look(Look),
     /// Closes the connection.
     Close(oneshot::Sender<()>),
 }
@@ -120,6 +128,22 @@ impl Writer {
         answer.await.map_err(|_| ended())?
     }
 
+    /// Returns a number that changes when another connection has committed. Writes and locks nothing.
+    ///
+    /// It may also change when none has.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn outside_commits(&self) -> Result<u64, LedgerError> {
+        let (look, answer) = oneshot::channel();
+        let sent = self.thread().send(Message::Look(look));
+        sent.await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
     /// Closes the connection once all jobs so far have been answered. A later job opens another.
     pub async fn close(&self) {
         let Some(thread) = self.thread.get() else {
@@ -136,11 +160,13 @@ impl Writer {
         self.thread.get_or_init(|| {
             let (sender, messages) = mpsc::channel(WAITING_MAX);
             let writer = WriterThread {
+                checkpoints: Checkpoints::new(self.file.clone()),
                 file: self.file.clone(),
                 queries: Arc::clone(&self.queries),
                 clock: self.clock.clone(),
                 turn: Arc::clone(&self.turn),
                 open: None,
+                outside_commits: 0,
             };
             let thread = thread::Builder::new().name("lapsed-writer".to_owned());
             thread
@@ -171,47 +197,76 @@ struct WriterThread {
     queries: Arc<Queries>,
     clock: LedgerClock,
     turn: Arc<Mutex<()>>,
+    checkpoints: Checkpoints,
     /// `None` before the first job and after an error.
     open: Option<Open>,
+    /// Grows when a look finds that another connection has committed, or may have.
+    outside_commits: u64,
 }
 
 struct Open {
     connection: Connection,
     identity: Option<FileIdentity>,
+    /// SQLite's number for commits of other connections, as of the last look. Comparable on one connection only.
+    data_version: Option<i64>,
+}
+
+/// What is answered between two transactions.
+#[derive(Default)]
+struct Aside {
+    looks: Vec<Look>,
+    close: Option<oneshot::Sender<()>>,
+}
+
+impl Aside {
+    /// Keeps a message for later, unless it is a job.
+    fn keep(&mut self, message: Message) -> Option<Box<dyn Job>> {
+        match message {
+            Message::Job(job) => return Some(job),
+            Message::Look(look) => self.looks.push(look),
+            Message::Close(closed) => self.close = Some(closed),
+        }
+        None
+    }
 }
 
 impl WriterThread {
     fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         while let Some(message) = messages.blocking_recv() {
-            let close = match message {
-                Message::Job(first) => self.transaction(first, &mut messages),
-                Message::Close(closed) => Some(closed),
-            };
-            if let Some(closed) = close {
+            let mut aside = Aside::default();
+            if let Some(first) = aside.keep(message) {
+                self.transaction(first, &mut messages, &mut aside);
+            }
+            // In both cases, the caller may have gone.
+            for look in aside.looks {
+                let _ = look.send(self.look());
+            }
+            if let Some(closed) = aside.close {
+                self.checkpoints.close();
                 self.open = None;
-                // The caller may have gone.
                 let _ = closed.send(());
             }
         }
     }
 
-    /// Runs `first` and the jobs that are waiting, and answers them. Returns the request to close that it met.
+    /// Runs `first` and the jobs that are waiting, and answers them. Takes none that arrived after a request to close.
     fn transaction(
         &mut self,
         first: Box<dyn Job>,
         messages: &mut mpsc::Receiver<Message>,
-    ) -> Option<oneshot::Sender<()>> {
-        let (mut jobs, mut close) = (vec![first], None);
+        aside: &mut Aside,
+    ) {
+        let mut jobs = vec![first];
         let turn = Arc::clone(&self.turn);
         let turn = turn.blocking_lock();
         let begun = Instant::now();
-        let next = || match messages.try_recv().ok()? {
-            _ if close.is_some() => None,
-            Message::Job(job) => Some(job),
-            Message::Close(closed) => {
-                close = Some(closed);
-                None
+        let next = || {
+            while aside.close.is_none() {
+                if let Some(job) = aside.keep(messages.try_recv().ok()?) {
+                    return Some(job);
+                }
             }
+            None
         };
         let result = self.run_all(&mut jobs, next, begun);
         if result.is_err() {
@@ -222,7 +277,34 @@ impl WriterThread {
         for job in jobs {
             job.answer(result.clone());
         }
-        close
+        if let Some(open) = &self.open
+            && let Err(error) = self.checkpoints.after_commit(&open.connection)
+        {
+            tracing::debug!(%error, "could not read the state of the write-ahead log");
+        }
+    }
+
+    fn look(&mut self) -> Result<u64, LedgerError> {
+        let looked = self.count_outside_commits();
+        if looked.is_err() {
+            self.open = None;
+        }
+        looked
+    }
+
+    fn count_outside_commits(&mut self) -> Result<u64, LedgerError> {
+        let identity = self.file.identity();
+        self.open.take_if(|open| open.identity != identity);
+        let file = self.file.clone();
+        let open = self.open()?;
+        let asked = open.connection.prepare_cached("PRAGMA data_version");
+        let version: i64 = asked
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(|source| file.error(source))?;
+        if open.data_version.replace(version) != Some(version) {
+            self.outside_commits += 1;
+        }
+        Ok(self.outside_commits)
     }
 
     /// Runs `jobs` and adds to them what `next` returns. If this fails, nothing of any job stands.
@@ -237,6 +319,7 @@ impl WriterThread {
         let Open {
             connection,
             identity,
+            data_version: _,
         } = self.open()?;
         let run = |text: &str| -> Result<(), LedgerError> {
             let statement = connection.prepare_cached(text);
@@ -273,15 +356,16 @@ impl WriterThread {
         }
     }
 
-    fn open(&mut self) -> Result<&Open, LedgerError> {
+    fn open(&mut self) -> Result<&mut Open, LedgerError> {
         if self.open.is_none() {
             // Read before the file is opened: a file that is replaced in between is noticed.
             let identity = self.file.identity();
             self.open = Some(Open {
                 connection: self.file.open(Access::Write)?,
                 identity,
+                data_version: None,
             });
         }
-        Ok(self.open.as_ref().expect("just opened"))
+        Ok(self.open.as_mut().expect("just opened"))
     }
 }

@@ -58,6 +58,8 @@ pub struct Faults {
     pub lease_scans: AtomicU32,
     /// Number of scans for rows due about now.
     pub near_scans: AtomicU32,
+    /// State of the ledger as it tells it to probes; `None`: it cannot tell.
+    pub outside_changes: Mutex<Option<u64>>,
     /// Scans for rows due about now fail.
     pub scan_near_fails: AtomicBool,
     /// Scans for leases fail.
@@ -227,6 +229,10 @@ impl Scans for Faulty {
             true => Err(unavailable()),
             false => self.inner.scan_near(scan, among, known).await,
         }
+    }
+
+    async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
+        Ok(*self.faults.outside_changes.lock().unwrap())
     }
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {

@@ -64,6 +64,39 @@ async fn without_probes_such_a_task_waits_for_the_sweep() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_ledger_that_tells_of_no_change_is_probed_once_a_pass() {
+    let faults = Arc::<Faults>::default();
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let runs = Arc::<AtomicU32>::default();
+    *faults.outside_changes.lock().unwrap() = Some(0);
+    let rig = start_with(ledger, Arc::clone(&faults), PROBES_ALONE, counting(&runs));
+    sleep(seconds(30)).await;
+    let scans = || faults.near_scans.load(Ordering::SeqCst);
+    assert!((25..=35).contains(&scans()), "{}", scans());
+    // At any time between two passes, and due before, at or after the commit.
+    for (number, in_ms) in (1..=40).zip([0, -500, 300, 700].into_iter().cycle()) {
+        let name = format!("Job@count@{number}");
+        create_elsewhere(&rig, &name, in_ms).await;
+        *faults.outside_changes.lock().unwrap() = Some(number);
+        let created = Instant::now();
+        rig.until(&name, State::Done).await;
+        let expected = 100 + u128::try_from(in_ms.max(0)).unwrap();
+        let took = created.elapsed().as_millis();
+        assert!(took <= expected, "{name}: {took} ms");
+    }
+    // The ledger goes on to tell of no change.
+    sleep(seconds(3)).await;
+    let before = scans();
+    sleep(seconds(30)).await;
+    assert!(
+        (25..=35).contains(&(scans() - before)),
+        "{}",
+        scans() - before
+    );
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_running_task_is_not_signalled_at_each_probe() {
     let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
     let go = Arc::default();

@@ -6,6 +6,7 @@ mod daemons;
 mod faults;
 mod formats;
 mod killed;
+mod outside_changes;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,13 +3,16 @@
 //! A timer without a server hears of tasks of this process only. Another process, or a program that writes SQL, may
 //! create a task that is due at once. Between two passes, and between the pages of a pass, the look-ahead reads the few
 //! index entries around the present moment. An entry that is known costs nothing more.
+//!
+//! A ledger that can tell whether another process has written is asked that first. If none has since the last pass began,
+//! the pass and the probe behind it have found all there is.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Ahead, KnownRow, LookAhead};
+use super::{Ahead, KNOWN_MAX, KnownRow, LookAhead};
 use crate::ledger::{LedgerError, NearScan};
 use crate::task::UnixMs;
 use crate::timer::Cause;
@@ -20,6 +23,9 @@ const BACK: Duration = Duration::from_secs(1);
 
 /// Index entries of one probe. In a burst, the latest due times come first.
 const ENTRIES: u32 = 512;
+
+/// How long to wait for the state of the ledger. A ledger that is busy for longer is probed: that waits for no other work.
+const STATE_WITHIN: Duration = Duration::from_millis(50);
 
 /// Pause after a probe that failed.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
@@ -47,6 +53,30 @@ impl LookAhead {
         }
     }
 
+    /// The state of the ledger, if it can tell and probes are wanted.
+    pub(super) async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
+        if self.deps.probe.is_none() {
+            return Ok(None);
+        }
+        let state = timeout(STATE_WITHIN, self.deps.ledger.outside_changes());
+        state.await.unwrap_or(Ok(None))
+    }
+
+    /// Probes at the end of a pass that began in this state of the ledger. What is due later than the beginning of the pass
+    /// was found by the pass, what is due earlier is found now.
+    pub(super) async fn probe_after_pass(
+        &self,
+        ahead: &mut Ahead,
+        state: Option<u64>,
+    ) -> Result<(), LedgerError> {
+        if let (Some(interval), Some(_)) = (self.deps.probe, state) {
+            self.probe(ahead, interval).await?;
+            // With more rows than it may know, the pass has left some out.
+            ahead.probed = state.filter(|_| ahead.known.len() < KNOWN_MAX);
+        }
+        Ok(())
+    }
+
     /// Probes if it is time to. The next probe is due after the interval, and not before as much time has passed as this
     /// one took: a slow ledger is asked less often.
     pub(super) async fn probe_if_due(&self, ahead: &mut Ahead) {
@@ -54,7 +84,11 @@ impl LookAhead {
         let Some(interval) = self.deps.probe.filter(|_| began >= ahead.probe_at) else {
             return;
         };
-        let probed = self.probe(ahead, interval).await;
+        let probed = match self.is_probed(ahead).await {
+            Ok(true) => Ok(()),
+            Ok(false) => self.probe(ahead, interval).await,
+            Err(error) => Err(error),
+        };
         ahead.probe_at = match probed {
             Ok(()) => began + interval.max(began.elapsed() * 2),
             Err(error) => {
@@ -62,6 +96,13 @@ impl LookAhead {
                 Instant::now() + OUTAGE_PAUSE
             }
         };
+    }
+
+    async fn is_probed(&self, ahead: &Ahead) -> Result<bool, LedgerError> {
+        Ok(match ahead.probed {
+            Some(probed) => self.outside_changes().await? == Some(probed),
+            None => false,
+        })
     }
 
     /// Reads the tasks that have just fallen due or do so before the next probe, and that are not known.

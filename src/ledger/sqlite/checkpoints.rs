@@ -1,0 +1,196 @@
+//! Checkpoints: copies committed pages from the write-ahead log to the database, beside the commits.
+//!
+//! SQLite by itself does this in the commit with which the log exceeds a size, and that commit then waits for two more
+//! syncs and for pages all over the file. Here a thread copies them. Commits go on meanwhile, so the thread does not reach
+//! the end of the log; the writer copies the rest between two commits, a few pages, and the log starts over.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::time::Instant;
+
+use super::file::{Access, DatabaseFile};
+use crate::ledger::LedgerError;
+
+/// The thread copies when this many pages wait.
+const COPY_AT: u64 = 1_000;
+
+/// The log is to start over when it has this many pages.
+const RESTART_AT: u64 = 4_096;
+
+/// Maximum number of pages that the writer copies for that.
+const REST_MAX: u64 = 256;
+
+/// Pause of the thread after an error.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Decides when to copy. Belongs to the writer.
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    file: DatabaseFile,
+    copier: Option<Copier>,
+    /// The thread has been asked since the writer last copied the rest.
+    has_asked: bool,
+}
+
+/// The state of the log.
+#[derive(Debug, Clone, Copy)]
+struct Log {
+    pages: u64,
+    copied: u64,
+}
+
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+struct Copier {
+    /// `None` while it is dropped.
+    ask: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpoints {
+    pub fn new(file: DatabaseFile) -> Self {
+        Self {
+            file,
+            copier: None,
+            has_asked: false,
+        }
+    }
+
+    /// Looks at the log after a commit of the writer's connection. Copies at most [`REST_MAX`] pages itself.
+    pub fn after_commit(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let log = checkpoint(connection, "NOOP")?;
+        let waiting = log.pages.saturating_sub(log.copied);
+        if waiting >= COPY_AT {
+            let file = &self.file;
+            self.copier
+                .get_or_insert_with(|| Copier::start(file.clone()))
+                .ask();
+            self.has_asked = true;
+        } else if self.has_asked && log.pages >= RESTART_AT && waiting <= REST_MAX {
+            // Once only: a reader may keep the log from starting over.
+            self.has_asked = false;
+            checkpoint(connection, "PASSIVE")?;
+        }
+        Ok(())
+    }
+
+    /// Ends the thread and closes its connection.
+    pub fn close(&mut self) {
+        self.copier = None;
+    }
+}
+
+impl Copier {
+    fn start(file: DatabaseFile) -> Self {
+        // One request stands for all that arrive before the thread takes it.
+        let (ask, asked) = sync_channel(1);
+        let thread = thread::Builder::new().name("lapsed-checkpoint".to_owned());
+        let thread = thread
+            .spawn(move || copy_when_asked(&file, &asked))
+            .expect("the system starts threads");
+        Self {
+            ask: Some(ask),
+            thread: Some(thread),
+        }
+    }
+
+    fn ask(&self) {
+        if let Some(ask) = &self.ask {
+            // Full: it has been asked already. A thread that has panicked leaves the copying to the commits.
+            let _ = ask.try_send(());
+        }
+    }
+}
+
+impl Drop for Copier {
+    fn drop(&mut self) {
+        self.ask = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn copy_when_asked(file: &DatabaseFile, asked: &Receiver<()>) {
+    let mut open = None;
+    let mut paused_until = None;
+    while asked.recv().is_ok() {
+        if paused_until.is_some_and(|until| Instant::now() < until) {
+            continue;
+        }
+        paused_until = None;
+        if let Err(error) = copy(file, &mut open) {
+            tracing::warn!(%error, "could not copy the write-ahead log to the database; trying again");
+            open = None;
+            paused_until = Some(Instant::now() + PAUSE);
+        }
+    }
+}
+
+fn copy(file: &DatabaseFile, open: &mut Option<Connection>) -> Result<(), LedgerError> {
+    let connection = match open {
+        Some(connection) => connection,
+        None => open.insert(file.open(Access::Write)?),
+    };
+    let copied = checkpoint(connection, "PASSIVE");
+    copied.map(|_| ()).map_err(|source| file.error(source))
+}
+
+/// Runs a checkpoint that waits for nothing. `NOOP` copies nothing, and `PASSIVE` nothing if another process copies.
+fn checkpoint(connection: &Connection, mode: &'static str) -> rusqlite::Result<Log> {
+    let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
+    statement.query_row([], |row| {
+        let (pages, copied): (i64, i64) = (row.get(1)?, row.get(2)?);
+        // -1 without a log.
+        Ok(Log {
+            pages: pages.max(0).cast_unsigned(),
+            copied: copied.max(0).cast_unsigned(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::TableName;
+
+    #[test]
+    fn a_log_that_grows_while_it_is_copied_starts_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = DatabaseFile {
+            path: directory.path().join("lapsed.db"),
+            table: TableName::new("t").unwrap(),
+        };
+        super::super::migration::migrate(&file, false).unwrap();
+        let connection = file.open(Access::Write).unwrap();
+        // No commit copies.
+        connection
+            .pragma_update(None, "wal_autocheckpoint", 0)
+            .unwrap();
+        connection
+            .pragma_update(None, "synchronous", "OFF")
+            .unwrap();
+        connection
+            .execute_batch("CREATE TABLE pages (id INTEGER PRIMARY KEY, page BLOB)")
+            .unwrap();
+        let mut checkpoints = Checkpoints::new(file);
+        let (mut largest, deadline) = (0, Instant::now() + Duration::from_secs(60));
+        loop {
+            connection
+                .execute("INSERT INTO pages (page) VALUES (zeroblob(8000))", [])
+                .unwrap();
+            let log = checkpoint(&connection, "NOOP").unwrap();
+            if log.pages < largest {
+                break;
+            }
+            largest = log.pages;
+            checkpoints.after_commit(&connection).unwrap();
+            assert!(Instant::now() < deadline, "{log:?}");
+        }
+        assert!(largest >= RESTART_AT);
+    }
+}
