@@ -310,7 +310,7 @@ impl Cli {
             #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,
             #[cfg(feature = "bench")]
-            Command::BenchDaemon(daemon) => daemon.run(&config).await,
+            Command::BenchDaemon(daemon) => daemon.run(config).await,
             Command::CheckConfig => check_config::run(&config, source, output),
             Command::Completions { .. } => unreachable!("answered above"),
             #[cfg(all(feature = "sqlite", feature = "resp"))]

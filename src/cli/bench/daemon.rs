@@ -1,10 +1,11 @@
 //! `lapsed bench-daemon`: the engine of `listen` with a handler that only reads the clock.
 //!
-//! It speaks to the measuring process in lines on its standard output: `ready`, `audited`, and five times a second
+//! It speaks to the measuring process in lines on its standard output: `door <address>`, `ready`, `audited`, and five times a second
 //! `progress <tasks started> <runs not settled yet> <tasks of the backlog started> <Redis events received>`. A line on its standard input, or
 //! its end, stops it; it then writes its record and ends. Interrupts of the terminal are the measuring process'
 //! business.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,13 +16,17 @@ use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use lapsed::clock::{LedgerClock, wall_micros};
 use lapsed::compose::Adapters;
+use lapsed::config::{RespConfig, RouteConfig};
 use lapsed::engine::{Handle, Metrics};
 use lapsed::handler::{Handler, HandlerError};
+use lapsed::resp::Listener;
 use lapsed::{Config, Handlers, TaskContext};
 use tokio::io::AsyncBufReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::interval;
+use tokio_util::sync::CancellationToken;
 
+use super::queues::{EMPTY_QUEUE, QUEUE};
 use super::recorder::Recorder;
 use crate::cli::output::say;
 
@@ -32,6 +37,9 @@ pub const METHOD: &str = "run";
 
 /// Class of slow tasks that compete with the measured ones; their method is [`METHOD`].
 pub const SLOW_CLASS: &str = "BenchSlow";
+
+/// Class of which there are no tasks.
+const EMPTY_CLASS: &str = "BenchEmpty";
 
 /// Interval of progress lines.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -65,11 +73,23 @@ pub struct BenchDaemon {
     /// Which clock
     #[arg(long, value_enum)]
     clock: StartClock,
+    /// Open a front door for this many connections, and leave the tasks to pull workers
+    #[arg(long, value_name = "N")]
+    door: Option<u32>,
 }
 
 impl BenchDaemon {
-    pub async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let adapters = Adapters::new(config)?;
+    pub async fn run(self, mut config: Config) -> anyhow::Result<ExitCode> {
+        if let Some(connections) = self.door {
+            config.resp = RespConfig {
+                listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+                users: Vec::new(),
+                tls: None,
+                max_connections: connections as usize,
+            };
+            config.routes.splice(0..0, pull_routes()?);
+        }
+        let adapters = Adapters::new(&config)?;
         let clock = match self.clock {
             StartClock::Wall => None,
             StartClock::Ledger => Some(adapters.ledger.clock().clone()),
@@ -82,7 +102,9 @@ impl BenchDaemon {
             recorder: Arc::clone(&recorder),
             clock,
         };
-        handlers.on_handler((CLASS, METHOD), nothing);
+        if self.door.is_none() {
+            handlers.on_handler((CLASS, METHOD), nothing);
+        }
         if let Some(slow_ms) = self.slow_ms {
             let takes = Duration::from_millis(slow_ms);
             let slow = move |_: Vec<String>| async move {
@@ -91,8 +113,21 @@ impl BenchDaemon {
             };
             handlers.on((SLOW_CLASS, METHOD), slow);
         }
-        let engine = adapters.engine(config, handlers);
+        let engine = adapters.engine(&config, handlers);
         let handle = engine.handle();
+        let stop_door = CancellationToken::new();
+        let client = adapters.client();
+        let door = Listener::open(&config.resp, client, Arc::clone(&adapters.metrics))?;
+        let door = match door {
+            Some(door) => {
+                say(&format!("door {}", door.address()))?;
+                let door = door.with_workers(handle.pull());
+                Some(tokio::spawn(
+                    door.serve(stop_door.clone().cancelled_owned()),
+                ))
+            }
+            None => None,
+        };
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let ignoring = tokio::spawn(async move { while interrupt.recv().await.is_some() {} });
 
@@ -105,6 +140,10 @@ impl BenchDaemon {
         let result = engine.run_until(told_to_stop()).await;
         telling.abort();
         ignoring.abort();
+        stop_door.cancel();
+        if let Some(door) = door {
+            door.await.context("close the front door")?;
+        }
         adapters.ledger.close().await;
         result?;
         recorder
@@ -112,6 +151,15 @@ impl BenchDaemon {
             .with_context(|| format!("write `{}`", self.record.display()))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The queue of the tasks, and one that stays empty.
+fn pull_routes() -> anyhow::Result<Vec<RouteConfig>> {
+    let route = |class: &str, queue: &str| {
+        format!("[[routes]]\nmatch = '^{class}@'\npull = {{ queue = '{queue}' }}\n")
+    };
+    let routes = route(CLASS, QUEUE) + &route(EMPTY_CLASS, EMPTY_QUEUE);
+    Ok(Config::from_toml(&routes)?.routes)
 }
 
 /// The handler: first reads the clock.
@@ -130,7 +178,8 @@ impl Handler for Nothing {
     }
 }
 
-fn now_us(clock: Option<&LedgerClock>) -> u64 {
+/// Reads the ledger's clock, or the wall clock, in microseconds since 1970.
+pub fn now_us(clock: Option<&LedgerClock>) -> u64 {
     match clock {
         None => wall_micros(),
         Some(clock) => u64::try_from(clock.now().0).unwrap_or(0) * 1000,

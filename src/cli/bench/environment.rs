@@ -33,6 +33,9 @@ const WRITTEN_PER_S: f64 = 5_000.0;
 /// Safety factor on a measured write rate.
 const WRITTEN_SHARE: f64 = 0.6;
 
+/// Error bound of the ledger's clock over a network, in microseconds.
+const LEDGER_CLOCK_ERROR_US: u64 = 2_000;
+
 /// Smallest number of tasks that a write rate is measured with.
 const TELLING: u32 = 20_000;
 
@@ -211,6 +214,14 @@ impl Environment {
         }
     }
 
+    /// Error bound of that clock, in microseconds.
+    pub fn clock_error_us(&self) -> u64 {
+        match self.clock() {
+            StartClock::Wall => 0,
+            StartClock::Ledger => LEDGER_CLOCK_ERROR_US,
+        }
+    }
+
     /// Current time of that clock, in microseconds since 1970.
     pub fn now_us(&self) -> u64 {
         match self.clock() {
@@ -248,6 +259,17 @@ impl Environment {
         }
     }
 
+    /// Starts a daemon with a front door for this many connections, which leaves the tasks to pull workers.
+    pub fn daemon_with_door(&self, connections: u32) -> anyhow::Result<Daemon> {
+        Daemon::start(&Order {
+            config: self.file.as_deref(),
+            settings: &self.settings,
+            tasks: Numbers::default(),
+            clock: self.clock(),
+            door: Some(connections),
+        })
+    }
+
     /// Starts a daemon that records these tasks, with additional settings.
     pub fn daemon(
         &self,
@@ -273,6 +295,7 @@ impl Environment {
             settings: &all,
             tasks,
             clock: self.clock(),
+            door: None,
         })
     }
 

@@ -33,9 +33,6 @@ const OVERDUE_MS: (i64, i64) = (60_000, 600_000);
 /// How long to wait after a backlog for tasks that fell due meanwhile.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Error bound of the ledger's clock over a network, in microseconds.
-const LEDGER_CLOCK_ERROR_US: u64 = 2_000;
-
 /// Tasks of a slow class, all due in one millisecond.
 #[derive(Debug, Clone, Copy)]
 pub struct Beside {
@@ -196,11 +193,7 @@ impl Plan<'_> {
             window_us,
             watched_until_us,
             audit,
-            clock_error_us: if environment.is_private() {
-                0
-            } else {
-                LEDGER_CLOCK_ERROR_US
-            },
+            clock_error_us: environment.clock_error_us(),
             record,
             done,
             beside_done,

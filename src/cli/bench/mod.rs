@@ -23,6 +23,8 @@ mod options;
 mod plot;
 mod process;
 mod progress;
+mod pull;
+mod queues;
 mod recorder;
 mod recovery;
 mod report;
@@ -179,7 +181,13 @@ fn notes(scenario: &Scenario, environment: &Environment) -> Vec<String> {
         "sql, redis: counted by the servers, other clients included; CPU and memory of the servers are not known"
     };
     let recorder = "recorder_mb: the measurement's own memory, which is part of the daemon's";
+    let handed = if environment.is_private() {
+        "lateness: from the due millisecond until a worker has its task, both on this host's clock, to the microsecond"
+    } else {
+        "lateness: until a worker has its task, on the database's clock as this process follows it, accurate to about 2 ms; early means more than 2 ms early"
+    };
     let notes: &[&str] = match scenario {
+        Scenario::Pull(_) => &[handed, counts],
         Scenario::Enqueue(_) | Scenario::Idle(_) | Scenario::Cancel(_) => &[counts],
         Scenario::Kill(_) => &[],
         _ => &[clock, counts, recorder],

@@ -1,5 +1,6 @@
 //! Process of a measured daemon: start, wait, stop.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Order<'a> {
     pub tasks: Numbers,
     /// Clock of the records.
     pub clock: StartClock,
+    /// Opens a front door for this many connections, and leaves the tasks to pull workers.
+    pub door: Option<u32>,
 }
 
 /// Numbers of tasks.
@@ -66,6 +69,8 @@ pub struct Progress {
     pub backlog_started: u64,
     /// Keyspace events that Redis has delivered to it.
     pub events: u64,
+    /// Address of its front door.
+    pub door: Option<SocketAddr>,
 }
 
 /// A running daemon; killed when dropped.
@@ -103,6 +108,7 @@ impl Daemon {
             .args(["--backlog", &backlog.to_string()])
             .args(["--clock", clock])
             .args(slow_ms.map(|ms| format!("--slow-ms={ms}")))
+            .args(order.door.map(|most| format!("--door={most}")))
             .arg("--record")
             .arg(record.path())
             .stdin(Stdio::piped())
@@ -161,6 +167,14 @@ impl Daemon {
             );
         }
         Ok(())
+    }
+
+    /// Waits until its front door is open, and returns the address.
+    pub async fn door(&mut self) -> anyhow::Result<SocketAddr> {
+        self.reached(READY_WITHIN, |progress| progress.door.is_some())
+            .await?;
+        let door = self.progress().door;
+        door.context("the daemon has opened no front door; set LAPSED_LOG=info to see why")
     }
 
     /// Whether the condition holds in time; an error if the daemon ends first.
@@ -222,6 +236,10 @@ async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
         match words.next() {
             Some("ready") => tell.send_modify(|progress| progress.ready = Some(Instant::now())),
             Some("audited") => tell.send_modify(|progress| progress.audited = Some(Instant::now())),
+            Some("door") => {
+                let address = words.next().and_then(|word| word.parse().ok());
+                tell.send_modify(|progress| progress.door = address);
+            }
             Some("progress") => {
                 let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
                 let (started, running, backlog, events) = (number(), number(), number(), number());

@@ -71,6 +71,22 @@ impl Recorder {
         self.backlog_started.load(Ordering::Relaxed)
     }
 
+    /// The record so far.
+    pub fn record(&self) -> Record {
+        let start = |start: &AtomicU32| {
+            let since = start.load(Ordering::Relaxed).checked_sub(1)?;
+            Some(self.base_us + u64::from(since))
+        };
+        let runs = self.runs.iter();
+        Record {
+            starts_us: self.starts.iter().map(start).collect(),
+            runs: runs
+                .map(|runs| u32::from(runs.load(Ordering::Relaxed)))
+                .collect(),
+            strays: self.strays.load(Ordering::Relaxed),
+        }
+    }
+
     /// Writes the record to a file.
     ///
     /// # Errors
@@ -172,6 +188,7 @@ mod tests {
             strays: 2,
         };
         assert_eq!(record, expected);
+        assert_eq!(recorder.record(), expected);
         assert_eq!((recorder.started(), recorder.backlog_started()), (2, 1));
     }
 

@@ -14,6 +14,7 @@ use super::idle::Idle;
 use super::kill::Kill;
 use super::lateness::Lateness;
 use super::options::{Common, arriving};
+use super::pull::Pull;
 use super::recovery::Recovery;
 use super::report::Report;
 use super::throughput::Throughput;
@@ -42,6 +43,9 @@ pub enum Scenario {
     Kill(Kill),
     /// Adoption of bare SETEX keys at a steady rate
     Adopt(Adopt),
+    /// Tasks handed over to pull workers at the front door: lateness at a steady rate, then the rate at which tasks that are
+    /// due are taken and completed
+    Pull(Pull),
     /// The same work with each timer: lateness, burst, memory and cost
     ///
     /// For each timer: writes the pending tasks and measures the memory that Redis needs for them; runs tasks at a steady
@@ -73,6 +77,7 @@ macro_rules! with_options {
             Cancel "cancel",
             Kill "kill",
             Adopt "adopt",
+            Pull "pull",
             Compare "compare",
         )
     };
@@ -115,6 +120,7 @@ impl Scenario {
             Self::Cancel(it) => u64::from(it.tasks),
             Self::Kill(it) => u64::from(it.tasks),
             Self::Adopt(it) => arriving(it.rate, it.duration),
+            Self::Pull(it) => u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
             Self::Compare(it) => {
                 let one = u64::from(it.pending) + u64::from(it.burst);
                 it.timers().len() as u64 * (one + 3 * arriving(it.rate, it.duration))
