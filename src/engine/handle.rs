@@ -11,6 +11,7 @@ use super::history::History;
 use super::lease::Leases;
 use super::pull::PullQueues;
 use crate::config::{RecurringConfig, RetentionConfig};
+use crate::membership::Member;
 
 /// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
 #[derive(Clone)]
@@ -65,6 +66,11 @@ impl Handle {
     /// Number of daemons known to share the ledger, including this one.
     pub fn members(&self) -> usize {
         self.deps.ownership.members()
+    }
+
+    /// The daemons known to share the ledger, this one first. Empty until the first heartbeats were exchanged.
+    pub fn daemons(&self) -> Vec<Member> {
+        self.deps.ownership.fleet()
     }
 
     /// True if the engine is stopping.

@@ -13,7 +13,7 @@ pub const VERSION: u32 = 2;
 /// Longest heartbeat that is read, in bytes.
 pub const HEARTBEAT_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest name of a member, in characters.
+/// Longest name and version of a member, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
 /// Identifies a daemon from the start of its engine to its end.
@@ -64,6 +64,8 @@ pub struct Heartbeat {
     pub id: MemberId,
     /// Host and process, for logs.
     pub name: String,
+    /// Version of its program; empty for one that does not state it.
+    pub version: String,
     /// When it joined, on the ledger's clock. It decides seniority.
     pub since: UnixMs,
     /// When it expires, on the ledger's clock.
@@ -83,6 +85,8 @@ pub struct Heartbeat {
 struct Written {
     v: u32,
     name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    version: String,
     since: i64,
     until: i64,
     readiness: Readiness,
@@ -101,6 +105,7 @@ impl Heartbeat {
         let written = Written {
             v: VERSION,
             name: self.name.clone(),
+            version: self.version.clone(),
             since: self.since.0,
             until: self.until.0,
             readiness: self.readiness,
@@ -123,6 +128,7 @@ impl Heartbeat {
         let Written {
             v,
             name,
+            version,
             since,
             until,
             readiness,
@@ -132,10 +138,14 @@ impl Heartbeat {
             routes,
             idle,
         } = written;
-        let printable = name.chars().filter(char::is_ascii_graphic);
+        let printable = |text: String| {
+            let printable = text.chars().filter(char::is_ascii_graphic);
+            printable.take(NAME_CHARS_MAX).collect()
+        };
         (v == VERSION).then(|| Self {
             id,
-            name: printable.take(NAME_CHARS_MAX).collect(),
+            name: printable(name),
+            version: printable(version),
             since: UnixMs(since),
             until: UnixMs(until),
             readiness,
@@ -159,6 +169,7 @@ mod tests {
         Heartbeat {
             id: MemberId(0xab),
             name: "host:7".into(),
+            version: String::new(),
             since: UnixMs(1_799_999_000_000),
             until: UnixMs(1_800_000_000_000),
             readiness: Readiness::Full,
@@ -194,6 +205,21 @@ mod tests {
         assert!(json.ends_with(r#","idle":[0,3]}"#), "{json}");
         let id = idle.id.to_string();
         assert_eq!(Heartbeat::read(id.as_bytes(), json.as_bytes()), Some(idle));
+    }
+
+    #[test]
+    fn the_version_of_a_program_is_read_back_and_may_be_missing() {
+        let told = Heartbeat {
+            version: "1.2.0-rc.1".into(),
+            ..heartbeat()
+        };
+        let json = told.to_json();
+        assert!(
+            json.contains(r#""name":"host:7","version":"1.2.0-rc.1","#),
+            "{json}"
+        );
+        let id = told.id.to_string();
+        assert_eq!(Heartbeat::read(id.as_bytes(), json.as_bytes()), Some(told));
     }
 
     #[test]

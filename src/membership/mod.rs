@@ -30,6 +30,7 @@ pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLockState};
 pub use self::capabilities::Capabilities;
 pub use self::heartbeat::{Heartbeat, MemberId, Readiness, VERSION};
 pub use self::memory::MemoryMembership;
+pub use self::ownership::Member;
 pub(crate) use self::ownership::{Change, OwnerSet, Ownership, SeniorListener};
 pub use self::redis_adapter::RedisMembership;
 

@@ -142,6 +142,7 @@ mod tests {
         let note = |name: &str| Heartbeat {
             id: crate::membership::MemberId(1),
             name: name.into(),
+            version: String::new(),
             since: crate::task::UnixMs(0),
             until: crate::task::UnixMs(0),
             readiness: crate::membership::Readiness::Ready,

@@ -56,6 +56,7 @@ impl MembershipTask {
         let own = Heartbeat {
             id: self.deps.ownership.me(),
             name: self.deps.claimant.daemon.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             since,
             until: now.plus(LIFETIME),
             readiness,

@@ -6,15 +6,15 @@ mod view;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::time::Instant;
 
 use self::view::{NamedOwners, Peer, Peers, View};
 use super::rendezvous::BucketHash;
-use super::{Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
+use super::{Capabilities, Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
 use crate::clock::LedgerClock;
-use crate::task::{KeyBucket, KeyBuckets, TaskKey};
+use crate::task::{KeyBucket, KeyBuckets, TaskKey, UnixMs};
 
 /// This member's view of who owns which task. Its queries never fail, do no I/O, and wait only for a short lock.
 #[derive(Debug)]
@@ -22,6 +22,27 @@ pub struct Ownership {
     me: MemberId,
     clock: LedgerClock,
     view: RwLock<View>,
+}
+
+/// A live daemon of the ledger, as its heartbeat describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its id.
+    pub id: MemberId,
+    /// Host and process.
+    pub name: String,
+    /// Version of its program; empty for one that does not state it.
+    pub version: String,
+    /// When it joined, on the ledger's clock.
+    pub since: UnixMs,
+    /// Whether it accepts tasks.
+    pub readiness: Readiness,
+    /// True if it listens to the events of all keys.
+    pub listening: bool,
+    /// What it can run.
+    pub capabilities: Arc<Capabilities>,
+    /// True for this daemon.
+    pub is_this: bool,
 }
 
 /// The members that share the tasks. While it stays equal, every task keeps its owner.
@@ -172,6 +193,34 @@ impl Ownership {
         1 + view.fresh_others().filter(|peer| peer.until > now).count()
     }
 
+    /// Returns the live members that the last exchange has shown, this one first. Empty before the first exchange.
+    pub fn fleet(&self) -> Vec<Member> {
+        let view = self.view();
+        let now = self.clock.now();
+        let this = view.told.as_ref().map(|told| Member {
+            id: told.id,
+            name: told.name.clone(),
+            version: told.version.clone(),
+            since: told.since,
+            readiness: told.readiness,
+            listening: told.listening,
+            capabilities: Arc::new(told.capabilities.clone()),
+            is_this: true,
+        });
+        let others = view.fresh_others().filter(|peer| peer.until > now);
+        let others = others.map(|peer| Member {
+            id: peer.id,
+            name: peer.name.clone(),
+            version: peer.version.clone(),
+            since: peer.since,
+            readiness: peer.readiness,
+            listening: peer.listening,
+            capabilities: Arc::clone(&peer.capabilities),
+            is_this: false,
+        });
+        this.into_iter().chain(others).collect()
+    }
+
     /// True if this other member is live. `None` while the list is stale.
     pub fn is_alive(&self, id: MemberId) -> Option<bool> {
         let view = self.view();
@@ -203,6 +252,7 @@ impl Ownership {
         view.readiness = Some(believed);
         view.published = Some((asked, own.readiness));
         view.since = own.since;
+        view.told = Some(own.clone());
         (view.others, view.compiled) = (others, compiled);
         let after = view.named_owners();
         let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);

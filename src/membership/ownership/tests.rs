@@ -9,6 +9,7 @@ fn member(id: u64, readiness: Readiness, handlers: &[&str]) -> Heartbeat {
     Heartbeat {
         id: MemberId(id),
         name: format!("m{id}"),
+        version: String::new(),
         since: UnixMs(i64::try_from(id).unwrap()),
         until: UnixMs(0),
         readiness,
@@ -259,4 +260,52 @@ async fn a_member_that_leaves_without_announcing_it_has_vanished() {
     assert!(!us.refresh(&[full]).await.vanished, "it had announced it");
     assert!(us.refresh(&[]).await.vanished);
     assert!(!us.refresh(&[]).await.vanished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fleet_is_every_live_member_with_what_it_runs() {
+    let observer = Observer::new();
+    assert!(observer.0.fleet().is_empty(), "nothing is published yet");
+    let other = Heartbeat {
+        version: "1.2.3".into(),
+        ..member(2, Readiness::Full, &["D@n"])
+    };
+    observer.refresh(&[other]).await;
+    let told = |member: &Member| {
+        let handlers = member.capabilities.handlers.join(" ");
+        (
+            member.name.clone(),
+            member.version.clone(),
+            member.readiness,
+            handlers,
+        )
+    };
+    let fleet = observer.refresh(&[ready(3)]).await;
+    assert_eq!(fleet.joined, ["m3"]);
+    let fleet = observer.0.fleet();
+    let expected = [
+        (
+            "m1".to_owned(),
+            String::new(),
+            Readiness::Ready,
+            "C@m".to_owned(),
+        ),
+        (
+            "m3".to_owned(),
+            String::new(),
+            Readiness::Ready,
+            "C@m".to_owned(),
+        ),
+    ];
+    assert_eq!(fleet.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        fleet
+            .iter()
+            .map(|member| member.is_this)
+            .collect::<Vec<_>>(),
+        [true, false]
+    );
+    // A list that is too old says nothing about the others.
+    tokio::time::advance(LIFETIME).await;
+    assert_eq!(observer.0.fleet().len(), 1);
 }

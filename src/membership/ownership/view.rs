@@ -29,12 +29,14 @@ pub(super) struct View {
     pub(super) own: Option<Arc<CapabilityMatcher>>,
     /// Positions of our idle routes.
     pub(super) idle: Vec<u16>,
+    /// Our last heartbeat.
+    pub(super) told: Option<Heartbeat>,
     pub(super) others: Vec<Peer>,
     pub(super) compiled: Compiled,
 }
 
 /// Compiled capabilities, kept from one update to the next.
-pub(super) type Compiled = HashMap<Capabilities, Arc<CapabilityMatcher>>;
+pub(super) type Compiled = HashMap<Arc<Capabilities>, Arc<CapabilityMatcher>>;
 
 /// Decides the owner of a bucket: the greatest claim owns it.
 pub(super) type Claim = (Option<Readiness>, Weight);
@@ -96,7 +98,8 @@ impl View {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) id: MemberId,
-    name: String,
+    pub(super) name: String,
+    pub(super) version: String,
     pub(super) since: UnixMs,
     pub(super) until: UnixMs,
     pub(super) readiness: Readiness,
@@ -108,19 +111,21 @@ pub(super) struct Peer {
     pub(super) has_our_routes: bool,
     /// True if they are also idle where ours are.
     pub(super) has_our_capabilities: bool,
+    /// As its heartbeat lists them.
+    pub(super) capabilities: Arc<Capabilities>,
     /// `None`: the same as ours, and no route is idle.
-    capabilities: Option<Arc<CapabilityMatcher>>,
+    matcher: Option<Arc<CapabilityMatcher>>,
 }
 
 impl Peer {
     pub(super) fn can_run(&self, key: &TaskKey) -> bool {
-        let capabilities = self.capabilities.as_ref();
-        capabilities.is_none_or(|matcher| matcher.can_run(key))
+        let matcher = self.matcher.as_ref();
+        matcher.is_none_or(|matcher| matcher.can_run(key))
     }
 
     pub(super) fn can_start(&self, key: &TaskKey) -> bool {
-        let capabilities = self.capabilities.as_ref();
-        capabilities.is_none_or(|matcher| matcher.can_start(key))
+        let matcher = self.matcher.as_ref();
+        matcher.is_none_or(|matcher| matcher.can_start(key))
     }
 
     pub(super) fn claim(&self, hash: BucketHash) -> Claim {
@@ -157,7 +162,7 @@ impl Peers {
             let known = known.get(&own.capabilities).cloned();
             let matcher =
                 known.unwrap_or_else(|| Arc::new(CapabilityMatcher::new(&own.capabilities)));
-            compiled.insert(own.capabilities.clone(), Arc::clone(&matcher));
+            compiled.insert(Arc::new(own.capabilities.clone()), Arc::clone(&matcher));
             matcher
         });
         let mut to_compile = COMPILED_AT_ONCE;
@@ -166,6 +171,7 @@ impl Peers {
             let Heartbeat {
                 id,
                 name,
+                version,
                 since,
                 until,
                 readiness,
@@ -173,20 +179,21 @@ impl Peers {
                 forwards,
                 capabilities,
             } = heartbeat;
+            let capabilities = Arc::new(capabilities);
             let idle = capabilities.idle.clone();
             let has_our_routes = capabilities.handlers == own.capabilities.handlers
                 && capabilities.routes == own.capabilities.routes;
-            let has_our_capabilities = capabilities == own.capabilities;
-            let capabilities = if has_our_capabilities && idle.is_empty() {
+            let has_our_capabilities = *capabilities == own.capabilities;
+            let matcher = if has_our_capabilities && idle.is_empty() {
                 None
             } else if let Some(matcher) = compiled.get(&capabilities).or(known.get(&capabilities)) {
                 let matcher = Arc::clone(matcher);
-                compiled.insert(capabilities, Arc::clone(&matcher));
+                compiled.insert(Arc::clone(&capabilities), Arc::clone(&matcher));
                 Some(matcher)
             } else if to_compile > 0 {
                 to_compile -= 1;
                 let matcher = Arc::new(CapabilityMatcher::new(&capabilities));
-                compiled.insert(capabilities, Arc::clone(&matcher));
+                compiled.insert(Arc::clone(&capabilities), Arc::clone(&matcher));
                 Some(matcher)
             } else {
                 // A later update compiles it. Until then the member owns nothing.
@@ -195,6 +202,7 @@ impl Peers {
             others.push(Peer {
                 id,
                 name,
+                version,
                 since,
                 until,
                 readiness,
@@ -204,6 +212,7 @@ impl Peers {
                 has_our_routes,
                 has_our_capabilities,
                 capabilities,
+                matcher,
             });
         }
         Self {

@@ -62,6 +62,7 @@ async fn beat(
     let heartbeat = Heartbeat {
         id: MemberId(id),
         name: "silent".into(),
+        version: String::new(),
         since: UnixMs(0),
         until: now.plus(LIFETIME),
         readiness: Readiness::Ready,

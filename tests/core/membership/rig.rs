@@ -161,6 +161,7 @@ impl Ground {
         let note = Heartbeat {
             id: MemberId(id),
             name: "silent".into(),
+            version: String::new(),
             since: UnixMs(0),
             until: now.plus(LIFETIME),
             readiness,
