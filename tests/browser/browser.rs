@@ -1,0 +1,283 @@
+//! A person at a browser: looks for things by what they say, and waits for what is to come.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::axe;
+use crate::daemon::Daemon;
+use crate::driver::{Driver, Element};
+use crate::support::wait::until;
+
+/// Browsers at a time: each uses more than a core while it starts.
+static BROWSERS: Semaphore = Semaphore::const_new(2);
+
+/// Most bytes of a page with all that it loads.
+const PAGE_BYTES_MAX: u64 = 150_000;
+
+/// Finds the first visible element of a selector with a text, which may be empty.
+const FIND: &str = "const [selector, text] = arguments;
+    const found = [...document.querySelectorAll(selector)].filter(element => element.checkVisibility());
+    const says = element => (element.innerText || element.getAttribute('aria-label') || '').trim();
+    return found.find(element => says(element) === text)
+        ?? found.find(element => says(element).includes(text)) ?? null;";
+
+/// Bytes of the page and of what it has loaded, as transferred.
+const BYTES: &str = "const kinds = ['navigation', 'resource'];
+    const loaded = kinds.flatMap(kind => performance.getEntriesByType(kind));
+    return loaded.reduce((bytes, entry) => bytes + entry.encodedBodySize, 0);";
+
+/// A window in which the dashboard is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    pub device: &'static str,
+    width: u32,
+    height: u32,
+    pub scheme: &'static str,
+}
+
+/// All views that pages are made for.
+pub const VIEWS: [View; 4] = [
+    View::desktop("light"),
+    View::desktop("dark"),
+    View::phone("light"),
+    View::phone("dark"),
+];
+
+impl View {
+    const fn desktop(scheme: &'static str) -> Self {
+        Self {
+            device: "desktop",
+            width: 1280,
+            height: 800,
+            scheme,
+        }
+    }
+
+    const fn phone(scheme: &'static str) -> Self {
+        Self {
+            device: "phone",
+            width: 390,
+            height: 844,
+            scheme,
+        }
+    }
+}
+
+/// A browser on the dashboard of a daemon. To be [closed](Self::close).
+pub struct Browser {
+    driver: Driver,
+    origin: String,
+    /// Beginnings of messages of the console that a test expects.
+    expected: RefCell<Vec<String>>,
+    is_closed: Cell<bool>,
+    _permit: SemaphorePermit<'static>,
+}
+
+impl Browser {
+    /// Opens a page in English on a desktop.
+    pub async fn open(daemon: &Daemon, path: &str) -> Self {
+        Self::open_in("en", daemon, path).await
+    }
+
+    /// Opens a page in a language.
+    pub async fn open_in(language: &str, daemon: &Daemon, path: &str) -> Self {
+        let permit = BROWSERS.acquire().await.expect("it is never closed");
+        let this = Self {
+            driver: Driver::start(language).await,
+            origin: daemon.origin.clone(),
+            expected: RefCell::default(),
+            is_closed: Cell::new(false),
+            _permit: permit,
+        };
+        this.view(VIEWS[0]).await;
+        this.go(path).await;
+        this
+    }
+
+    /// Loads a page, given by its path and query.
+    pub async fn go(&self, path: &str) {
+        self.driver
+            .navigate(&format!("{}{path}", self.origin))
+            .await;
+    }
+
+    /// Changes the window and the colour scheme of the system.
+    pub async fn view(&self, view: View) {
+        let View {
+            width,
+            height,
+            scheme,
+            device,
+        } = view;
+        let window = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": device == "phone",
+        });
+        let scheme = json!({"name": "prefers-color-scheme", "value": scheme});
+        let driver = &self.driver;
+        driver
+            .devtools("Emulation.setDeviceMetricsOverride", window)
+            .await;
+        driver
+            .devtools("Emulation.setEmulatedMedia", json!({"features": [scheme]}))
+            .await;
+    }
+
+    /// The path and query of the page.
+    pub async fn path(&self) -> String {
+        let path = "return location.pathname + location.search";
+        self.get(path).await.as_str().unwrap().to_owned()
+    }
+
+    /// The visible text of the page.
+    pub async fn text(&self) -> String {
+        self.text_of("body").await
+    }
+
+    /// The visible text of the first element of a selector; empty if there is none.
+    pub async fn text_of(&self, selector: &str) -> String {
+        let body = "return document.querySelector(arguments[0])?.innerText ?? ''";
+        let text = self.driver.execute(body, json!([selector])).await;
+        let text = text.unwrap_or_default();
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What a function body returns in the page.
+    pub async fn get(&self, body: &str) -> Value {
+        let got = self.driver.execute(body, json!([])).await;
+        got.unwrap_or_else(|refusal| panic!("`{body}`: {refusal:?}"))
+    }
+
+    /// Waits until the page shows a text.
+    pub async fn shows(&self, text: &str) {
+        let path = self.path().await;
+        until(format!("`{path}` shows `{text}`"), async || {
+            self.text().await.contains(text)
+        })
+        .await;
+    }
+
+    /// Waits until an element shows a text.
+    pub async fn shows_in(&self, selector: &str, text: &str) {
+        until(format!("`{selector}` shows `{text}`"), async || {
+            self.text_of(selector).await.contains(text)
+        })
+        .await;
+    }
+
+    /// Waits until the page does not show a text.
+    pub async fn hides(&self, text: &str) {
+        until(format!("the page does not show `{text}`"), async || {
+            let shown = self.text().await;
+            !shown.is_empty() && !shown.contains(text)
+        })
+        .await;
+    }
+
+    /// Waits for a visible element with this text, and clicks it.
+    pub async fn click(&self, selector: &str, text: &str) {
+        let last = RefCell::new(None);
+        let what = format!("`{selector}` with `{text}` can be clicked");
+        // A panel may be replaced between the two commands.
+        let clicked = until(what, async || match self.find(selector, text).await {
+            Some(element) => match self.driver.click(&element).await {
+                Ok(()) => true,
+                Err(refusal) => {
+                    last.replace(Some(refusal));
+                    false
+                }
+            },
+            None => false,
+        });
+        clicked.await;
+    }
+
+    /// Waits for a field, empties it and types.
+    pub async fn type_in(&self, selector: &str, text: &str) {
+        until(format!("`{selector}` can be typed in"), async || {
+            let Some(field) = self.find(selector, "").await else {
+                return false;
+            };
+            let empty = "const field = document.querySelector(arguments[0]);
+                if (field) { field.value = ''; }";
+            let emptied = self.driver.execute(empty, json!([selector])).await;
+            emptied.is_ok() && self.driver.type_into(&field, text).await.is_ok()
+        })
+        .await;
+    }
+
+    /// Presses keys, as the page would get them outside a field.
+    pub async fn press(&self, keys: &str) {
+        let body = self.driver.find("return document.body", json!([])).await;
+        let body = body.expect("the page has a body");
+        self.driver.type_into(&body, keys).await.unwrap();
+    }
+
+    async fn find(&self, selector: &str, text: &str) -> Option<Element> {
+        self.driver.find(FIND, json!([selector, text])).await
+    }
+
+    /// From now on, the console may say what contains this.
+    pub fn expect_in_console(&self, part: &str) {
+        self.expected.borrow_mut().push(part.to_owned());
+    }
+
+    /// Looks at the page in all views: see [`check`](Self::check). Keeps a picture of each in `target/screenshots`.
+    pub async fn picture(&self, name: &str) {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+        let place = target.expect("it is below `target`").join("screenshots");
+        std::fs::create_dir_all(&place).unwrap();
+        for view in VIEWS {
+            self.view(view).await;
+            let shot = json!({"format": "png", "captureBeyondViewport": true});
+            let shot = self.driver.devtools("Page.captureScreenshot", shot).await;
+            let png = STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+            let file = format!("{name}-{}-{}.png", view.device, view.scheme);
+            std::fs::write(place.join(&file), png).unwrap();
+            self.check(&file).await;
+        }
+        self.view(VIEWS[0]).await;
+    }
+
+    /// The page fits into the window, it is light, and axe-core finds nothing serious.
+    pub async fn check(&self, name: &str) {
+        let widths = "return [document.documentElement.scrollWidth, innerWidth]";
+        let widths: [u32; 2] = serde_json::from_value(self.get(widths).await).unwrap();
+        let [page, window] = widths;
+        assert!(
+            page <= window,
+            "{name} is wider than the window: {page} of {window}"
+        );
+        let bytes = self.get(BYTES).await.as_u64().unwrap();
+        assert!(bytes <= PAGE_BYTES_MAX, "{name} has {bytes} bytes");
+        let bad = axe::violations(&self.driver).await;
+        assert!(bad.is_empty(), "{name}: {}", bad.join("\n"));
+    }
+
+    /// Ends the visit. The console has said nothing bad meanwhile.
+    pub async fn close(self) {
+        self.is_closed.set(true);
+        let is_bad = |entry: &Value| {
+            let message = entry["message"].as_str().unwrap_or_default();
+            let expected = self.expected.borrow();
+            entry["level"] == "SEVERE" && !expected.iter().any(|part| message.contains(part))
+        };
+        let mut said = self.driver.console().await;
+        said.retain(is_bad);
+        assert!(said.is_empty(), "the console says: {said:#?}");
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let is_good = self.is_closed.get() || std::thread::panicking();
+        assert!(
+            is_good,
+            "the browser is to be closed: that looks at its console"
+        );
+    }
+}

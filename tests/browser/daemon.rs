@@ -1,0 +1,110 @@
+//! A daemon with a dashboard: `lapsed dev` on an SQLite file, with the routes of a test.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::program::{lapsed, said};
+
+/// Runs until it is dropped.
+pub struct Daemon {
+    child: Child,
+    /// Where the dashboard is: `http://127.0.0.1:<port>`.
+    pub origin: String,
+    directory: TempDir,
+}
+
+impl Daemon {
+    /// Starts with this configuration, beside the addresses. `{dir}` in it is a directory of this daemon.
+    pub fn start(settings: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display().to_string();
+        let file = directory.path().join("lapsed.db");
+        let settings = format!(
+            "ledger.url = 'sqlite://{}'\n{}",
+            file.display(),
+            settings.replace("{dir}", &path)
+        );
+        std::fs::write(directory.path().join("lapsed.toml"), settings).unwrap();
+        let mut command = lapsed();
+        command.current_dir(&directory).args([
+            "--config",
+            "lapsed.toml",
+            "dev",
+            "--http",
+            "127.0.0.1:0",
+        ]);
+        command.args(["--resp", "127.0.0.1:0"]);
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        command.stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().unwrap();
+        let origin = told_origin(&mut child);
+        Self {
+            child,
+            origin,
+            directory,
+        }
+    }
+
+    /// The path of a file in its directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Creates tasks: a line of JSON each, as `lapsed schedule --file` reads them.
+    pub fn schedule(&self, lines: impl IntoIterator<Item = Value>) {
+        let mut command = self.command(&["schedule", "--file", "-"]);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().expect("it is piped");
+        for line in lines {
+            writeln!(stdin, "{line}").unwrap();
+        }
+        drop(stdin);
+        let (code, stdout, stderr) = said(child.wait_with_output().unwrap());
+        assert_eq!(code, 0, "{stdout}{stderr}");
+    }
+
+    /// The output of a command that succeeds.
+    pub fn run(&self, args: &[&str]) -> String {
+        let (code, stdout, stderr) = said(self.command(args).output().unwrap());
+        assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
+        stdout
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = lapsed();
+        command.arg("--config").arg(self.path("lapsed.toml"));
+        command.args(args);
+        command
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.path("log"));
+            eprintln!("{}", log.unwrap_or_default());
+        }
+    }
+}
+
+/// Reads where HTTP is from what `lapsed dev` prints.
+fn told_origin(child: &mut Child) -> String {
+    let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let read = said.read_line(&mut line).unwrap();
+        assert!(read > 0, "`lapsed dev` ended");
+        if let Some((_, rest)) = line.split_once("http://") {
+            let (address, _) = rest.split_once('/').unwrap_or((rest.trim_end(), ""));
+            return format!("http://{}", address.trim_end());
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The dashboard in a real browser: headless Chromium, and a daemon for each test.
+
+mod axe;
+mod browser;
+mod daemon;
+mod driver;
+mod harness;
+
+/// What this binary uses of `tests/support`.
+#[path = "../support"]
+mod support {
+    pub mod program;
+    #[expect(dead_code, reason = "PyPI is for clients of other tests")]
+    pub mod registry;
+    pub mod wait;
+}
