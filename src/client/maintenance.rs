@@ -68,6 +68,22 @@ impl TaskClient {
         Ok(self.ledger.detailed_stats(limits).await?)
     }
 
+    /// Makes a pending or waiting task due now.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Safe to drop: the task may or may not be due now.
+    pub async fn run_now(&self, key: impl IntoKey) -> Result<RunNowAnswer, ClientError> {
+        let key = &key.into_key()?;
+        let answer = self.ledger.run_now(key).await?;
+        if let RunNowAnswer::Due(arming) = answer {
+            self.arm_again(key, arming).await;
+        }
+        Ok(answer)
+    }
+
     /// Redrives a dead task: it is pending and due at once, under the same id. Its counters are cleared, its history is
     /// kept.
     ///

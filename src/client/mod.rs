@@ -6,6 +6,7 @@ mod arming;
 mod batcher;
 mod cancel_where;
 mod changes;
+mod conditional;
 mod error;
 #[cfg(feature = "sqlite")]
 mod file_transactions;
@@ -35,6 +36,7 @@ use self::arming::{arm, disarm_cancelled};
 use self::batcher::Batcher;
 pub use self::cancel_where::{CancelReport, WouldCancel};
 pub use self::changes::Wish;
+pub use self::conditional::{IfSame, Replaced};
 pub use self::error::ClientError;
 #[cfg(feature = "sqlite")]
 pub use self::file_transactions::SqliteTaskClient;

@@ -10,14 +10,19 @@ mod access;
 mod api;
 mod audit;
 mod dashboard;
+mod events;
 mod health;
+mod input;
 mod problem;
+mod recent;
 mod site;
 
 use std::future::Future;
+use std::sync::Arc;
 
 use axum::Router;
 use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
 
 pub use self::site::Site;
 
@@ -30,6 +35,8 @@ pub async fn serve(
     site: Site,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let (events, metrics) = (Arc::clone(&site.events), Arc::clone(&site.metrics));
+    let _ticking = AbortOnDropHandle::new(tokio::spawn(async move { events.run(&metrics).await }));
     axum::serve(listener, routes(site))
         .with_graceful_shutdown(stop)
         .await

@@ -3,16 +3,41 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderValue;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
 use super::access::{Access, Caller};
 use super::audit::{AuditLog, Change};
 use super::dashboard::Figures;
+use super::events::{Events, Topic};
+use super::problem::{Problem, ProblemKind};
+use super::recent::Recent;
 use crate::TaskClient;
 use crate::config::HttpConfig;
 use crate::engine::Handle;
+use crate::ledger::{DetailedStats, DetailedStatsLimits};
+use crate::task::{Pause, Paused, TaskKey};
 use crate::telemetry::Metrics;
 
 /// How long entries of the audit log are kept.
 const AUDIT_KEPT: Duration = Duration::from_secs(90 * 86_400);
+/// What a task key may have in a path as it is.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'@')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b':');
+
+/// How long counts and pauses are shared by requests.
+const SHARED_FOR: Duration = Duration::from_secs(1);
+
+/// Changes of many tasks that go on at the same time.
+const BULK_MAX: usize = 4;
 
 /// What every request handler works with. Cheap to clone.
 #[derive(Clone)]
@@ -31,6 +56,20 @@ pub struct Site {
     pub figures: Arc<Figures>,
     /// `[http]`
     pub config: Arc<HttpConfig>,
+    /// Hints for open pages.
+    pub events: Arc<Events>,
+    /// Cancelled when the server stops: streams and long polls end.
+    pub stopping: CancellationToken,
+    /// Changes of many tasks that go on, also after their client has left.
+    pub work: TaskTracker,
+    recent: Arc<RecentAnswers>,
+    bulk: Arc<Semaphore>,
+}
+
+/// Answers of the ledger that requests share.
+struct RecentAnswers {
+    pauses: Recent<Arc<Vec<Pause>>>,
+    stats: Recent<Arc<DetailedStats>>,
 }
 
 impl Site {
@@ -49,11 +88,73 @@ impl Site {
             access: Arc::new(Access::new(config)),
             figures: Arc::default(),
             config: Arc::new(config.clone()),
+            events: Arc::default(),
+            stopping: CancellationToken::new(),
+            work: TaskTracker::new(),
+            recent: Arc::new(RecentAnswers {
+                pauses: Recent::new(SHARED_FOR),
+                stats: Recent::new(SHARED_FOR),
+            }),
+            bulk: Arc::new(Semaphore::new(BULK_MAX)),
         }
     }
 
     /// Adds a change to the audit log. Call it after the change is committed.
     pub async fn audit(&self, caller: &Caller, change: Change) {
         self.audit_log.add(caller, change).await;
+        self.events.touch(Topic::Audit);
+    }
+
+    /// Pauses and holds, at most a second old.
+    ///
+    /// # Errors
+    /// The ledger fails.
+    pub async fn pauses(&self) -> Result<Arc<Vec<Pause>>, Problem> {
+        let ask = async { Ok(Arc::new(self.tasks.pauses().await?)) };
+        self.recent.pauses.get(ask).await
+    }
+
+    /// What is paused, at most a second old.
+    ///
+    /// # Errors
+    /// The ledger fails.
+    pub async fn paused(&self) -> Result<Paused, Problem> {
+        Ok(Paused::of(&*self.pauses().await?))
+    }
+
+    /// Has the next request read the pauses again, after a change.
+    pub async fn forget_pauses(&self) {
+        self.recent.pauses.forget().await;
+    }
+
+    /// Counts of tasks, at most a second old. Each count is bounded: `at_least` names those that are not complete.
+    ///
+    /// # Errors
+    /// The ledger fails.
+    pub async fn stats(&self) -> Result<Arc<DetailedStats>, Problem> {
+        let ask = async {
+            let limits = DetailedStatsLimits::default();
+            Ok(Arc::new(self.tasks.detailed_stats(limits).await?))
+        };
+        self.recent.stats.get(ask).await
+    }
+
+    /// Room for a change of many tasks.
+    ///
+    /// # Errors
+    /// Too many go on.
+    pub fn bulk_room(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.bulk).try_acquire_owned().map_err(|_| {
+            Problem::of(
+                ProblemKind::TooMany,
+                format!("{BULK_MAX} changes of many tasks go on in this daemon"),
+            )
+        })
+    }
+
+    /// The URL of a task, for the header `Location`.
+    pub fn url_of(&self, key: &TaskKey) -> HeaderValue {
+        let key = utf8_percent_encode(key.as_str(), IN_PATH);
+        HeaderValue::try_from(format!("/v1/tasks/{key}")).expect("it is ASCII")
     }
 }

@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::drop_reason::DropReason;
 use super::history::{PerSource, Recorder};
+use super::marks::{Mark, TaskMarks};
 use crate::task::{Reason, State};
 
 /// Seconds from 1 ms to a day: lateness spans both.
@@ -121,6 +122,8 @@ pub struct Metrics {
     registry: Registry,
     families: Families,
     history: Recorder,
+    tasks_changed: Mark,
+    stats_changed: Mark,
 }
 
 impl Default for Metrics {
@@ -138,6 +141,8 @@ impl Default for Metrics {
             registry,
             families,
             history,
+            tasks_changed: Mark::default(),
+            stats_changed: Mark::default(),
         }
     }
 }
@@ -161,6 +166,16 @@ impl Metrics {
         self.history.started()
     }
 
+    /// Returns numbers that change whenever what they stand for may have changed.
+    pub fn marks(&self) -> TaskMarks {
+        TaskMarks {
+            tasks: self.tasks_changed.get(),
+            stats: self.stats_changed.get(),
+            pauses: self.families.pauses.get(),
+            members: self.families.members.get(),
+        }
+    }
+
     /// Counts the start of a handler.
     pub fn started(&self, route: &str, lateness_ms: u64) {
         let lateness = self
@@ -169,6 +184,7 @@ impl Metrics {
             .get_or_create(&Route::of(route));
         lateness.observe(lateness_ms as f64 / 1000.0);
         self.history.late(lateness_ms);
+        self.tasks_changed.touch();
     }
 
     /// Counts a run that has ended.
@@ -181,6 +197,7 @@ impl Metrics {
         let labels = RouteOutcome::of(route, outcome);
         self.families.runs.get_or_create(&labels).inc();
         self.history.ran(outcome);
+        self.tasks_changed.touch();
     }
 
     /// Counts a signal.
@@ -211,7 +228,9 @@ impl Metrics {
         self.history.counted(state, count, at_least);
         let labels = ByState::of(state);
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.families.tasks.get_or_create(&labels).set(count);
+        if self.families.tasks.get_or_create(&labels).set(count) != count {
+            self.tasks_changed.touch();
+        }
         let at_least = i64::from(at_least);
         self.families
             .tasks_at_least
@@ -228,9 +247,12 @@ impl Metrics {
 
     /// Sets how long the oldest overdue task has waited.
     pub fn overdue_for(&self, waited: Duration) {
-        self.families.overdue_seconds_max.set(waited.as_secs_f64());
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         self.history.overdue_for(waited_ms);
+        let waited = waited.as_secs_f64();
+        if self.families.overdue_seconds_max.set(waited) != waited {
+            self.stats_changed.touch();
+        }
     }
 
     /// Sets whether the events of this node arrive.

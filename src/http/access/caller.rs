@@ -86,7 +86,15 @@ impl Caller {
     ///
     /// # Errors
     /// The caller may touch other classes only.
-    pub fn require_key(&self, _: &TaskKey) -> Result<(), Problem> {
+    pub fn require_key(&self, key: &TaskKey) -> Result<(), Problem> {
+        self.require_class(Some(key.class()))
+    }
+
+    /// Refuses a caller that may not touch every task of this class; `None` is every class.
+    ///
+    /// # Errors
+    /// The caller may touch other classes only.
+    pub fn require_class(&self, _: Option<&str>) -> Result<(), Problem> {
         Ok(())
     }
 }

@@ -1,0 +1,224 @@
+//! Filters of tasks, in the query of a list and in the body of a bulk action.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::http::problem::Problem;
+use crate::ledger::{CancelFilter, ListFilter, StateFilter};
+use crate::task::{Due, Reason, State, UnixMs, parse_length};
+
+/// Selects tasks. A task must match every member that is given.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TaskFilter {
+    /// States, separated by commas: `pending` (includes `waiting`), `waiting`, `running`, `done`, `dead`, `cancelled`,
+    /// `overdue`.
+    pub state: Option<String>,
+    /// The class, exactly.
+    pub class: Option<String>,
+    /// The method, exactly.
+    pub method: Option<String>,
+    /// The tag, exactly.
+    pub tag: Option<String>,
+    /// The beginning of the key.
+    pub prefix: Option<String>,
+    /// Only recurring tasks.
+    #[serde(default, deserialize_with = "truth")]
+    pub recurring: bool,
+    /// May start at this time or later, RFC 3339; for a retry, the time of the retry.
+    pub due_after: Option<String>,
+    /// May start before this time, RFC 3339.
+    pub due_before: Option<String>,
+    /// Dead for this reason: `permanent`, `exhausted`, `deadline`, `poison` or `expired`.
+    pub reason: Option<String>,
+    /// The latest error contains this text, ignoring case.
+    pub error: Option<String>,
+    /// Finished longer ago than this: `2h`, `7d`.
+    pub older_than: Option<String>,
+    /// Finished within this time: `2h`, `7d`.
+    pub newer_than: Option<String>,
+}
+
+impl TaskFilter {
+    /// The filter for the ledger, without limit and cursor. Ages count back from `now`.
+    ///
+    /// # Errors
+    /// The first member that does not fit. An empty text is refused: it would match everything.
+    pub fn list(&self, now: UnixMs) -> Result<ListFilter, Problem> {
+        let Self {
+            state,
+            class,
+            method,
+            tag,
+            prefix,
+            recurring,
+            due_after,
+            due_before,
+            reason,
+            error,
+            older_than,
+            newer_than,
+        } = self;
+        let ago = |name: &str, text: &Option<String>| {
+            let age = text.as_deref().map(parse_length).transpose();
+            let age = age.map_err(|error| Problem::invalid(format!("`{name}`: {error}")))?;
+            Ok::<_, Problem>(age.map(|age| now.minus(age)))
+        };
+        let reason = reason.as_deref().map(str::parse::<Reason>).transpose();
+        Ok(ListFilter {
+            states: states(state.as_deref())?,
+            class: some_text("class", class)?,
+            method: some_text("method", method)?,
+            tag: some_text("tag", tag)?,
+            prefix: some_text("prefix", prefix)?,
+            recurring: *recurring,
+            due_after: moment("due_after", due_after)?,
+            due_before: moment("due_before", due_before)?,
+            reason: reason.map_err(|error| Problem::invalid(format!("`reason`: {error}")))?,
+            error: some_text("error", error)?,
+            finished_before: ago("older_than", older_than)?,
+            finished_after: ago("newer_than", newer_than)?,
+            ..ListFilter::default()
+        })
+    }
+
+    /// The filter in words, for the audit log: `class Order, tag shop-7`; `all tasks`.
+    pub fn words(&self) -> String {
+        let Self {
+            state,
+            class,
+            method,
+            tag,
+            prefix,
+            recurring,
+            due_after,
+            due_before,
+            reason,
+            error,
+            older_than,
+            newer_than,
+        } = self;
+        let members = [
+            ("state", state),
+            ("class", class),
+            ("method", method),
+            ("tag", tag),
+            ("prefix", prefix),
+            ("due after", due_after),
+            ("due before", due_before),
+            ("reason", reason),
+            ("error", error),
+            ("older than", older_than),
+            ("newer than", newer_than),
+        ];
+        let given = members.into_iter().filter_map(|(name, text)| {
+            let text = text.as_deref()?;
+            Some(format!("{name} {text}"))
+        });
+        let recurring = recurring.then(|| "recurring".to_owned());
+        let words: Vec<String> = given.chain(recurring).collect();
+        match words.is_empty() {
+            true => "all tasks".to_owned(),
+            false => words.join(", "),
+        }
+    }
+
+    /// The class that every task has that matches, if the filter says so.
+    pub fn class_of_all(&self) -> Option<&str> {
+        let of_prefix = self
+            .prefix
+            .as_deref()
+            .and_then(|prefix| prefix.split_once('@'));
+        self.class.as_deref().or(of_prefix.map(|(class, _)| class))
+    }
+
+    /// The same as a filter that the ledger cancels by itself; `None` if it has members that such a filter lacks.
+    pub fn cancel(&self) -> Option<CancelFilter> {
+        let Self {
+            state: None,
+            class,
+            method,
+            tag,
+            prefix,
+            recurring: false,
+            due_after: None,
+            due_before: None,
+            reason: None,
+            error: None,
+            older_than: None,
+            newer_than: None,
+        } = self
+        else {
+            return None;
+        };
+        if method.is_some() && class.is_none() {
+            return None;
+        }
+        let mut filter = CancelFilter::default();
+        filter.class.clone_from(class);
+        filter.method.clone_from(method);
+        filter.tag.clone_from(tag);
+        filter.prefix.clone_from(prefix);
+        Some(filter)
+    }
+}
+
+fn some_text(name: &str, text: &Option<String>) -> Result<Option<String>, Problem> {
+    match text.as_deref() {
+        Some("") => Err(Problem::invalid(format!(
+            "`{name}` is empty, which matches everything: expected some text, or leave it out"
+        ))),
+        _ => Ok(text.clone()),
+    }
+}
+
+fn moment(name: &str, text: &Option<String>) -> Result<Option<UnixMs>, Problem> {
+    let due = text.as_deref().map(Due::parse_moment).transpose();
+    let due = due.map_err(|error| Problem::invalid(format!("`{name}`: {error}")))?;
+    Ok(due.map(|due| due.resolve(UnixMs(0))))
+}
+
+fn states(text: Option<&str>) -> Result<Vec<StateFilter>, Problem> {
+    let Some(text) = text else {
+        return Ok(Vec::new());
+    };
+    let mut states = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        match name {
+            "pending" => states.extend([
+                StateFilter::Is(State::Pending),
+                StateFilter::Is(State::Waiting),
+            ]),
+            "overdue" => states.push(StateFilter::Overdue),
+            _ => {
+                let found = State::ALL.into_iter().find(|state| state.as_str() == name);
+                let state = found.ok_or_else(|| {
+                    Problem::invalid(format!(
+                        "`state`: `{}` is not a state, expected `pending`, `waiting`, `running`, `done`, `dead`, `cancelled` or `overdue`",
+                        name.escape_debug()
+                    ))
+                })?;
+                states.push(StateFilter::Is(state));
+            }
+        }
+    }
+    Ok(states)
+}
+
+/// `true` and `false`, also as texts: a query has no others.
+fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Truth {
+        Json(bool),
+        Text(String),
+    }
+    match Truth::deserialize(deserializer)? {
+        Truth::Json(truth) => Ok(truth),
+        Truth::Text(text) => text
+            .parse()
+            .map_err(|_| D::Error::custom("expected `true` or `false`")),
+    }
+}

@@ -1,0 +1,109 @@
+//! Progress of a change of many tasks: an answer of JSON lines that grows while the work goes on.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
+
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+
+/// Shortest interval between two lines.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Lines that a slow client may be behind. Further ones are left out, except the last.
+const BEHIND_MAX: usize = 4;
+
+/// How far the work is. Each line has all numbers so far.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub struct ProgressLine {
+    /// True if nothing is changed: the numbers are those of tasks that match.
+    pub dry_run: bool,
+    /// Tasks that were changed, or would be.
+    pub tasks: u64,
+    /// Cancellation: tasks that are running. No further attempt of them starts.
+    pub running: u64,
+    /// Tasks that are unchanged, since another session has locked them, or since they have changed meanwhile.
+    pub skipped: u64,
+    /// Dry run: true if counting ended early. There are at least as many.
+    pub at_least: bool,
+    /// True for the last line.
+    pub done: bool,
+    /// Why the work ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+/// Tells a client how far the work is.
+pub struct Progress {
+    lines: mpsc::Sender<Bytes>,
+    stopping: CancellationToken,
+    told: Option<Instant>,
+}
+
+impl Progress {
+    /// Tells the numbers so far. Breaks when the client has left or the daemon stops: the work ends there.
+    pub fn tell(&mut self, line: &ProgressLine) -> ControlFlow<()> {
+        if self.lines.is_closed() || self.stopping.is_cancelled() {
+            return ControlFlow::Break(());
+        }
+        if self.told.is_none_or(|told| told.elapsed() >= EVERY) {
+            self.told = Some(Instant::now());
+            // A slow client gets the numbers with the next line.
+            let _ = self.lines.try_send(text(line));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Answers with the lines of `work`, which goes on in a task of its own. Its result is the last line.
+pub fn respond<F>(site: &Site, work: impl FnOnce(Progress) -> F) -> Response
+where
+    F: Future<Output = ProgressLine> + Send + 'static,
+{
+    let (lines, told) = mpsc::channel(BEHIND_MAX);
+    let progress = Progress {
+        lines: lines.clone(),
+        stopping: site.stopping.clone(),
+        told: None,
+    };
+    let working = work(progress);
+    site.work.spawn(async move {
+        let line = ProgressLine {
+            done: true,
+            ..working.await
+        };
+        // The client may have left.
+        let _ = lines.send(text(&line)).await;
+    });
+    let body = Body::from_stream(ReceiverStream::new(told).map(Ok::<_, std::convert::Infallible>));
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/x-ndjson"),
+        ),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        // nginx would hold the lines back.
+        (
+            header::HeaderName::from_static("x-accel-buffering"),
+            HeaderValue::from_static("no"),
+        ),
+    ];
+    (headers, body).into_response()
+}
+
+fn text(line: &ProgressLine) -> Bytes {
+    let mut text = serde_json::to_vec(line).expect("numbers and texts can be written as JSON");
+    text.push(b'\n');
+    text.into()
+}

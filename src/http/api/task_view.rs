@@ -1,0 +1,243 @@
+//! Tasks as JSON.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::client::{NotArmed, Receipt, Stands};
+use crate::ledger::{MalformedRow, TaskRecord};
+use crate::task::{Hindrance, JsonText, Mishap, Paused, Recurrence, State, TaskKey};
+
+/// Number of occurrences of a recurring task that are shown.
+const OCCURRENCES: usize = 3;
+
+/// A task with all its data.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TaskView {
+    #[serde(flatten)]
+    pub summary: TaskSummary,
+    /// The payload, as it was given; `null` if there is none. Masked payloads are `null`, too.
+    #[schema(value_type = Option<Value>)]
+    pub payload: Option<Box<RawValue>>,
+    /// True if the payload, the arguments in the key, the errors and the result are masked for this caller.
+    pub masked: bool,
+    /// The trace in which it was created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// The next occurrences of an unfinished recurring task, RFC 3339; at most three.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub occurrences: Option<Vec<String>>,
+    /// Earlier failures, newest first; at most ten.
+    #[schema(value_type = Vec<Object>)]
+    pub history: Vec<Mishap>,
+    /// The result of the run that succeeded, if its route keeps results.
+    #[schema(value_type = Option<Value>)]
+    pub result: Option<Box<RawValue>>,
+}
+
+/// A task in a list: without payload, history and result.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TaskSummary {
+    /// `<row id>-<due ms>`: names this arming. It is the value of the header `ETag`.
+    #[schema(example = "42-1795291200250")]
+    pub id: String,
+    /// The key.
+    #[schema(example = "Order@close@42")]
+    pub key: String,
+    /// `pending`, `waiting` (for a retry), `running`, `done`, `dead` or `cancelled`.
+    #[schema(value_type = String, example = "pending")]
+    pub state: State,
+    /// The due time, RFC 3339.
+    pub due: String,
+    /// When it may start: `due`, or the time of the retry.
+    pub due_at: String,
+    /// When it was created.
+    pub created: String,
+    /// Runs started for this arming.
+    pub attempt: u16,
+    /// Leases of this arming that expired.
+    pub crashes: u8,
+    /// Its own limit of runs.
+    pub max_attempts: Option<u16>,
+    /// Name of the daemon that runs it or ran it last.
+    pub daemon: String,
+    /// True if it is cancelled as soon as its run ends.
+    pub cancel_requested: bool,
+    /// Its tag.
+    pub tag: Option<String>,
+    /// Its recurrence.
+    #[schema(value_type = Option<Object>)]
+    pub recurrence: Option<Box<RawValue>>,
+    /// Error of the latest run that failed.
+    pub last_error: Option<String>,
+    /// Why it is dead: `permanent`, `exhausted`, `deadline`, `poison` or `expired`.
+    pub reason: Option<&'static str>,
+    /// When it finished.
+    pub finished: Option<String>,
+    /// True if its due time comes from a key that another program armed.
+    pub adopted: bool,
+    /// Why it does not start though it may be due: `paused` or `held`.
+    pub kept_back: Option<&'static str>,
+}
+
+/// A row whose key is not a task key: nothing can run it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MalformedView {
+    /// `<row id>-<due ms>`
+    pub id: String,
+    /// The key as it is.
+    pub key: String,
+    #[schema(value_type = String)]
+    pub state: State,
+    /// When it would be due.
+    pub due_at: String,
+}
+
+/// The answer to the creation or the move of a task.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReceiptView {
+    #[schema(example = "Order@close@42")]
+    pub key: String,
+    /// `<row id>-<due ms>`: names this arming. It is the value of the header `ETag`.
+    #[schema(example = "42-1795291200250")]
+    pub id: String,
+    /// The due time, RFC 3339.
+    pub due: String,
+    /// `done` and `dead`: this same arming has run before, and does not run again.
+    #[schema(value_type = String, example = "pending")]
+    pub state: State,
+    /// True if a task that existed was kept, by `if_pending`: `keep`.
+    pub kept: bool,
+    /// True if its key is armed in Redis. If not, the daemon starts it from the ledger.
+    pub armed: bool,
+    /// Why it is not armed: `unreachable`, `beyond_horizon` or `left_as_it_is`.
+    #[schema(value_type = Option<String>)]
+    pub not_armed: Option<NotArmed>,
+    /// True if an older arming of this key is running. Its result is discarded.
+    pub older_run: bool,
+}
+
+impl ReceiptView {
+    /// The receipt for a task that was created.
+    pub fn new(key: &TaskKey, receipt: &Receipt) -> Self {
+        Self {
+            key: key.to_string(),
+            id: receipt.id(),
+            due: receipt.due().to_string(),
+            state: receipt.state(),
+            kept: receipt.stands() == Stands::Kept,
+            armed: receipt.armed,
+            not_armed: receipt.not_armed(),
+            older_run: receipt.older_run(),
+        }
+    }
+}
+
+impl TaskSummary {
+    /// Without what is large. `paused` are the pauses in effect.
+    pub fn new(task: &TaskRecord, paused: &Paused) -> Self {
+        let TaskRecord {
+            id,
+            key,
+            state,
+            due,
+            due_at,
+            created,
+            attempt,
+            crashes,
+            max_attempts,
+            daemon,
+            cancel_requested,
+            tag,
+            payload: _,
+            traceparent: _,
+            recurrence,
+            last_error,
+            reason,
+            history: _,
+            result: _,
+            finished,
+            adopted,
+        } = task;
+        let waits = matches!(state, State::Pending | State::Waiting);
+        let hindrance = paused.hinders(key, *due).filter(|_| waits);
+        Self {
+            id: id.clone(),
+            key: key.to_string(),
+            state: *state,
+            due: due.to_string(),
+            due_at: due_at.to_string(),
+            created: created.to_string(),
+            attempt: *attempt,
+            crashes: *crashes,
+            max_attempts: *max_attempts,
+            daemon: daemon.clone(),
+            cancel_requested: *cancel_requested,
+            tag: tag.clone(),
+            recurrence: recurrence.as_deref().map(json),
+            last_error: last_error.clone(),
+            reason: reason.map(|reason| reason.as_str()),
+            finished: finished.map(|finished| finished.to_string()),
+            adopted: *adopted,
+            kept_back: hindrance.map(Hindrance::as_str),
+        }
+    }
+}
+
+impl TaskView {
+    /// With everything.
+    pub fn new(task: &TaskRecord, paused: &Paused) -> Self {
+        let occurrences = task.recurrence.is_some().then(|| occurrences(task));
+        Self {
+            summary: TaskSummary::new(task, paused),
+            payload: task.payload.as_deref().map(json),
+            masked: false,
+            traceparent: task.traceparent.map(|trace| trace.to_string()),
+            occurrences,
+            history: task.history.clone(),
+            result: task.result.as_deref().map(json),
+        }
+    }
+}
+
+impl MalformedView {
+    /// As it is.
+    pub fn new(row: &MalformedRow) -> Self {
+        let MalformedRow {
+            id,
+            key,
+            state,
+            due_at,
+        } = row;
+        Self {
+            id: id.clone(),
+            key: key.clone(),
+            state: *state,
+            due_at: due_at.to_string(),
+        }
+    }
+}
+
+/// Stored JSON as it is; other text as a JSON string.
+fn json(stored: &str) -> Box<RawValue> {
+    serde_json::value::to_raw_value(&JsonText(stored)).expect("a text can be written as JSON")
+}
+
+fn occurrences(task: &TaskRecord) -> Vec<String> {
+    let recurrence = task.recurrence.as_deref().map(str::parse::<Recurrence>);
+    let Some(Ok(recurrence)) = recurrence else {
+        return Vec::new();
+    };
+    if task.state.is_finished() {
+        return Vec::new();
+    }
+    let mut occurrences = vec![task.due.to_string()];
+    let mut last = recurrence.continues_after(task.due);
+    while occurrences.len() < OCCURRENCES
+        && let Some(next) = recurrence.next(last)
+    {
+        occurrences.push(next.to_string());
+        last = next;
+    }
+    occurrences
+}

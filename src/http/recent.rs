@@ -1,0 +1,68 @@
+//! An answer of the ledger that requests share for a short time.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::problem::Problem;
+
+/// An answer that is asked for at most once at a time, and shared while it is fresh.
+pub struct Recent<T> {
+    fresh_for: Duration,
+    known: Mutex<Option<(Instant, T)>>,
+}
+
+impl<T: Clone> Recent<T> {
+    /// An answer that is shared for this long.
+    pub fn new(fresh_for: Duration) -> Self {
+        Self {
+            fresh_for,
+            known: Mutex::new(None),
+        }
+    }
+
+    /// Returns the answer, and asks for it if it is older. Errors are not kept.
+    ///
+    /// # Errors
+    /// That of `ask`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next caller asks again.
+    pub async fn get(&self, ask: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+        let mut known = self.known.lock().await;
+        if let Some((at, answer)) = &*known
+            && at.elapsed() < self.fresh_for
+        {
+            return Ok(answer.clone());
+        }
+        let asked = Instant::now();
+        let answer = ask.await?;
+        *known = Some((asked, answer.clone()));
+        Ok(answer)
+    }
+
+    /// Forgets the answer, after a change.
+    pub async fn forget(&self) {
+        *self.known.lock().await = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_shared_while_it_is_fresh_and_an_error_is_not() {
+        let recent = Recent::new(Duration::from_secs(1));
+        let refused = recent.get(async { Err(Problem::invalid("x")) }).await;
+        assert!(refused.is_err());
+        assert_eq!(recent.get(async { Ok(1) }).await.unwrap(), 1);
+        assert_eq!(recent.get(async { Ok(2) }).await.unwrap(), 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(recent.get(async { Ok(3) }).await.unwrap(), 3);
+        recent.forget().await;
+        assert_eq!(recent.get(async { Ok(4) }).await.unwrap(), 4);
+    }
+}
