@@ -24,6 +24,7 @@ macro_rules! assets {
 }
 
 assets! {
+    "actions.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",

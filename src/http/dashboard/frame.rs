@@ -30,8 +30,12 @@ pub enum Place {
 }
 
 /// The navigation: each page, its path below the base, and its name.
-const NAVIGATION: &[(Place, &str, fn(&FrameTexts) -> &'static str)] =
-    &[(Place::Overview, "/", |texts| texts.overview)];
+const NAVIGATION: &[(Place, &str, fn(&FrameTexts) -> &'static str)] = &[
+    (Place::Overview, "/", |texts| texts.overview),
+    (Place::Upcoming, "/upcoming", |texts| texts.upcoming),
+    (Place::Tasks, "/tasks", |texts| texts.tasks),
+    (Place::Schedule, "/schedule", |texts| texts.schedule),
+];
 
 /// An entry of the navigation.
 pub struct Entry {
@@ -159,6 +163,16 @@ impl Frame {
         format!("{}/tasks?class={class}&method={method}", self.base)
     }
 
+    /// The list of the tasks with a tag.
+    pub fn tag_href(&self, tag: &str) -> String {
+        format!("{}/tasks?tag={}", self.base, encoded(tag))
+    }
+
+    /// The list of the tasks whose key begins with a text.
+    pub fn prefix_href(&self, prefix: &str) -> String {
+        format!("{}/tasks?prefix={}", self.base, encoded(prefix))
+    }
+
     /// The name of a state.
     pub fn state<'a>(&self, state: &'a str) -> &'a str {
         texts::state(self.language(), state)
@@ -199,29 +213,6 @@ impl Frame {
             }
         }
     }
-
-    /// Renders a page that says what went wrong.
-    pub fn trouble(&self, problem: &Problem) -> Response {
-        let (title, detail) = (self.t.failed, problem.detail());
-        let page = self.page(&Trouble {
-            f: self,
-            title,
-            detail,
-        });
-        (problem.status(), page).into_response()
-    }
-}
-
-/// A page that says what went wrong.
-#[derive(Template)]
-#[template(
-    path = "trouble.html",
-    config = "src/http/dashboard/templates/askama.toml"
-)]
-struct Trouble<'a> {
-    f: &'a Frame,
-    title: &'a str,
-    detail: &'a str,
 }
 
 impl FromRequestParts<Site> for Frame {

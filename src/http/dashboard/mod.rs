@@ -14,7 +14,12 @@ mod moment;
 mod overview;
 mod panel;
 mod preferences;
+mod row;
+mod schedule;
+mod task;
+mod tasks;
 mod texts;
+mod upcoming;
 
 use axum::Router;
 use axum::routing::get;
@@ -28,4 +33,8 @@ pub fn routes() -> Router<Site> {
         .route("/assets/{version}/{name}", get(assets::serve))
         .route("/preferences", get(preferences::change))
         .merge(overview::routes())
+        .merge(upcoming::routes())
+        .merge(tasks::routes())
+        .merge(task::routes())
+        .merge(schedule::routes())
 }

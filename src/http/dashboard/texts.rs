@@ -124,12 +124,12 @@ texts! {
         zone: "Times in {}", "时区：{}";
         keys_help: "Keyboard shortcuts", "键盘快捷键";
         signed_in: "Signed in as {}", "当前用户：{}";
+        attempt: "Attempt", "尝试";
+        recurring: "recurring", "周期任务";
         needs_script: "Changes need JavaScript. Reading does not.", "修改操作需要 JavaScript，查看不需要。";
         panel_failed: "This part could not be loaded", "此部分无法加载";
         panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";
         panel_late: "No answer within {} s", "{} 秒内没有响应";
-        failed: "This page could not be loaded", "无法加载此页面";
-        back_to_overview: "To the overview", "返回总览";
     }
 }
 
@@ -182,7 +182,7 @@ texts! {
     }
 }
 
-/// The names of states and reasons.
+/// The names of states, of reasons why tasks are dead, and of ways in which runs end.
 pub fn state(language: Language, state: &str) -> &str {
     let chinese = match state {
         "pending" => "待执行",
@@ -193,9 +193,21 @@ pub fn state(language: Language, state: &str) -> &str {
         "cancelled" => "已取消",
         "overdue" => "已超时",
         "malformed" => "键无效",
+        "paused" => "已暂停",
+        "held" => "被保留",
+        "permanent" => "永久失败",
+        "exhausted" => "重试用尽",
+        "deadline" => "超过最后期限",
+        "poison" | "poisoned" => "多次崩溃",
+        "expired" => "过期未执行",
+        "failed" => "失败",
+        "timed_out" => "执行超时",
+        "panicked" => "异常退出",
+        "snoozed" => "已推迟",
         other => other,
     };
     match language {
+        Language::English if state == "timed_out" => "timed out",
         Language::English => state,
         Language::Chinese => chinese,
     }

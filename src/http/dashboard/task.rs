@@ -1,0 +1,252 @@
+//! One task: its state, attempts and errors, and what can be done with it.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::frame::{Frame, Place, encoded};
+use super::panel::{Panel, Source};
+use super::row::is_overdue;
+use super::texts::texts;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::ledger::TaskRecord;
+use crate::task::{Hindrance, Paused, Recurrence, State as TaskState, TaskKey, UnixMs};
+
+/// Number of occurrences of a recurring task that are shown.
+const OCCURRENCES: usize = 5;
+
+/// Routes of the page and its panel.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/task", get(page))
+        .route("/panels/task", get(panel_alone))
+}
+
+texts! {
+    /// Texts of the page of a task.
+    TaskTexts {
+        title: "Task", "任务";
+        run: "Run now", "立即执行";
+        move_it: "Move…", "改期…";
+        cancel: "Cancel…", "取消…";
+        redrive: "Redrive", "重新投递";
+        paused: "It does not start: its class or method is paused, or everything is.", "不会开始：其类、方法或全部任务已暂停。";
+        held: "It does not start: it is held for review.", "不会开始：被保留等待检查。";
+        overdue: "It is overdue. Usual causes: no daemon runs its class, or its concurrency or rate is used up.", "已超时。常见原因：没有守护进程运行该类，或并发、速率已用尽。";
+        cancel_requested: "It is cancelled as soon as its run ends.", "本次执行结束后将被取消。";
+        due: "Due", "到期";
+        due_at: "May start", "可开始于";
+        created: "Created", "创建";
+        finished: "Finished", "结束";
+        after_due: "{} after it fell due", "到期后 {}";
+        attempts: "Attempts", "尝试次数";
+        of_max: "{} of {}", "{} / {}";
+        crashes: "Crashes", "崩溃次数";
+        daemon: "Daemon", "守护进程";
+        tag: "Tag", "标签";
+        class: "Class@method", "类@方法";
+        args: "Arguments", "参数";
+        origin: "Origin", "来源";
+        adopted: "A key that another program set", "其他程序设置的键";
+        id: "Id of this arming", "本次设置的编号";
+        trace: "Trace", "追踪";
+        error: "Latest error", "最近错误";
+        history: "Earlier failures", "失败历史";
+        history_note: "Newest first, at most ten", "最新在前，最多十条";
+        attempt: "Attempt", "尝试";
+        when: "When", "时间";
+        how: "How it ended", "结果";
+        not_run: "not run", "未执行";
+        after_crashes: "after {} crashes", "崩溃 {} 次后";
+        times: "{} times", "{} 次";
+        payload: "Payload", "载荷";
+        result: "Result", "结果";
+        series: "Recurrence", "周期";
+        next: "Next occurrences", "接下来的执行";
+        not_found: "There is no task with this key", "没有此键的任务";
+        not_found_detail: "Retention may have deleted it, or the key is wrong.", "可能已按保留期删除，或键有误。";
+        bad_key: "This is not a task key", "这不是任务键";
+        similar: "Show tasks that begin with it", "查看以此开头的任务";
+    }
+}
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    key: String,
+}
+
+#[derive(Template)]
+#[template(
+    path = "task.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Page<'a> {
+    f: &'a Frame,
+    key: &'a str,
+    details: Panel,
+}
+
+async fn page(
+    State(site): State<Site>,
+    frame: Frame,
+    Query(Named { key }): Query<Named>,
+) -> Response {
+    let f = frame.at(Place::Tasks);
+    let details = panel(&site, &f, &key).await;
+    f.page(&Page {
+        f: &f,
+        key: &key,
+        details,
+    })
+}
+
+async fn panel_alone(
+    State(site): State<Site>,
+    f: Frame,
+    Query(Named { key }): Query<Named>,
+) -> Panel {
+    panel(&site, &f, &key).await
+}
+
+async fn panel(site: &Site, f: &Frame, key: &str) -> Panel {
+    let source = Source {
+        name: "task",
+        query: format!("key={}", encoded(key)),
+        shows: "tasks stats pauses",
+    };
+    Panel::load(f, source, details(site, f, key)).await
+}
+
+/// What can be done with a task now.
+#[derive(Debug, Clone, Copy, Default)]
+struct Actions {
+    run: bool,
+    reschedule: bool,
+    cancel: bool,
+    redrive: bool,
+}
+
+impl Actions {
+    fn of(task: &TaskRecord, f: &Frame) -> Self {
+        let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
+        Self {
+            run: waits && f.may_operate(),
+            reschedule: waits && f.may_schedule(),
+            cancel: !task.state.is_finished() && !task.cancel_requested && f.may_schedule(),
+            redrive: task.state == TaskState::Dead && f.may_operate(),
+        }
+    }
+
+    fn any(self) -> bool {
+        self.run || self.reschedule || self.cancel || self.redrive
+    }
+}
+
+/// The content of the panel: the task, or that there is none.
+#[derive(Template)]
+#[template(
+    path = "task_details.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Details<'a> {
+    f: &'a Frame,
+    t: &'static TaskTexts,
+    key: &'a str,
+    is_key: bool,
+    found: Option<Found>,
+}
+
+struct Found {
+    task: TaskRecord,
+    actions: Actions,
+    kept_back: Option<Hindrance>,
+    is_overdue: bool,
+    /// From due to done, in milliseconds.
+    took_ms: Option<u64>,
+    /// What the series does, and its next occurrences.
+    series: Option<(String, Vec<UnixMs>)>,
+}
+
+impl Found {
+    /// True if the time at which it may start is not its due time: of a retry.
+    fn is_retried(&self) -> bool {
+        self.task.due_at != self.task.due && !self.task.state.is_finished()
+    }
+
+    /// True if an undone cancellation would bring the same task back.
+    fn is_series(&self) -> bool {
+        self.series.is_some()
+    }
+
+    /// Its arguments, each as it is.
+    fn args(&self) -> Vec<&str> {
+        self.task.key.args().collect()
+    }
+
+    /// Class of the mark before its state.
+    fn mark(&self) -> &'static str {
+        match self.kept_back {
+            Some(_) => "kept",
+            None if self.is_overdue => "overdue",
+            None => self.task.state.as_str(),
+        }
+    }
+}
+
+async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<'a>, Problem> {
+    let parsed = TaskKey::parse(key);
+    let found = match &parsed {
+        Ok(parsed) => {
+            f.caller.require_key(parsed)?;
+            let (task, count) =
+                tokio::join!(site.tasks.find(parsed), site.figures.count(&site.tasks));
+            let paused = Paused::of(&count?.pauses);
+            task?.map(|task| found(task, &paused, f))
+        }
+        Err(_) => None,
+    };
+    Ok(Details {
+        f,
+        t: TaskTexts::of(f.language()),
+        key,
+        is_key: parsed.is_ok(),
+        found,
+    })
+}
+
+fn found(task: TaskRecord, paused: &Paused, f: &Frame) -> Found {
+    let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
+    let took = task.finished.map(|finished| finished.since(task.due));
+    Found {
+        actions: Actions::of(&task, f),
+        kept_back: paused.hinders(&task.key, task.due).filter(|_| waits),
+        is_overdue: waits && is_overdue(task.due_at, f.now),
+        took_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
+        series: series(&task),
+        task,
+    }
+}
+
+fn series(task: &TaskRecord) -> Option<(String, Vec<UnixMs>)> {
+    let recurrence = match task.recurrence.as_deref()?.parse::<Recurrence>() {
+        Ok(recurrence) => recurrence,
+        Err(error) => return Some((error.to_string(), Vec::new())),
+    };
+    let mut occurrences = Vec::new();
+    if !task.state.is_finished() {
+        occurrences.push(task.due);
+        let mut last = recurrence.continues_after(task.due);
+        while occurrences.len() < OCCURRENCES
+            && let Some(next) = recurrence.next(last)
+        {
+            occurrences.push(next);
+            last = next;
+        }
+    }
+    Some((recurrence.summary(), occurrences))
+}

@@ -1,0 +1,181 @@
+//! What falls due next.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::frame::{Frame, Place, encoded};
+use super::panel::{Panel, Source};
+use super::row::Row;
+use super::texts::texts;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::ledger::{ListFilter, StateFilter, TaskRecord};
+use crate::task::{Paused, State as TaskState};
+
+/// Tasks on the page.
+const LIMIT: u32 = 100;
+
+/// Routes of the page and its panel.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/upcoming", get(page))
+        .route("/panels/upcoming", get(panel_alone))
+}
+
+texts! {
+    /// Texts of the page.
+    UpcomingTexts {
+        title: "Upcoming", "即将到期";
+        lead: "What falls due next, soonest first.", "接下来到期的任务，最早的在前。";
+        class: "Only class", "仅类";
+        apply: "Show", "显示";
+        clear: "Clear", "清除";
+        key: "Key", "键";
+        state: "State", "状态";
+        due: "Due", "到期";
+        attempt: "Attempt", "尝试";
+        latest: "Latest error", "最近错误";
+        tag: "Tag", "标签";
+        minute: "Within a minute", "一分钟内";
+        ten_minutes: "Within ten minutes", "十分钟内";
+        hour: "Within an hour", "一小时内";
+        day: "Within a day", "一天内";
+        later: "Later", "更晚";
+        none: "Nothing falls due: there are no pending tasks.", "没有待执行的任务。";
+        overdue: "Overdue tasks are not shown here.", "此处不显示超时任务。";
+        show_overdue: "Show overdue tasks", "查看超时任务";
+        more: "The next {} tasks. There are more.", "接下来的 {} 个任务，后面还有更多。";
+        show_more: "Show later ones", "查看更晚的任务";
+    }
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    class: String,
+}
+
+#[derive(Template)]
+#[template(
+    path = "upcoming.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Page<'a> {
+    f: &'a Frame,
+    t: &'static UpcomingTexts,
+    class: &'a str,
+    list: Panel,
+}
+
+async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
+    let f = frame.at(Place::Upcoming);
+    let list = panel(&site, &f, &wanted.class).await;
+    f.page(&Page {
+        f: &f,
+        t: UpcomingTexts::of(f.language()),
+        class: &wanted.class,
+        list,
+    })
+}
+
+/// Tasks that fall due within the same length of time from now.
+struct Group {
+    name: &'static str,
+    rows: Vec<Row>,
+}
+
+#[derive(Template)]
+#[template(
+    path = "upcoming_list.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct List<'a> {
+    f: &'a Frame,
+    t: &'static UpcomingTexts,
+    groups: Vec<Group>,
+    /// The address of those that come later, and the number of those that are shown.
+    later: Option<(String, usize)>,
+}
+
+async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
+    panel(&site, &f, &wanted.class).await
+}
+
+async fn panel(site: &Site, f: &Frame, class: &str) -> Panel {
+    let source = Source {
+        name: "upcoming",
+        query: match class {
+            "" => String::new(),
+            class => format!("class={}", encoded(class)),
+        },
+        shows: "tasks stats pauses",
+    };
+    Panel::load(f, source, list(site, f, class)).await
+}
+
+async fn list<'a>(site: &Site, f: &'a Frame, class: &str) -> Result<List<'a>, Problem> {
+    let filter = ListFilter {
+        states: vec![
+            StateFilter::Is(TaskState::Pending),
+            StateFilter::Is(TaskState::Waiting),
+        ],
+        class: (!class.is_empty()).then(|| class.to_owned()),
+        due_after: Some(f.now),
+        limit: LIMIT,
+        ..ListFilter::default()
+    };
+    let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
+    let page = page?;
+    let paused = Paused::of(&count?.pauses);
+    let later = page.next.is_some().then(|| {
+        let from = page.tasks.last().map_or(f.now, |task| task.due_at);
+        let class = encoded(class);
+        let from = encoded(&from.to_string());
+        let query = format!("state=pending,waiting&class={class}&due_after={from}");
+        (format!("{}/tasks?{query}", f.base), page.tasks.len())
+    });
+    let visible = page
+        .tasks
+        .iter()
+        .filter(|task| f.caller.require_key(&task.key).is_ok());
+    Ok(List {
+        f,
+        t: UpcomingTexts::of(f.language()),
+        groups: groups(visible, &paused, f),
+        later,
+    })
+}
+
+fn groups<'a>(
+    tasks: impl Iterator<Item = &'a TaskRecord>,
+    paused: &Paused,
+    f: &Frame,
+) -> Vec<Group> {
+    let t = UpcomingTexts::of(f.language());
+    let ends = [
+        (60_000, t.minute),
+        (600_000, t.ten_minutes),
+        (3_600_000, t.hour),
+        (86_400_000, t.day),
+        (i64::MAX, t.later),
+    ];
+    let mut groups: Vec<Group> = Vec::new();
+    for task in tasks {
+        let ahead = task.due_at.0.saturating_sub(f.now.0);
+        let end = ends.iter().find(|(end, _)| ahead < *end);
+        let (_, name) = end.unwrap_or(&ends[ends.len() - 1]);
+        let row = Row::of(task, paused, f);
+        match groups.last_mut() {
+            Some(group) if group.name == *name => group.rows.push(row),
+            _ => groups.push(Group {
+                name,
+                rows: vec![row],
+            }),
+        }
+    }
+    groups
+}
