@@ -105,7 +105,7 @@ impl Sentinels {
                 }
                 Err(error) => self.warn("cannot check the sentinels", &error),
             }
-            metrics.sentinel_age(self.age());
+            metrics.sentinel_age(self.age(), self.config.interval);
             sleep(PAUSE).await;
             sleep_until(self.next_check()).await;
         }

@@ -65,7 +65,8 @@ fn recorded() -> Metrics {
     metrics.resubscribed();
     metrics.event_received();
     metrics.recovered("overdue", 1);
-    metrics.sentinel_age(Duration::from_millis(1));
+    metrics.sentinel_age(Duration::from_millis(1), Duration::from_millis(1));
+    metrics.ledger(true);
     metrics.adopted("bare");
     metrics.withdrawn();
     metrics.waiting("Job", 1);

@@ -65,7 +65,7 @@ pub struct QueueGauges {
 }
 
 impl QueueGauges {
-    /// Updates the gauges of waiting signals every second.
+    /// Updates the gauges of waiting signals, and whether the ledger answers, every second.
     pub async fn run(self) {
         const EVERY: Duration = Duration::from_secs(1);
         let activity = &self.deps.background.queue_gauges;
@@ -77,6 +77,7 @@ impl QueueGauges {
     }
 
     async fn count_signals(&self, shown: &mut HashMap<String, usize>) -> Result<(), Infallible> {
+        self.deps.metrics.ledger(self.deps.health.is_good());
         // A removed route shows zero.
         shown.values_mut().for_each(|count| *count = 0);
         shown.extend(self.queue.waiting_by_route());

@@ -38,19 +38,15 @@ impl LatenessCounter {
         self.max_ms.fetch_max(ms, Ordering::Relaxed);
     }
 
-    /// The counts since the start of the process. `seen` has those of the last call, and is updated.
-    pub(super) fn since(&self, seen: &mut Vec<u64>) -> Lateness {
-        seen.resize(BUCKETS, 0);
-        let max_ms = self.max_ms.swap(0, Ordering::Relaxed);
-        let mut counts = BTreeMap::new();
-        for (index, (count, seen)) in self.buckets.iter().zip(seen.iter_mut()).enumerate() {
-            let count = count.load(Ordering::Relaxed);
-            if count > *seen {
-                counts.insert(index as u16, count - *seen);
-                *seen = count;
-            }
-        }
-        Lateness { counts, max_ms }
+    /// The counts since the start of the process.
+    pub(super) fn read(&self) -> Vec<u64> {
+        let counts = self.buckets.iter();
+        counts.map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Returns the maximum since the last call.
+    pub(super) fn take_max_ms(&self) -> u64 {
+        self.max_ms.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -78,6 +74,26 @@ pub struct LatenessPercentiles {
 }
 
 impl Lateness {
+    /// The runs between two reads of a counter. Their maximum is rounded up to the end of its bucket.
+    pub(super) fn between(before: &[u64], now: &[u64]) -> Self {
+        let before = before.iter().copied().chain(std::iter::repeat(0));
+        let counts: BTreeMap<u16, u64> = (0..)
+            .zip(now.iter().zip(before))
+            .map(|(bucket, (now, before))| (bucket, now.saturating_sub(before)))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let last = counts.last_key_value();
+        Self {
+            max_ms: last.map_or(0, |(bucket, _)| upper_end_of(usize::from(*bucket))),
+            counts,
+        }
+    }
+
+    /// With the exact maximum.
+    pub(super) fn with_max_ms(self, max_ms: u64) -> Self {
+        Self { max_ms, ..self }
+    }
+
     /// Adds the runs of another minute or daemon.
     pub(super) fn add(&mut self, other: &Self) {
         let Self { counts, max_ms } = other;
@@ -149,21 +165,22 @@ mod tests {
     fn of(lateness_ms: &[u64]) -> Lateness {
         let counter = LatenessCounter::default();
         lateness_ms.iter().for_each(|ms| counter.record(*ms));
-        counter.since(&mut Vec::new())
+        Lateness::between(&[], &counter.read()).with_max_ms(counter.take_max_ms())
     }
 
     #[test]
-    fn a_minute_has_only_the_runs_since_the_last_one() {
+    fn the_runs_between_two_reads_are_told_apart() {
         let counter = LatenessCounter::default();
-        let mut seen = Vec::new();
         counter.record(3);
         counter.record(9);
-        let first = counter.since(&mut seen).percentiles().unwrap();
-        assert_eq!((first.count, first.p50_ms, first.max_ms), (2, 3, 9));
-        assert_eq!(counter.since(&mut seen), Lateness::default());
+        let first = counter.read();
         counter.record(4);
-        let second = counter.since(&mut seen).percentiles().unwrap();
-        assert_eq!((second.count, second.max_ms), (1, 4));
+        counter.record(1_000);
+        let since = Lateness::between(&first, &counter.read());
+        let spread = since.percentiles().unwrap();
+        assert_eq!((spread.count, spread.p50_ms, spread.max_ms), (2, 4, 1_023));
+        assert_eq!((counter.take_max_ms(), counter.take_max_ms()), (1_000, 0));
+        assert_eq!(Lateness::between(&first, &first), Lateness::default());
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 mod lateness;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use prometheus_client::metrics::counter::Counter;
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ pub struct Recorder {
     /// The gauges as they were last counted. Locked by gauges and once a minute, never by a run.
     gauges: Mutex<Gauges>,
     /// The counters at the end of the last minute.
-    seen: Mutex<Seen>,
+    seen: Mutex<Totals>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -139,13 +139,35 @@ struct Gauges {
     pending: Option<(u64, bool)>,
 }
 
-#[derive(Debug, Default)]
-struct Seen {
+/// What a daemon has done since its start.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
     started: PerSource<u64>,
     succeeded: u64,
     failed: u64,
     dead: u64,
     lateness: Vec<u64>,
+}
+
+impl Totals {
+    /// What the daemon did since `before`, without gauges.
+    pub fn since(&self, before: &Self) -> Minute {
+        let Self {
+            started,
+            succeeded,
+            failed,
+            dead,
+            lateness,
+        } = self;
+        Minute {
+            started: started.zip(&before.started, |now, before| now - before),
+            succeeded: succeeded - before.succeeded,
+            failed: failed - before.failed,
+            dead: dead - before.dead,
+            lateness: Lateness::between(&before.lateness, lateness),
+            ..Minute::default()
+        }
+    }
 }
 
 impl Recorder {
@@ -203,37 +225,46 @@ impl Recorder {
         self.gauges().overdue_ms_max = Some(ms);
     }
 
+    /// Returns what was recorded since the start of the process.
+    pub fn read(&self) -> Totals {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Totals {
+            started: self.started.map(Counter::get),
+            succeeded: read(&self.succeeded),
+            failed: read(&self.failed),
+            dead: read(&self.dead),
+            lateness: self.lateness.read(),
+        }
+    }
+
     /// Ends a minute: returns what was recorded since the last call.
     pub fn end_minute(&self) -> Minute {
+        let now = self.read();
         let mut seen = self.seen.lock().expect("nothing panics while holding it");
+        let before = std::mem::replace(&mut *seen, now.clone());
+        let did = now.since(&before);
         let Gauges {
             overdue,
             overdue_ms_max,
             pending,
         } = *self.gauges();
-        let since = |counter: &AtomicU64, seen: &mut u64| {
-            let count = counter.load(Ordering::Relaxed);
-            count - std::mem::replace(seen, count)
-        };
-        let started = self.started.map(Counter::get);
-        let before = std::mem::replace(&mut seen.started, started);
+        let counts = [overdue, pending];
         Minute {
-            started: started.zip(&before, |now, before| now - before),
-            succeeded: since(&self.succeeded, &mut seen.succeeded),
-            failed: since(&self.failed, &mut seen.failed),
-            dead: since(&self.dead, &mut seen.dead),
-            lateness: self.lateness.since(&mut seen.lateness),
+            lateness: did.lateness.with_max_ms(self.lateness.take_max_ms()),
             overdue: overdue.map(|(count, _)| count),
             overdue_ms_max,
             pending: pending.map(|(count, _)| count),
-            at_least: [overdue, pending]
-                .iter()
-                .flatten()
-                .any(|(_, at_least)| *at_least),
+            at_least: counts.iter().flatten().any(|(_, at_least)| *at_least),
+            ..did
         }
     }
 
-    fn gauges(&self) -> std::sync::MutexGuard<'_, Gauges> {
+    /// How long the oldest overdue task has waited, as it was last counted.
+    pub fn overdue_ms_max(&self) -> Option<u64> {
+        self.gauges().overdue_ms_max
+    }
+
+    fn gauges(&self) -> MutexGuard<'_, Gauges> {
         self.gauges.lock().expect("nothing panics while holding it")
     }
 }
