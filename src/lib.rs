@@ -108,6 +108,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+#[cfg(feature = "webhook")]
+#[doc(hidden)] // for the program and the tests
+pub mod alerts;
 pub mod client;
 #[doc(hidden)] // for the program and the tests
 pub mod clock;

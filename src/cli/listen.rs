@@ -87,6 +87,7 @@ pub async fn listen(
         resp: resp_address,
     })?;
     let helpers = [
+        tokio::spawn(send_alerts(&config, &adapters, handle.clone())),
         tokio::spawn(stop_on_signals(stop.clone(), handle.clone())?),
         tokio::spawn(reload_on_hangup(router, handle.clone(), started, load)?),
         tokio::spawn(tell_systemd(handle)),
@@ -175,6 +176,27 @@ fn serve_resp(
         tracing::warn!(resp.address = %address, "not serving Redis clients: this build lacks the feature `resp`");
     }
     Ok(None)
+}
+
+/// Sends the alerts of the configuration, if there is a webhook for them.
+#[cfg(feature = "webhook")]
+fn send_alerts(
+    config: &Config,
+    adapters: &Adapters,
+    handle: Handle,
+) -> impl Future<Output = ()> + Send + use<> {
+    let metrics = Arc::clone(&adapters.metrics);
+    let alerts = lapsed::alerts::Alerts::new(&config.alerts, handle, metrics);
+    async move {
+        if let Err(error) = alerts.run().await {
+            tracing::error!(error, "no alerts are sent");
+        }
+    }
+}
+
+#[cfg(not(feature = "webhook"))]
+fn send_alerts(_: &Config, _: &Adapters, _: Handle) -> impl Future<Output = ()> + Send + use<> {
+    std::future::ready(())
 }
 
 /// The first SIGTERM or SIGINT shuts down gracefully, the second exits at once.

@@ -3,6 +3,7 @@
 //! Sections mirror modules. Unknown keys are refused, and *all* problems are reported at once, each
 //! with the path of its key and what was expected.
 
+mod alerts;
 mod delivery;
 #[cfg(feature = "webhook")]
 mod egress_policy;
@@ -48,6 +49,7 @@ use self::overlay::{overlay_env, overlay_file};
 use self::reader::{Problems, Reader};
 use crate::task::RetryPolicy;
 
+pub use self::alerts::{AlertFormat, AlertsConfig};
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 #[cfg(feature = "webhook")]
 pub use self::egress_policy::EgressPolicy;
@@ -114,6 +116,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// `[resp]`
     pub resp: RespConfig,
+    /// `[alerts]`
+    pub alerts: AlertsConfig,
     /// `[[routes]]`, in order.
     pub routes: Vec<RouteConfig>,
     /// `[[recurring]]`

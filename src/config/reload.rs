@@ -23,6 +23,7 @@ impl Config {
             retention: _,
             http,
             resp,
+            alerts,
             routes: _,
             recurring: _,
             import: _,
@@ -49,6 +50,7 @@ impl Config {
             ("fleet", *fleet != newer.fleet),
             ("http", *http != newer.http),
             ("resp", *resp != newer.resp),
+            ("alerts", *alerts != newer.alerts),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(section, _)| section).collect()
@@ -80,6 +82,7 @@ mod tests {
             "fleet.share = false",
             "http.tokens = ['0123456789abcdef0123456789abcdef']",
             "resp.max_connections = 3",
+            "alerts.dead = 3",
         ] {
             let name = section.split([' ', '.']).next().unwrap();
             assert_eq!(changed(section), [name], "{section}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::reader::{Problems, Reader, Span};
 use super::server_url::without_stray_at;
 use super::{Config, Secret, TimerKind};
-use super::{import, ledger, recurring, resp, retention, retry, routes, sorted_set, wheel};
+use super::{alerts, import, ledger, recurring, resp, retention, retry, routes, sorted_set, wheel};
 use crate::task::KEY_BYTES_MAX;
 
 /// `[redis]`
@@ -114,6 +114,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let retention = retention::retention(root.section("retention", p), p);
     let http = http(root.section("http", p), p);
     let resp = resp::resp(root.section("resp", p), p);
+    let alerts = alerts::alerts(root.section("alerts", p), p);
     let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
     let routes = routes::routes(&mut root, retry.as_ref(), key_prefix, p);
     let recurring = recurring::recurring(&mut root, &routes, p);
@@ -141,6 +142,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         retention: retention?,
         http: http?,
         resp: resp?,
+        alerts: alerts?,
         routes,
         recurring,
         import,

@@ -75,7 +75,7 @@ impl UrlTemplate {
     /// # Errors
     /// None in practice: filled-in values are encoded.
     pub fn fill(&self, class: &str, method: &str, id: &str) -> Result<Url, url::ParseError> {
-        if !self.text.contains('{') {
+        if !self.has_placeholders() {
             return Ok(self.url.clone());
         }
         let mut text = self.text.clone();
@@ -83,6 +83,11 @@ impl UrlTemplate {
             text = text.replace(name, &utf8_percent_encode(value, &ENCODED).to_string());
         }
         Url::parse(&text)
+    }
+
+    /// Whether a task is needed to fill it in.
+    pub fn has_placeholders(&self) -> bool {
+        self.text.contains('{')
     }
 
     /// Whether requests are sent without TLS.

@@ -63,6 +63,16 @@ impl Handle {
         Arc::clone(&self.history)
     }
 
+    /// The name of this daemon, as claimed rows have it.
+    pub fn daemon(&self) -> &str {
+        &self.deps.claimant.daemon
+    }
+
+    /// True for one of the daemons that share the ledger: it does what need not be done by each.
+    pub fn is_first(&self) -> bool {
+        self.deps.ownership.is_first()
+    }
+
     /// Number of daemons known to share the ledger, including this one.
     pub fn members(&self) -> usize {
         self.deps.ownership.members()

@@ -42,6 +42,8 @@ pub use signature::VerifyPayload;
 pub use slow_log::SlowLog;
 #[cfg(feature = "mysql")]
 pub use transaction::MysqlTask;
+#[cfg(feature = "webhook")]
+pub use webhook::Poster;
 
 use async_trait::async_trait;
 

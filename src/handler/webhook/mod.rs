@@ -2,6 +2,7 @@
 //! response is the result of the run.
 
 mod client;
+mod poster;
 mod reply;
 mod resolver;
 mod signature;
@@ -11,8 +12,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
+use url::Url;
 
 pub(super) use self::client::ClientKey;
+pub use self::poster::Poster;
 use self::reply::Reply;
 use self::resolver::Refused;
 use self::signature::sign;
@@ -46,21 +49,26 @@ impl Webhook {
         Self { config, client }
     }
 
-    /// Returns the headers of a request, with a signature and the current time.
+    /// Returns the headers of a task's request.
     fn headers(&self, context: &TaskContext, body: &str) -> Result<HeaderMap, HandlerError> {
-        let id = context.id();
+        let mut headers = self.signed(&context.id(), body)?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("lapsed-attempt", HeaderValue::from(context.attempt()));
+        if let Some(trace) = context.traceparent() {
+            headers.insert("traceparent", HeaderValue::from_str(&trace.to_string())?);
+        }
+        Ok(headers)
+    }
+
+    /// Returns the configured headers, with a signature and the current time.
+    fn signed(&self, id: &str, body: &str) -> Result<HeaderMap, HandlerError> {
         let timestamp = clock::wall().0.div_euclid(1000).to_string();
         let mut headers = self.config.headers.clone();
         let value = HeaderValue::from_str;
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert("lapsed-attempt", HeaderValue::from(context.attempt()));
-        headers.insert("webhook-id", value(&id)?);
+        headers.insert("webhook-id", value(id)?);
         headers.insert("webhook-timestamp", value(&timestamp)?);
-        if let Some(trace) = context.traceparent() {
-            headers.insert("traceparent", value(&trace.to_string())?);
-        }
         if !self.config.keys.is_empty() {
-            let signatures = sign(&self.config.keys, &id, &timestamp, body.as_bytes());
+            let signatures = sign(&self.config.keys, id, &timestamp, body.as_bytes());
             headers.insert("webhook-signature", value(&signatures)?);
         }
         Ok(headers)
@@ -68,11 +76,21 @@ impl Webhook {
 
     async fn post(&self, context: &TaskContext) -> Result<Reply, HandlerError> {
         let url = &self.config.url;
-        let client = self.client.as_ref().map_err(HandlerError::new)?;
         let key = context.key();
         let body = context.to_json_line();
         let headers = self.headers(context, &body)?;
         let full = url.fill(key.class(), key.method(), &context.id())?;
+        self.send(full, headers, body).await
+    }
+
+    async fn send(
+        &self,
+        full: Url,
+        headers: HeaderMap,
+        body: String,
+    ) -> Result<Reply, HandlerError> {
+        let url = &self.config.url;
+        let client = self.client.as_ref().map_err(HandlerError::new)?;
         let sent = client.post(full).headers(headers).body(body).send().await;
         let response = sent.map_err(|error| {
             HandlerError::new(format!("webhook {url}: {}", self.explain(error)))

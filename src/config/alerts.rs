@@ -1,0 +1,175 @@
+//! Alerts of the daemon: `[alerts]`.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::reader::{Problems, Reader};
+#[cfg(feature = "webhook")]
+use super::webhook::{self, WebhookConfig};
+
+/// `[alerts]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertsConfig {
+    /// Where messages are posted; `None`: alerts are off.
+    #[cfg(feature = "webhook")]
+    pub webhook: Option<WebhookConfig>,
+    /// Format of the messages.
+    pub format: AlertFormat,
+    /// The time that the conditions look back.
+    pub window: Duration,
+    /// An outage of the ledger or of the subscription is reported when it has lasted this long.
+    pub down_for: Duration,
+    /// An alert ends when its condition has been false for this long.
+    pub clear_after: Duration,
+    /// How often a message is repeated while the condition lasts; `None`: never.
+    pub repeat: Option<Duration>,
+    /// Maximum 99th percentile of lateness in the window; `None`: any.
+    pub late: Option<Duration>,
+    /// Maximum time that a task may be overdue; `None`: any.
+    pub overdue: Option<Duration>,
+    /// Number of dead tasks in the window that is reported; 0: none.
+    pub dead: u64,
+    /// Share of starts in the window, in percent, that the sweep may cause; 100: any.
+    pub swept: u8,
+}
+
+/// Format of the messages about alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertFormat {
+    /// An object with a field for each fact.
+    Json,
+    /// `{"text": ".."}`, as Slack and Mattermost take it.
+    Slack,
+}
+
+pub(super) fn alerts(mut section: Reader, p: &mut Problems) -> Option<AlertsConfig> {
+    const SOON: Duration = Duration::from_secs(1);
+    let format = section.take("format", p);
+    let window = section.duration("window", p, SOON);
+    let down_for = section.duration("down_for", p, Duration::ZERO);
+    let clear_after = section.duration("clear_after", p, Duration::ZERO);
+    let repeat = section.duration_or_none("repeat", p, SOON);
+    let late = section.duration_or_none("late", p, Duration::from_millis(1));
+    let overdue = section.duration_or_none("overdue", p, SOON);
+    let dead = section.take("dead", p);
+    let swept = section.checked("swept", p, |percent| *percent <= 100, "0 to 100 percent");
+    #[cfg(feature = "webhook")]
+    let webhook = destination(section, p);
+    #[cfg(not(feature = "webhook"))]
+    no_destination(section, p);
+    Some(AlertsConfig {
+        #[cfg(feature = "webhook")]
+        webhook: webhook?,
+        format: format?,
+        window: window?,
+        down_for: down_for?,
+        clear_after: clear_after?,
+        repeat: repeat?,
+        late: late?,
+        overdue: overdue?,
+        dead: dead?,
+        swept: swept?,
+    })
+}
+
+/// The webhook of the rest of the section. The outer `None` means that it is invalid.
+#[cfg(feature = "webhook")]
+fn destination(mut section: Reader, p: &mut Problems) -> Option<Option<WebhookConfig>> {
+    let is_empty = |value: &toml::Value| value.as_str() == Some("");
+    if section.table.get("url").is_some_and(is_empty) {
+        section.table.remove("url");
+        if !section.table.contains_key("url_file") {
+            section.done(p);
+            return Some(None);
+        }
+    }
+    let path = section.at("url");
+    let webhook = webhook::webhook(section, p)?;
+    if webhook.url.has_placeholders() {
+        p.add(&path, "expected a URL without placeholders".to_owned());
+        return None;
+    }
+    Some(Some(webhook))
+}
+
+#[cfg(not(feature = "webhook"))]
+fn no_destination(mut section: Reader, p: &mut Problems) {
+    let url: Option<String> = section.take("url", p);
+    if url.is_some_and(|url| !url.is_empty()) {
+        let needs = "needs a build with the feature `webhook`";
+        p.add(&section.at("url"), needs.to_owned());
+    }
+    section.done(p);
+}
+
+#[cfg(all(test, feature = "webhook"))]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn read(text: &str) -> Result<AlertsConfig, String> {
+        let config = Config::from_toml(&format!("[alerts]\n{text}"));
+        config
+            .map(|config| config.alerts)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn alerts_are_off_without_a_url() {
+        let alerts = Config::default().alerts;
+        assert_eq!(alerts.webhook, None);
+        assert_eq!(alerts.format, AlertFormat::Json);
+        assert_eq!((alerts.dead, alerts.swept), (1, 10));
+    }
+
+    #[test]
+    fn the_url_of_a_chat_is_a_secret() {
+        let alerts = read("url = 'https://hooks.example/T0/s3cret'\nformat = 'slack'").unwrap();
+        let shown = format!("{alerts:?}");
+        assert!(
+            shown.contains("hooks.example") && !shown.contains("s3cret"),
+            "{shown}"
+        );
+        let webhook = alerts.webhook.unwrap();
+        assert_eq!(webhook.url.to_string(), "https://hooks.example");
+    }
+
+    #[test]
+    fn the_url_may_come_from_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "https://hooks.example/x\n").unwrap();
+        let alerts = read(&format!("url_file = '{}'", file.path().display())).unwrap();
+        assert_eq!(
+            alerts.webhook.unwrap().url.to_string(),
+            "https://hooks.example"
+        );
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_alerts_is_said_at_once() {
+        let problems = read(
+            "url = 'https://h/{class}'\nswept = 101\nformat = 'xml'\nwindow = '0s'\nlates = '1s'",
+        );
+        let problems = problems.unwrap_err();
+        for expected in [
+            "`alerts.swept`: expected 0 to 100 percent",
+            "`alerts.window`: expected at least 1000 ms",
+            "`alerts.format`: unknown variant `xml`",
+            "`alerts.lates`: is not the name of a setting, did you mean `late`?",
+        ] {
+            assert!(problems.contains(expected), "{expected}\n{problems}");
+        }
+        let placeholder = read("url = 'https://h/{class}'").unwrap_err();
+        assert_eq!(
+            placeholder,
+            "`alerts.url`: expected a URL without placeholders"
+        );
+        let local = read("url = 'http://127.0.0.1:1/'").unwrap_err();
+        assert!(
+            local.contains("`alerts.url`: leads to a loopback address"),
+            "{local}"
+        );
+    }
+}
