@@ -1,13 +1,14 @@
 //! History of the last 24 h over all daemons, by minute: charts without a time-series database.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::deps::Deps;
-use crate::clock::LedgerClock;
+use crate::ledger::{Collection, Document, DocumentPlace, DocumentRange, Ledger, LedgerError};
 use crate::task::UnixMs;
 use crate::telemetry::history::{LatenessPercentiles, Minute, PerSource};
 
@@ -17,13 +18,37 @@ pub const HISTORY_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Length of a minute, in milliseconds.
 pub(super) const MINUTE_MS: i64 = 60_000;
 
+/// Maximum age of the minutes of other daemons, beyond the minute that is not over.
+const READ_EVERY: Duration = Duration::from_secs(10);
+
+/// A document is visible at most this long after its time: its transaction has committed.
+const COMMIT_MAX: Duration = Duration::from_secs(120);
+
+/// Documents in a page, and pages at a time: the minutes of a day of 138 daemons.
+const PAGE: u32 = 1_000;
+const PAGES_MAX: usize = 200;
+
+/// Documents that one statement deletes.
+const DELETED_MAX: u32 = 1_000;
+
 /// What the daemons did in each of the last minutes.
-#[derive(Debug)]
+///
+/// Each daemon writes its minutes into the ledger. They are read when they are asked for, so they outlive the daemons.
 pub struct History {
-    clock: LedgerClock,
+    ledger: Arc<dyn Ledger>,
     /// Name of this daemon.
     daemon: String,
     minutes: Mutex<Minutes>,
+    /// How far the ledger was read. Locked while it is read.
+    read: tokio::sync::Mutex<Read>,
+}
+
+#[derive(Debug, Default)]
+struct Read {
+    /// When the ledger was last read.
+    asked: Option<Instant>,
+    /// The ledger's time then; `None` before the first success.
+    until: Option<UnixMs>,
 }
 
 /// Minutes by their start, in milliseconds since 1970.
@@ -66,24 +91,32 @@ pub struct HistoryPoint {
 
 impl History {
     pub(super) fn new(deps: &Deps) -> Self {
-        Self::of(deps.ledger.clock().clone(), deps.claimant.daemon.clone())
+        Self::of(Arc::clone(&deps.ledger), deps.claimant.daemon.clone())
     }
 
-    fn of(clock: LedgerClock, daemon: String) -> Self {
+    fn of(ledger: Arc<dyn Ledger>, daemon: String) -> Self {
         Self {
-            clock,
+            ledger,
             daemon,
             minutes: Mutex::default(),
+            read: tokio::sync::Mutex::default(),
         }
     }
 
     /// Returns the last `span`, oldest step first, in steps of `step`. The last step ends with the last full minute.
     ///
-    /// A step is a whole number of minutes, at least one; a span is at most [`HISTORY_KEPT`].
+    /// A step is a whole number of minutes, at least one; a span is at most [`HISTORY_KEPT`]. If the ledger does not answer,
+    /// the minutes of other daemons are missing.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn points(&self, span: Duration, step: Duration) -> Vec<HistoryPoint> {
+        if let Err(error) = self.read_others().await {
+            tracing::debug!(%error, "could not read the history of other daemons");
+        }
         let step_ms = whole_minutes(step);
         let count = (whole_minutes(span.min(HISTORY_KEPT)) + step_ms - 1) / step_ms;
-        let now = self.clock.now().0;
+        let now = self.ledger.clock().now().0;
         let until = now - now.rem_euclid(MINUTE_MS);
         let since = until - count * step_ms;
         let minutes = self.minutes();
@@ -111,11 +144,71 @@ impl History {
         *minutes = minutes.split_off(&oldest);
     }
 
+    /// Writes a minute of this daemon into the ledger.
+    pub(super) async fn write(&self, at: i64, minute: &Minute) -> Result<(), LedgerError> {
+        let body = serde_json::to_string(minute).expect("numbers become JSON");
+        let name = format!("{at}/{}", self.daemon);
+        let history = Collection::History;
+        self.ledger.insert_document(history, &name, &body).await?;
+        Ok(())
+    }
+
+    /// Deletes minutes that are too old.
+    pub(super) async fn prune(&self) -> Result<(), LedgerError> {
+        let before = self.ledger.clock().now().minus(HISTORY_KEPT);
+        let history = Collection::History;
+        let delete = || self.ledger.delete_documents(history, before, DELETED_MAX);
+        while delete().await? == u64::from(DELETED_MAX) {}
+        Ok(())
+    }
+
+    /// Reads minutes that were written since the last time. Does nothing while another caller reads.
+    async fn read_others(&self) -> Result<(), LedgerError> {
+        let Ok(mut read) = self.read.try_lock() else {
+            return Ok(());
+        };
+        if read.asked.is_some_and(|asked| asked.elapsed() < READ_EVERY) {
+            return Ok(());
+        }
+        read.asked = Some(Instant::now());
+        let now = self.ledger.clock().now();
+        let oldest = now.minus(HISTORY_KEPT);
+        let since = read.until.map_or(oldest, |until| until.minus(COMMIT_MAX));
+        let mut range = DocumentRange {
+            since: since.max(oldest),
+            before: DocumentPlace::END,
+            limit: PAGE,
+        };
+        for _ in 0..PAGES_MAX {
+            let page = self.ledger.documents(Collection::History, &range).await?;
+            let mut minutes = self.minutes();
+            for document in &page {
+                if let Some((at, daemon, minute)) = parsed(document) {
+                    add(&mut minutes, at, daemon, &minute);
+                }
+            }
+            drop(minutes);
+            match page.last() {
+                Some(last) if page.len() == PAGE as usize => range.before = last.place(),
+                _ => break,
+            }
+        }
+        read.until = Some(now);
+        Ok(())
+    }
+
     fn minutes(&self) -> MutexGuard<'_, Minutes> {
         self.minutes
             .lock()
             .expect("nothing panics while holding it")
     }
+}
+
+/// Start, daemon and contents of a minute; `None` for a document of a later version.
+fn parsed(document: &Document) -> Option<(i64, &str, Minute)> {
+    let (at, daemon) = document.name.split_once('/')?;
+    let minute = serde_json::from_str(&document.body).ok()?;
+    Some((at.parse().ok()?, daemon, minute))
 }
 
 /// Adds a minute of a daemon, once.
@@ -167,6 +260,8 @@ impl HistoryPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Documents as _;
+    use crate::ledger::memory::MemoryLedger;
 
     const MINUTE: Duration = Duration::from_secs(60);
     const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
@@ -178,10 +273,20 @@ mod tests {
         }
     }
 
+    fn ledger(now: i64) -> Arc<MemoryLedger> {
+        let ledger = Arc::new(MemoryLedger::new(UnixMs(now)));
+        ledger.clock().set(UnixMs(now));
+        ledger
+    }
+
+    fn of(ledger: &Arc<MemoryLedger>, daemon: &str) -> History {
+        History::of(Arc::clone(ledger) as _, daemon.to_owned())
+    }
+
     #[tokio::test]
     async fn a_day_is_kept() {
-        let clock = LedgerClock::frozen_at(UnixMs(DAY_MS));
-        let history = History::of(clock.clone(), "a".to_owned());
+        let ledger = ledger(DAY_MS);
+        let history = of(&ledger, "a");
         for at in (0..DAY_MS).step_by(MINUTE_MS as usize) {
             history.record(at, &died(1));
         }
@@ -192,26 +297,65 @@ mod tests {
         assert_eq!(of_hour(&hours[23]), (DAY_MS - 60 * MINUTE_MS, 60, 1));
 
         history.record(DAY_MS + 9 * MINUTE_MS, &died(7));
-        clock.set(UnixMs(DAY_MS + 10 * MINUTE_MS));
+        ledger.clock().set(UnixMs(DAY_MS + 10 * MINUTE_MS));
         let day = history.points(HISTORY_KEPT * 2, HISTORY_KEPT).await;
         let dead: Vec<u64> = day.iter().map(|day| day.dead).collect();
         assert_eq!(
             dead,
-            [DAY_MS as u64 / 60_000 - 10 + 7],
-            "a longer span is cut"
+            [24 * 60 - 10 + 7],
+            "a longer span is cut, and nothing was recorded for nine minutes"
         );
         assert_eq!(history.minutes().len(), 24 * 60 - 9 + 1);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_minutes_of_all_daemons_are_added_up_once() {
+        let ledger = ledger(MINUTE_MS);
+        let (a, b) = (of(&ledger, "a"), of(&ledger, "b"));
+        a.record(0, &died(1));
+        a.write(0, &died(1)).await.unwrap();
+        b.write(0, &died(2)).await.unwrap();
+        let dead = async |history: &History| {
+            let points = history.points(MINUTE * 2, MINUTE * 2).await;
+            (points[0].dead, points[0].daemons)
+        };
+        assert_eq!(dead(&a).await, (3, 2));
+        assert_eq!(
+            dead(&of(&ledger, "a")).await,
+            (3, 2),
+            "after a restart, too"
+        );
+
+        ledger.clock().set(UnixMs(2 * MINUTE_MS));
+        b.write(MINUTE_MS, &died(5)).await.unwrap();
+        assert_eq!(dead(&a).await, (3, 2), "the ledger is not read each time");
+        tokio::time::advance(READ_EVERY).await;
+        assert_eq!(dead(&a).await, (8, 2));
+    }
+
     #[tokio::test]
-    async fn a_daemon_is_counted_once_in_a_minute() {
-        let history = History::of(LedgerClock::frozen_at(UnixMs(MINUTE_MS)), "a".to_owned());
-        let mut minutes = history.minutes();
-        for (daemon, dead) in [("a", 1), ("b", 2), ("a", 4)] {
-            add(&mut minutes, 0, daemon, &died(dead));
+    async fn minutes_are_deleted_after_a_day_and_those_of_later_versions_are_skipped() {
+        let ledger = ledger(0);
+        let history = of(&ledger, "a");
+        history.write(0, &died(1)).await.unwrap();
+        for name in ["later", "0/b"] {
+            let inserted = ledger
+                .insert_document(Collection::History, name, "[]")
+                .await;
+            assert_eq!(inserted.unwrap(), None);
         }
-        drop(minutes);
+        ledger.clock().set(UnixMs(MINUTE_MS));
         let points = history.points(MINUTE, MINUTE).await;
-        assert_eq!((points[0].dead, points[0].daemons), (3, 2));
+        assert_eq!((points[0].dead, points[0].daemons), (1, 1));
+        let count = async || {
+            let range = DocumentRange::latest(10);
+            let found = ledger.documents(Collection::History, &range).await;
+            found.unwrap().len()
+        };
+        history.prune().await.unwrap();
+        assert_eq!(count().await, 3);
+        ledger.clock().set(UnixMs(DAY_MS + 1));
+        history.prune().await.unwrap();
+        assert_eq!(count().await, 0);
     }
 }

@@ -1,12 +1,21 @@
-//! Keeps the history: ends each minute by the ledger's clock.
+//! Keeps the history: ends each minute by the ledger's clock, and writes it into the ledger.
 
-use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::engine::deps::Deps;
 use crate::engine::history::{History, MINUTE_MS};
+use crate::ledger::LedgerError;
 use crate::task::UnixMs;
 use crate::timer::Cause;
+
+/// Minutes that are too old are deleted every so many minutes.
+const PRUNE_EVERY: i64 = 10;
+
+/// Time limit for writing the last minute. The engine waits for it when it stops.
+const LAST_WRITE_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the history of this daemon.
 pub struct HistoryKeeper {
@@ -33,18 +42,32 @@ impl HistoryKeeper {
             stopping = stop.is_none();
             let now = clock.now().0.div_euclid(MINUTE_MS);
             // After a jump of the clock to the past, the minute goes on until the clock has passed it.
-            if now > minute || stopping {
-                let Ok(()) = activity
-                    .pass(Cause::Interval, self.end_minute(minute))
-                    .await;
-                minute = now;
+            if now <= minute && !stopping {
+                continue;
+            }
+            let ended = activity.pass(Cause::Interval, self.end_minute(minute));
+            let written = match stopping {
+                true => timeout(LAST_WRITE_MAX, ended).await.unwrap_or(Ok(())),
+                false => ended.await,
+            };
+            minute = now;
+            // Nothing that runs tasks depends on it, and memory has it, too.
+            if let Err(error) = written
+                && let Some(held_back) = self.deps.warnings.admit("write the history")
+            {
+                tracing::warn!(%error, held_back, "could not write the history: charts lack this minute after a restart");
             }
         }
     }
 
-    async fn end_minute(&self, minute: i64) -> Result<(), Infallible> {
+    async fn end_minute(&self, minute: i64) -> Result<(), LedgerError> {
         let recorded = self.deps.metrics.history().end_minute();
-        self.history.record(minute * MINUTE_MS, &recorded);
+        let at = minute * MINUTE_MS;
+        self.history.record(at, &recorded);
+        self.history.write(at, &recorded).await?;
+        if minute % PRUNE_EVERY == 0 && self.deps.ownership.is_first() {
+            self.history.prune().await?;
+        }
         Ok(())
     }
 }
