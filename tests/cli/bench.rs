@@ -91,6 +91,23 @@ fn a_private_file_is_measured_without_servers() {
 }
 
 #[test]
+fn pull_workers_get_each_task_once_while_others_wait() {
+    let arguments = "pull --pending 100 --rate 50 --warm-up 1s --duration 1s --tasks 200 --workers 4 --waiting 20 --idle 10";
+    let document = measure_on("--embedded", arguments);
+    let [waiting, steady, burst] = rows(&document).as_slice() else {
+        panic!("{document}");
+    };
+    assert_eq!(waiting["waiting_workers"], 20);
+    assert_eq!(waiting["idle_connections"], 10);
+    assert!(number(waiting, "daemon_rss_mb") > 0.0, "{waiting}");
+    for (row, samples) in [(steady, 50), (burst, 200)] {
+        assert_eq!(row["samples"], samples, "{row}");
+        assert!(is_exact(row), "{row}");
+    }
+    assert!(number(burst, "tasks_per_s") > 0.0, "{burst}");
+}
+
+#[test]
 fn each_net_alone_has_a_row_and_what_did_not_fire_is_counted() {
     let plot = tempfile::NamedTempFile::new().unwrap();
     let file = plot.path().to_str().unwrap();

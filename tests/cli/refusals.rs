@@ -81,3 +81,17 @@ fn no_duration_of_the_configuration_is_longer_than_the_ledger_can_add_to_a_momen
     }
     assert!(!text.contains("engine.timeout"), "{text}");
 }
+
+#[test]
+fn a_front_door_that_other_machines_reach_needs_passwords_and_tls() {
+    for address in ["0.0.0.0:6380", "[::]:6380", "192.0.2.7:6380"] {
+        let text = refused(&["listen"], &format!("resp.listen = '{address}'"));
+        for problem in [
+            "`resp.password`: expected one, or `[[resp.users]]`",
+            "`resp.tls_cert`: expected a certificate",
+        ] {
+            let line = format!("{problem}, because `{address}` is not a loopback address");
+            assert!(text.contains(&line), "{text}");
+        }
+    }
+}

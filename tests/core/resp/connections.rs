@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout};
 
 use super::door::Door;
 use crate::support::wait::until;
@@ -193,4 +194,21 @@ async fn a_command_that_drips_in_is_cut_off_after_a_minute() {
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
     assert_eq!(wire.rest().await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_its_replies_is_cut_off_after_half_a_minute() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    assert_eq!(wire.says("PING").await, "+PONG");
+    let text = "x".repeat(100_000);
+    let echo = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{text}\r\n", text.len());
+    let begun = Instant::now();
+    // The door reads no further while its replies wait, so the client cannot send any more either.
+    let sending = async { while wire.0.write_all(echo.as_bytes()).await.is_ok() {} };
+    let ended = timeout(Duration::from_secs(600), sending).await;
+    ended.expect("the connection is closed");
+    let took = begun.elapsed();
+    assert!((30..60).contains(&took.as_secs()), "{took:?}");
+    assert_eq!(door.says("PING").await, "+PONG");
 }
