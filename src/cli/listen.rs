@@ -117,7 +117,7 @@ async fn serve_http(
     adapters: &Adapters,
     handle: Handle,
     stop: CancellationToken,
-) -> anyhow::Result<Option<(SocketAddr, JoinHandle<std::io::Result<()>>)>> {
+) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
     let Some(address) = config.http.listen else {
         return Ok(None);
     };
@@ -138,7 +138,7 @@ async fn serve_http(
     _: &Adapters,
     _: Handle,
     _: CancellationToken,
-) -> anyhow::Result<Option<(SocketAddr, JoinHandle<std::io::Result<()>>)>> {
+) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
     if let Some(address) = config.http.listen {
         tracing::warn!(http.address = %address, "not serving HTTP: this build lacks the feature `http`");
     }

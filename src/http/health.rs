@@ -36,6 +36,30 @@ struct Readiness {
     stopping: bool,
     /// Number of daemons that share the ledger, including this one.
     members: usize,
+    /// What is wrong, in sentences; empty if nothing is.
+    reasons: Vec<String>,
+}
+
+/// What keeps the daemon from starting tasks on time, in sentences.
+fn reasons(
+    ledger: bool,
+    trouble: Option<&str>,
+    subscription: Option<bool>,
+    stopping: bool,
+) -> Vec<String> {
+    let ledger = (!ledger).then(|| match trouble {
+        Some(trouble) => format!("The ledger does not answer, so no task starts: {trouble}."),
+        None => "The ledger has not answered yet, so no task starts.".to_owned(),
+    });
+    let subscription = (subscription == Some(false)).then(|| {
+        "The subscription to Redis is down: tasks start from the ledger, up to 2 s late.".to_owned()
+    });
+    let stopping = stopping
+        .then(|| "The daemon is stopping: runs end, and no further task starts here.".to_owned());
+    [ledger, subscription, stopping]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
@@ -44,6 +68,7 @@ async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
         engine.is_listening(),
         engine.is_stopping(),
     );
+    let reason = engine.ledger_trouble();
     let ready = ledger && subscription != Some(false) && !stopping;
     let code = if ready {
         StatusCode::OK
@@ -55,7 +80,8 @@ async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
         Json(Readiness {
             ready,
             ledger,
-            reason: engine.ledger_trouble(),
+            reasons: reasons(ledger, reason.as_deref(), subscription, stopping),
+            reason,
             subscription,
             stopping,
             members: engine.members(),

@@ -15,6 +15,7 @@ mod health;
 mod input;
 mod problem;
 mod recent;
+mod server;
 mod site;
 
 use std::future::Future;
@@ -24,22 +25,25 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::server::Limits;
 pub use self::site::Site;
 
-/// Serves until `stop` resolves.
-///
-/// # Errors
-/// If the listener fails.
+/// Serves until `stop` resolves. Requests that have begun are answered; streams and long polls end.
 pub async fn serve(
     listener: TcpListener,
     site: Site,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) {
     let (events, metrics) = (Arc::clone(&site.events), Arc::clone(&site.metrics));
     let _ticking = AbortOnDropHandle::new(tokio::spawn(async move { events.run(&metrics).await }));
-    axum::serve(listener, routes(site))
-        .with_graceful_shutdown(stop)
-        .await
+    let (stopping, work) = (site.stopping.clone(), site.work.clone());
+    let stop = async move {
+        stop.await;
+        stopping.cancel();
+    };
+    server::serve(listener, routes(site), Limits::default(), stop).await;
+    work.close();
+    work.wait().await;
 }
 
 fn routes(site: Site) -> Router {

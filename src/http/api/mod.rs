@@ -1,6 +1,9 @@
 //! The HTTP API below `/v1`.
 
+mod batch;
 mod bulk;
+mod claims;
+mod detached;
 mod events;
 mod filter;
 mod list;
@@ -8,13 +11,16 @@ mod new_task;
 mod openapi;
 mod pauses;
 mod precondition;
+mod problems;
 mod progress;
+mod queues;
 mod stats;
 mod task_view;
 mod tasks;
 
 use axum::Router;
-use axum::routing::get;
+use axum::middleware::from_fn;
+use axum::routing::{any, get};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -23,7 +29,11 @@ use super::site::Site;
 /// Routes of the API.
 pub fn routes() -> Router<Site> {
     let (router, _) = described().split_for_parts();
-    router.route("/openapi.json", get(openapi::serve))
+    router
+        .route("/v1/{*rest}", any(problems::not_found))
+        .method_not_allowed_fallback(problems::method_not_allowed)
+        .route("/openapi.json", get(openapi::serve))
+        .route("/problems/{kind}", get(problems::describe))
 }
 
 /// The routes with their description.
@@ -31,9 +41,14 @@ fn described() -> OpenApiRouter<Site> {
     let v1 = OpenApiRouter::new()
         .merge(tasks::routes())
         .merge(list::routes())
+        .merge(batch::routes())
         .merge(bulk::routes())
+        .merge(claims::routes())
         .merge(pauses::routes())
         .merge(stats::routes())
-        .merge(events::routes());
+        .merge(events::routes())
+        .layer(from_fn(detached::answer))
+        // A worker that leaves while it waits gets no task.
+        .merge(queues::routes());
     OpenApiRouter::with_openapi(openapi::Description::openapi()).nest("/v1", v1)
 }

@@ -119,6 +119,9 @@ kinds! {
     /// The request took too long.
     TimedOut: "timed-out", GATEWAY_TIMEOUT, "the request took too long",
         "Use filters with fewer results, or repeat the request later. A change may or may not be made.";
+    /// A fault of the program.
+    Internal: "internal", INTERNAL_SERVER_ERROR, "the request has failed",
+        "This is a fault of lapsed. The daemon's log has more.";
     /// The ledger refuses the statement.
     LedgerRefuses: "ledger-refuses", INTERNAL_SERVER_ERROR, "the ledger refuses this",
         "An operator has to act: `lapsed doctor` names the cause.";

@@ -1,0 +1,177 @@
+//! Pull queues: workers take tasks.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, stream};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::engine::{Leased, TakenTasks};
+use crate::http::access::{Caller, Scope};
+use crate::http::input::{InPath, OptionalJson};
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::task::{JsonText, parse_length};
+
+/// Longest wait of a take. Proxies end a silent request after a minute or so.
+const WAIT_MAX: Duration = Duration::from_secs(50);
+
+/// Routes of pull queues.
+pub fn routes() -> OpenApiRouter<Site> {
+    OpenApiRouter::new().routes(routes!(take))
+}
+
+/// What a worker asks for.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Take {
+    /// Maximum number of tasks: 1 (the default) to 512.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 512)]
+    count: Option<usize>,
+    /// How long to wait for a task, at most `50s`. Without it, the answer comes at once.
+    #[schema(example = "20s")]
+    wait: Option<String>,
+    /// Name of the worker, shown to operators.
+    worker: Option<String>,
+}
+
+/// Tasks for a worker.
+#[derive(Debug, Serialize, ToSchema)]
+struct Taken {
+    /// Empty if none was due.
+    tasks: Vec<TakenTask>,
+}
+
+/// A task for a worker.
+#[derive(Debug, Serialize, ToSchema)]
+struct TakenTask {
+    /// Settles the task: `POST /v1/claims/{claim}/done`. It is secret: who has it can settle the task.
+    claim: String,
+    /// How long the claim is valid, unless it is renewed.
+    visibility_ms: u64,
+    /// `<row id>-<due ms>`: the same over all attempts, to deduplicate by.
+    id: String,
+    #[schema(example = "Mail@send@7")]
+    key: String,
+    class: String,
+    method: String,
+    args: Vec<String>,
+    /// The due time, RFC 3339.
+    due: String,
+    /// Number of this run, from 1.
+    attempt: u32,
+    /// How late it was handed over.
+    lateness_ms: u64,
+    #[schema(value_type = Option<Value>)]
+    payload: Option<Box<RawValue>>,
+    tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+}
+
+impl TakenTask {
+    fn new(leased: &Leased) -> Self {
+        let Leased { claim, task } = leased;
+        let key = task.key();
+        let payload = task.payload_json().map(|payload| {
+            serde_json::value::to_raw_value(&JsonText(payload))
+                .expect("a text can be written as JSON")
+        });
+        Self {
+            claim: claim.to_string(),
+            visibility_ms: u64::try_from(claim.visibility().as_millis()).unwrap_or(u64::MAX),
+            id: task.id(),
+            key: key.to_string(),
+            class: key.class().to_owned(),
+            method: key.method().to_owned(),
+            args: key.args().map(str::to_owned).collect(),
+            due: task.due().to_string(),
+            attempt: task.attempt().into(),
+            lateness_ms: task.lateness_ms(),
+            payload,
+            tag: task.tag().map(str::to_owned),
+            traceparent: task.traceparent().map(|trace| trace.to_string()),
+        }
+    }
+}
+
+/// Takes tasks of a pull queue that are due.
+///
+/// Each task is leased to the worker for the visibility of its route. If the worker does not settle or renew it by then, it is
+/// given out again. Tasks whose answer cannot be sent are given back at once.
+#[utoipa::path(
+    post, path = "/queues/{queue}/take", tag = "workers", request_body = Option<Take>,
+    params(("queue" = String, Path, description = "The name in `pull = { queue = \"..\" }` of a route.")),
+    responses(
+        (status = 200, description = "The tasks.", body = Taken),
+        (status = 404, description = "No route of this daemon has this queue.", body = Problem, content_type = "application/problem+json"),
+        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+async fn take(
+    State(site): State<Site>,
+    caller: Caller,
+    InPath(queue): InPath,
+    OptionalJson(asked): OptionalJson<Take>,
+) -> Result<Response, Problem> {
+    caller.require(Scope::Work)?;
+    let wait = asked.wait.as_deref().map(parse_length).transpose();
+    let wait = wait.map_err(|error| Problem::invalid(format!("`wait`: {error}")))?;
+    if wait.is_some_and(|wait| wait > WAIT_MAX) {
+        return Err(Problem::invalid(format!(
+            "`wait` is too long, expected at most `{}s`",
+            WAIT_MAX.as_secs()
+        )));
+    }
+    let worker = asked.worker.unwrap_or_default();
+    let queues = site.engine.pull();
+    let taken = queues.take(&queue, asked.count.unwrap_or(1), wait, &worker);
+    let taken = tokio::select! {
+        taken = taken => taken?,
+        // The worker asks another daemon.
+        () = site.stopping.cancelled() => return Ok(axum::Json(Taken { tasks: Vec::new() }).into_response()),
+    };
+    for leased in taken.tasks() {
+        caller.require_key(leased.task.key())?;
+    }
+    let answer = Taken {
+        tasks: taken.tasks().iter().map(TakenTask::new).collect(),
+    };
+    let text = serde_json::to_vec(&answer).expect("texts and numbers can be written as JSON");
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        ),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((
+        headers,
+        Body::from_stream(kept_when_sent(text.into(), taken)),
+    )
+        .into_response())
+}
+
+/// The text of an answer with tasks. They are given back if the connection ends before the text is sent.
+fn kept_when_sent(text: Bytes, taken: TakenTasks) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    stream::unfold(Some((Some(text), taken)), |sending| async {
+        match sending? {
+            (Some(text), taken) => Some((Ok(text), Some((None, taken)))),
+            (None, taken) => {
+                // The server sends what it has before it asks again.
+                tokio::task::yield_now().await;
+                taken.keep();
+                None
+            }
+        }
+    })
+}
