@@ -2,6 +2,7 @@
 
 mod doctor;
 mod end_to_end;
+mod http_api;
 mod importing;
 mod key_expiry;
 mod ledger_conformance;

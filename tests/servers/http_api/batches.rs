@@ -1,0 +1,68 @@
+//! Batches.
+
+use serde_json::json;
+
+use super::rig::{Answer, Api};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_is_answered_and_a_bad_one_does_not_stop_the_others() {
+    let api = Api::start().await;
+    let lines = [
+        r#"{"key":"Order@close@1","at":"2035-01-01T00:00:00Z"}"#,
+        r#"{"key":"Order","in":"1s"}"#,
+        "",
+        "no json",
+        r#"{"key":"Report@daily","every":"1h"}"#,
+        r#"{"key":"Order@close@1","in":"1h","if_pending":"refuse"}"#,
+    ]
+    .join("\r\n");
+    let send = async || {
+        let request = api.request("POST", "/v1/tasks/batch");
+        let request = request.header("content-type", "application/x-ndjson");
+        Answer::of(request.body(lines.clone())).await
+    };
+    let made = send().await;
+    assert_eq!(made.header("content-type"), "application/x-ndjson");
+    let statuses = |answer: &Answer| -> Vec<_> {
+        let lines = answer.lines();
+        let line = |line: &serde_json::Value| (line["line"].as_u64(), line["status"].as_u64());
+        lines.iter().map(line).collect()
+    };
+    let of = |statuses: [u64; 5]| -> Vec<_> {
+        (1..)
+            .zip(statuses)
+            .map(|(line, status)| (Some(line), Some(status)))
+            .collect()
+    };
+    assert_eq!(
+        statuses(&made),
+        of([201, 400, 400, 201, 409]),
+        "{}",
+        made.text
+    );
+    assert_eq!(made.lines()[4]["problem"]["type"], "/problems/exists");
+    assert_eq!(
+        statuses(&send().await),
+        of([200, 400, 400, 200, 409]),
+        "repeated"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_has_at_most_a_thousand_tasks() {
+    let api = Api::start().await;
+    let tasks = |count: usize| {
+        let task = |n| json!({"key": format!("Order@close@{n}"), "in": "1h"});
+        json!((0..count).map(task).collect::<Vec<_>>())
+    };
+    let most = api.send("POST", "/v1/tasks/batch", tasks(1_000)).await;
+    assert_eq!(most.lines().len(), 1_000);
+    assert!(most.lines().iter().all(|line| line["status"] == 201));
+    for bad in [tasks(1_001), tasks(0), json!({"key": "O@c"})] {
+        api.send("POST", "/v1/tasks/batch", bad)
+            .await
+            .is_problem(400, "invalid");
+    }
+    let text = api.request("POST", "/v1/tasks/batch").body("{}");
+    Answer::of(text).await.is_problem(415, "unsupported-type");
+}

@@ -1,0 +1,101 @@
+//! Limits of connections, and clients that leave.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::rig::Api;
+use crate::support::wait::until;
+
+/// What the server answers to these bytes before it closes the connection.
+async fn raw(api: &Api, bytes: &[u8]) -> String {
+    let mut connection = TcpStream::connect(api.address()).await.unwrap();
+    // The server may refuse before it has read everything.
+    let _ = connection.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _ = connection.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_made_though_its_client_leaves() {
+    let api = Api::start().await;
+    let body = r#"{"in":"1h"}"#;
+    for n in 0..20 {
+        let mut gone = TcpStream::connect(api.address()).await.unwrap();
+        let request = format!(
+            "PUT /v1/tasks/Order@close@{n} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        gone.write_all(request.as_bytes()).await.unwrap();
+        gone.shutdown().await.unwrap();
+        let mut answer = String::new();
+        let _ = gone.read_to_string(&mut answer).await;
+        drop(gone);
+        let path = format!("/v1/tasks/Order@close@{n}");
+        if answer.is_empty() {
+            // It left before its request was read.
+            continue;
+        }
+        assert_eq!(api.get(&path).await.status, 200, "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_or_too_long_headers_are_refused() {
+    let api = Api::start().await;
+    let many: String = (0..200).map(|n| format!("x-{n}: y\r\n")).collect();
+    let answer = raw(
+        &api,
+        format!("GET /healthz HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes(),
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let long = "y".repeat(100_000);
+    let answer = raw(
+        &api,
+        format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {long}\r\n\r\n").as_bytes(),
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let answer = raw(&api, b"NOT HTTP\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert_eq!(api.get("/healthz").await.text, "ok\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_ends_early_changes_nothing() {
+    let api = Api::start().await;
+    let head = "PUT /v1/tasks/Order@close@1 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"in\":\"1h\"}";
+    let mut gone = TcpStream::connect(api.address()).await.unwrap();
+    gone.write_all(head.as_bytes()).await.unwrap();
+    drop(gone);
+    api.create("Order@close@2", "1h").await;
+    api.get("/v1/tasks/Order@close@1")
+        .await
+        .is_problem(404, "no-task");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_says_in_sentences_what_is_wrong() {
+    let api = Api::start().await;
+    until("it is ready", async || {
+        api.get("/readyz").await.status == 200
+    })
+    .await;
+    assert_eq!(api.get("/readyz").await.json()["reasons"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_kind_of_problem_has_a_page() {
+    let api = Api::start().await;
+    let page = api.get("/problems/no-task").await;
+    assert!(
+        page.text.starts_with("there is no such task\n"),
+        "{}",
+        page.text
+    );
+    assert_eq!(api.get("/problems/nothing").await.status, 404);
+    let description = api.get("/openapi.json").await.json();
+    assert!(description["paths"]["/v1/tasks/{key}"]["put"].is_object());
+}

@@ -1,0 +1,87 @@
+//! The API on MySQL, and while the ledger does not answer.
+
+use serde_json::json;
+
+use super::rig::Api;
+use crate::support::setup::Setup;
+use crate::support::wait::until;
+
+const AT: &str = "2035-01-01T09:00:00.250Z";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_are_created_replaced_moved_and_cancelled_on_mysql() {
+    let rig = Setup::new("").start().await;
+    let api = Api::serve(&rig.config()).await;
+    let path = "/v1/tasks/Order@close@1";
+    let put = async |payload: &str| {
+        let body = json!({"at": AT, "payload": {"text": payload}});
+        api.send("PUT", path, body).await.status.as_u16()
+    };
+    assert_eq!(
+        (put("a").await, put("a").await, put("b").await),
+        (201, 200, 201)
+    );
+    let shown = api.get(path).await;
+    assert_eq!(shown.json()["payload"]["text"], "b");
+    let request = api
+        .request("PATCH", path)
+        .header("if-match", shown.header("etag"));
+    let moved = super::rig::json(request, &json!({"in": "1h"}));
+    assert_eq!(super::rig::Answer::of(moved).await.status, 200);
+    let tasks: Vec<_> = (0..300)
+        .map(|n| json!({"key": format!("Order@close@{n}"), "in": "2h", "tag": "t"}))
+        .collect();
+    let made = api.send("POST", "/v1/tasks/batch", json!(tasks)).await;
+    assert_eq!(made.lines().len(), 300);
+    let filter = json!({"tag": "t", "state": "pending"});
+    let cancelled = api.send("POST", "/v1/cancel", filter).await;
+    assert_eq!(
+        cancelled.lines().last().unwrap()["tasks"],
+        300,
+        "{}",
+        cancelled.text
+    );
+    assert_eq!(api.get("/v1/stats").await.json()["cancelled"], 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_say_that_the_ledger_does_not_answer() {
+    let mut rig = Setup::new("ledger.statement_timeout = '1s'")
+        .own_maria()
+        .start()
+        .await;
+    let api = Api::serve(&rig.config()).await;
+    api.create("Order@close@1", "1h").await;
+    rig.maria().kill();
+    for (method, path, body) in [
+        ("PUT", "/v1/tasks/Order@close@1", json!({"in": "1h"})),
+        ("PATCH", "/v1/tasks/Order@close@1", json!({"in": "1h"})),
+        (
+            "POST",
+            "/v1/tasks/batch",
+            json!([{"key": "Order@close@2", "in": "1h"}]),
+        ),
+        ("POST", "/v1/pauses", json!({"class": "Order"})),
+    ] {
+        let answer = api.send(method, path, body).await;
+        answer.is_problem(503, "ledger-unavailable");
+        assert_eq!(answer.header("retry-after"), "1");
+    }
+    for path in ["/v1/tasks/Order@close@1", "/v1/tasks"] {
+        api.get(path).await.is_problem(503, "ledger-unavailable");
+    }
+    let cancelled = api
+        .send("POST", "/v1/cancel", json!({"class": "Order"}))
+        .await;
+    let last = cancelled.lines().pop().unwrap();
+    assert_eq!(
+        (&last["done"], &last["problem"]["status"]),
+        (&json!(true), &json!(503))
+    );
+    until("it is not ready", async || {
+        api.get("/readyz").await.status == 503
+    })
+    .await;
+    let reasons = api.get("/readyz").await.json()["reasons"].to_string();
+    assert!(reasons.contains("The ledger does not answer"), "{reasons}");
+}

@@ -1,0 +1,154 @@
+//! Pull workers over HTTP.
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use super::rig::{Answer, Api};
+
+async fn take(api: &Api, asked: Value) -> Vec<Value> {
+    let answer = api.send("POST", "/v1/queues/mail/take", asked).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json()["tasks"].as_array().unwrap().clone()
+}
+
+async fn take_one(api: &Api) -> Value {
+    let mut tasks = take(api, json!({"wait": "20s", "worker": "w-1"})).await;
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    tasks.remove(0)
+}
+
+async fn report(api: &Api, task: &Value, verb: &str, body: Option<Value>) -> Answer {
+    let path = format!("/v1/claims/{}/{verb}", task["claim"].as_str().unwrap());
+    match body {
+        Some(body) => api.send("POST", &path, body).await,
+        None => api.post(&path).await,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_takes_a_task_and_reports_how_it_ended() {
+    let api = Api::start().await;
+    assert!(take(&api, json!({})).await.is_empty());
+    let body = json!({"key": "Mail@send@7", "in": "0ms", "payload": {"to": "you"}, "tag": "t"});
+    api.send("POST", "/v1/tasks", body).await;
+    let task = take_one(&api).await;
+    assert_eq!(
+        (
+            &task["key"],
+            &task["args"],
+            &task["payload"],
+            &task["attempt"],
+            &task["tag"]
+        ),
+        (
+            &json!("Mail@send@7"),
+            &json!(["7"]),
+            &json!({"to": "you"}),
+            &json!(1),
+            &json!("t")
+        )
+    );
+    assert_eq!(task["visibility_ms"], 30_000);
+    assert_eq!(api.state("Mail@send@7").await, "running");
+    assert_eq!(report(&api, &task, "renew", None).await.status, 204);
+    let done = || report(&api, &task, "done", Some(json!({"result": {"sent": true}})));
+    assert_eq!(done().await.status, 204);
+    assert_eq!(done().await.status, 204, "repeated");
+    let shown = api.get("/v1/tasks/Mail@send@7").await.json();
+    assert_eq!(
+        (&shown["state"], &shown["result"]),
+        (&json!("done"), &json!({"sent": true}))
+    );
+    report(&api, &task, "renew", None)
+        .await
+        .is_problem(409, "claim-lost");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_fails_is_tried_again_postponed_given_back_or_dead() {
+    let api = Api::start().await;
+    api.create("Mail@send@1", "0ms").await;
+    let first = take_one(&api).await;
+    assert_eq!(report(&api, &first, "release", None).await.status, 204);
+    let again = take_one(&api).await;
+    assert_eq!(again["attempt"], 1, "a release is no attempt");
+    report(&api, &first, "done", None)
+        .await
+        .is_problem(409, "claim-lost");
+    assert_eq!(
+        report(&api, &again, "snooze", Some(json!({"in": "10ms"})))
+            .await
+            .status,
+        204
+    );
+    let later = take_one(&api).await;
+    let failed = json!({"error": "no route", "retry_after": "10ms"});
+    assert_eq!(report(&api, &later, "fail", Some(failed)).await.status, 204);
+    let last = take_one(&api).await;
+    let failed = json!({"error": "no such user", "permanent": true});
+    assert_eq!(report(&api, &last, "fail", Some(failed)).await.status, 204);
+    let dead = api.get("/v1/tasks/Mail@send@1").await.json();
+    assert_eq!(
+        (&dead["state"], &dead["last_error"]),
+        (&json!("dead"), &json!("no such user"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_leaves_while_it_waits_gets_no_task() {
+    let api = Api::start().await;
+    let body = r#"{"wait":"50s"}"#;
+    let head = format!(
+        "POST /v1/queues/mail/take HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for _ in 0..20 {
+        let mut gone = TcpStream::connect(api.address()).await.unwrap();
+        gone.write_all(head.as_bytes()).await.unwrap();
+    }
+    api.create("Mail@send@1", "0ms").await;
+    assert_eq!(take_one(&api).await["attempt"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_is_refused() {
+    let api = Api::start().await;
+    api.post("/v1/queues/fax/take")
+        .await
+        .is_problem(404, "no-queue");
+    for bad in [
+        json!({"count": 0}),
+        json!({"count": 513}),
+        json!({"wait": "51s"}),
+        json!({"wait": "5"}),
+        json!({"worker": "a\nb"}),
+        json!({"block": 1}),
+    ] {
+        let answer = api.send("POST", "/v1/queues/mail/take", bad).await;
+        answer.is_problem(400, "invalid");
+    }
+    api.post("/v1/claims/nonsense/done")
+        .await
+        .is_problem(400, "invalid");
+    api.create("Mail@send@1", "0ms").await;
+    let task = take_one(&api).await;
+    for (verb, body) in [
+        ("fail", json!({})),
+        (
+            "fail",
+            json!({"error": "x", "permanent": true, "retry_after": "1s"}),
+        ),
+        ("snooze", json!({"in": "soon"})),
+        ("done", json!({"result": "x".repeat(65 * 1024)})),
+    ] {
+        report(&api, &task, verb, Some(body))
+            .await
+            .is_problem(400, "invalid");
+    }
+    assert_eq!(
+        report(&api, &task, "done", None).await.status,
+        204,
+        "the claim still holds"
+    );
+}
