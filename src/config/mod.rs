@@ -4,6 +4,7 @@
 //! with the path of its key and what was expected.
 
 mod alerts;
+mod class_glob;
 mod delivery;
 #[cfg(feature = "webhook")]
 mod egress_policy;
@@ -11,6 +12,8 @@ mod error;
 mod exec;
 #[cfg(feature = "webhook")]
 mod headers;
+mod http;
+mod http_proxy;
 mod import;
 mod key_template;
 mod ledger;
@@ -50,11 +53,14 @@ use self::reader::{Problems, Reader};
 use crate::task::RetryPolicy;
 
 pub use self::alerts::{AlertFormat, AlertsConfig};
+pub use self::class_glob::ClassGlob;
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 #[cfg(feature = "webhook")]
 pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
+pub use self::http::{ClientProof, HttpClient, HttpConfig, HttpScope, SecureCookies, hash_token};
+pub use self::http_proxy::{Network, ProxyConfig};
 pub use self::import::{ImportRule, ImportSource};
 pub use self::key_template::{JobPart, KeyTemplate, written};
 pub use self::ledger::LedgerConfig;
@@ -65,7 +71,7 @@ pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
 pub use self::secret::Secret;
 pub use self::sections::{
-    AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerPollConfig, NudgeConfig, RedisConfig,
+    AdoptConfig, EngineConfig, FleetConfig, LedgerPollConfig, NudgeConfig, RedisConfig,
     SentinelConfig, SweepConfig,
 };
 #[cfg(feature = "mysql")]

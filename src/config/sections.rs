@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::reader::{Problems, Reader, Span};
 use super::server_url::without_stray_at;
 use super::{Config, Secret, TimerKind};
-use super::{alerts, import, ledger, recurring, resp, retention, retry, routes, sorted_set, wheel};
+use super::{
+    alerts, http, import, ledger, recurring, resp, retention, retry, routes, sorted_set, wheel,
+};
 use crate::task::KEY_BYTES_MAX;
 
 /// `[redis]`
@@ -87,15 +89,6 @@ pub struct FleetConfig {
     pub share: bool,
 }
 
-/// `[http]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpConfig {
-    /// Address to listen on; `None`: HTTP is off.
-    pub listen: Option<std::net::SocketAddr>,
-    /// Bearer tokens.
-    pub tokens: Vec<Secret>,
-}
-
 /// Reads all sections before it fails, so that all problems are reported.
 pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let timer: Option<TimerKind> = root.take("timer", p);
@@ -112,7 +105,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let fleet = fleet(root.section("fleet", p), p);
     let retry = retry::retry(root.section("retry", p), p);
     let retention = retention::retention(root.section("retention", p), p);
-    let http = http(root.section("http", p), p);
+    let http = http::http(root.section("http", p), p);
     let resp = resp::resp(root.section("resp", p), p);
     let alerts = alerts::alerts(root.section("alerts", p), p);
     let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
@@ -260,38 +253,4 @@ fn fleet(mut section: Reader, p: &mut Problems) -> Option<FleetConfig> {
     let share = section.take("share", p);
     section.done(p);
     Some(FleetConfig { share: share? })
-}
-
-fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> {
-    let text: Option<String> = section.take("listen", p);
-    let tokens: Option<Vec<String>> = section.take("tokens", p);
-    let listen = text.and_then(|text| match text.as_str() {
-        "" => Some(None),
-        address => match address.parse::<std::net::SocketAddr>() {
-            Ok(address) => Some(Some(address)),
-            Err(_) => {
-                p.add(
-                    &section.at("listen"),
-                    format!("`{address}` is not an address, expected `127.0.0.1:8787` or \"\""),
-                );
-                None
-            }
-        },
-    });
-    let (listen, tokens) = (listen, tokens);
-    if let (Some(Some(address)), Some(tokens)) = (&listen, &tokens)
-        && !address.ip().is_loopback()
-        && tokens.is_empty()
-    {
-        p.add(
-            &section.at("tokens"),
-            format!("expected at least one, because `{address}` is not a loopback address"),
-        );
-    }
-    section.done(p);
-    let tokens = tokens?.into_iter().map(Secret::from).collect();
-    Some(HttpConfig {
-        listen: listen?,
-        tokens,
-    })
 }

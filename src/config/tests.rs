@@ -157,7 +157,9 @@ fn tasks_are_armed_however_far_ahead_unless_there_is_a_horizon() {
 fn a_public_address_needs_a_token() {
     assert_eq!(
         problems("http.listen = \"0.0.0.0:8787\""),
-        ["`http.tokens`: expected at least one, because `0.0.0.0:8787` is not a loopback address"]
+        [
+            "`http.tokens`: expected at least one, or `[[http.clients]]`, because `0.0.0.0:8787` is not a loopback address"
+        ]
     );
 }
 

@@ -47,9 +47,11 @@ pub async fn serve(
 }
 
 fn routes(site: Site) -> Router {
-    Router::new()
+    let routes = Router::new()
+        .merge(access::routes())
         .merge(health::routes())
         .merge(api::routes())
         .merge(dashboard::routes())
-        .with_state(site)
+        .with_state(site.clone());
+    access::gate(&site, routes)
 }

@@ -9,21 +9,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::access::{Access, Caller};
+use super::access::{Access, Caller, Masks};
 use super::audit::{AuditLog, Change};
 use super::dashboard::Figures;
 use super::events::{Events, Topic};
 use super::problem::{Problem, ProblemKind};
 use super::recent::Recent;
-use crate::TaskClient;
+use crate::client::TaskClient;
 use crate::config::HttpConfig;
 use crate::engine::Handle;
 use crate::ledger::{DetailedStats, DetailedStatsLimits};
 use crate::task::{Pause, Paused, TaskKey};
 use crate::telemetry::Metrics;
 
-/// How long entries of the audit log are kept.
-const AUDIT_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// What a task key may have in a path as it is.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'@')
@@ -52,6 +50,8 @@ pub struct Site {
     pub audit_log: AuditLog,
     /// Who may do what.
     pub access: Arc<Access>,
+    /// What of a task is not shown.
+    pub masks: Masks,
     /// What pages show about all tasks.
     pub figures: Arc<Figures>,
     /// `[http]`
@@ -80,14 +80,16 @@ impl Site {
         engine: Handle,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let config = Arc::new(config.clone());
         Self {
-            audit_log: AuditLog::new(tasks.ledger(), AUDIT_KEPT),
+            audit_log: AuditLog::new(tasks.ledger(), config.audit_kept),
+            access: Arc::new(Access::new(Arc::clone(&config), tasks.ledger())),
+            masks: Masks::new(Arc::clone(&config)),
             tasks,
             engine,
             metrics,
-            access: Arc::new(Access::new(config)),
             figures: Arc::default(),
-            config: Arc::new(config.clone()),
+            config,
             events: Arc::default(),
             stopping: CancellationToken::new(),
             work: TaskTracker::new(),

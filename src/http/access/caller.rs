@@ -1,56 +1,70 @@
 //! The sender of a request.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
+pub use crate::config::HttpScope as Scope;
+use crate::config::{ClassGlob, HttpClient};
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use crate::task::TaskKey;
-
-/// What a caller may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Look at tasks and figures.
-    Read,
-    /// Create, move and cancel single tasks.
-    Schedule,
-    /// Take tasks of pull queues and settle them.
-    Work,
-    /// Run now, redrive, discard, pause, and change many tasks at once.
-    Operate,
-    /// Everything.
-    Admin,
-}
-
-impl Scope {
-    /// The name in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Schedule => "schedule",
-            Self::Work => "work",
-            Self::Operate => "operate",
-            Self::Admin => "admin",
-        }
-    }
-}
 
 /// The sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    name: String,
+    name: Arc<str>,
     address: String,
-    scopes: Vec<Scope>,
+    scopes: Arc<[Scope]>,
+    /// Classes that it may touch; empty: all.
+    classes: Arc<[ClassGlob]>,
+    /// True if a browser is logged in by a cookie.
+    has_session: bool,
 }
+
+/// What the access gate found out about the sender of a request.
+#[derive(Clone)]
+pub(super) struct Identified(pub Result<Caller, Problem>);
 
 impl Caller {
     /// A caller that may do everything.
     pub fn everything() -> Self {
         Self {
-            name: "anonymous".to_owned(),
+            name: "anonymous".into(),
             address: String::new(),
-            scopes: vec![Scope::Admin],
+            scopes: [Scope::Admin].into(),
+            classes: [].into(),
+            has_session: false,
         }
+    }
+
+    /// A configured client.
+    pub(super) fn of(client: &HttpClient) -> Self {
+        Self {
+            name: client.name.as_str().into(),
+            address: String::new(),
+            scopes: client.scopes.as_slice().into(),
+            classes: client.classes.as_slice().into(),
+            has_session: false,
+        }
+    }
+
+    /// Names a user whom a proxy has authenticated.
+    pub(super) fn named(mut self, user: &str) -> Self {
+        self.name = user.into();
+        self
+    }
+
+    /// Sets the address from which it is connected.
+    pub(super) fn at(mut self, address: String) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// Notes that it is logged in by a cookie.
+    pub(super) fn with_session(mut self) -> Self {
+        self.has_session = true;
+        self
     }
 
     /// Its name, for the audit log.
@@ -63,9 +77,24 @@ impl Caller {
         &self.address
     }
 
+    /// True if it is logged in by a cookie, so that it can log out.
+    pub fn has_session(&self) -> bool {
+        self.has_session
+    }
+
     /// True if the caller has a scope.
     pub fn has(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    /// True if the caller may touch some classes only: lists must leave out tasks that it may not [touch](Self::may_touch).
+    pub fn is_limited(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
+    /// True if the caller may touch the class of this task.
+    pub fn may_touch(&self, key: &TaskKey) -> bool {
+        !self.is_limited() || self.classes.iter().any(|glob| glob.has(key))
     }
 
     /// Refuses a caller without a scope.
@@ -76,7 +105,7 @@ impl Caller {
         match self.has(scope) {
             true => Ok(()),
             false => Err(Problem::forbidden(format!(
-                "expected a token with the scope `{}`",
+                "expected a caller with the scope `{}`",
                 scope.as_str()
             ))),
         }
@@ -87,23 +116,79 @@ impl Caller {
     /// # Errors
     /// The caller may touch other classes only.
     pub fn require_key(&self, key: &TaskKey) -> Result<(), Problem> {
-        self.require_class(Some(key.class()))
+        match self.may_touch(key) {
+            true => Ok(()),
+            false => Err(self.other_classes()),
+        }
     }
 
     /// Refuses a caller that may not touch every task of this class; `None` is every class.
     ///
     /// # Errors
     /// The caller may touch other classes only.
-    pub fn require_class(&self, _: Option<&str>) -> Result<(), Problem> {
-        Ok(())
+    pub fn require_class(&self, class: Option<&str>) -> Result<(), Problem> {
+        let touches = |class| self.classes.iter().any(|glob| glob.has_all(class, None));
+        match !self.is_limited() || class.is_some_and(touches) {
+            true => Ok(()),
+            false => Err(self.other_classes()),
+        }
+    }
+
+    fn other_classes(&self) -> Problem {
+        let classes: Vec<String> = self.classes.iter().map(ToString::to_string).collect();
+        Problem::forbidden(format!(
+            "this caller may touch tasks of `{}` only",
+            classes.join("`, `")
+        ))
     }
 }
 
-impl FromRequestParts<Site> for Caller {
+impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Problem> {
-        let caller = site.access.caller(&parts.headers);
-        caller.ok_or_else(Problem::unauthenticated)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.extensions.get::<Identified>() {
+            Some(Identified(caller)) => caller.clone(),
+            // Not reached through the gate.
+            None => Err(Problem::unauthenticated()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn caller(classes: &str, scopes: &str) -> Caller {
+        let text = format!(
+            "[[http.clients]]\nname = 'shop'\ntoken_sha256 = '{}'\nscopes = {scopes}\nclasses = {classes}",
+            "0".repeat(64)
+        );
+        Caller::of(&Config::from_toml(&text).unwrap().http.clients[0])
+    }
+
+    #[test]
+    fn a_scope_allows_only_itself_and_admin_allows_all() {
+        let reader = caller("[]", "['read', 'work']");
+        assert!(reader.require(Scope::Read).is_ok() && reader.require(Scope::Work).is_ok());
+        for scope in [Scope::Schedule, Scope::Operate, Scope::Admin] {
+            assert!(reader.require(scope).is_err(), "{scope:?}");
+            assert!(caller("[]", "'admin'").require(scope).is_ok(), "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn a_caller_of_some_classes_may_touch_no_others() {
+        let key = |text| TaskKey::parse(text).unwrap();
+        let shop = caller("['Order', 'Mail@send*']", "'schedule'");
+        assert!(shop.require_key(&key("Order@close@1")).is_ok());
+        assert!(shop.require_key(&key("Mail@send@1")).is_ok());
+        assert!(shop.require_key(&key("Mail@read@1")).is_err());
+        assert!(shop.require_key(&key("Orders@close@1")).is_err());
+        assert!(shop.require_class(Some("Order")).is_ok());
+        assert!(shop.require_class(Some("Mail")).is_err(), "not all of it");
+        assert!(shop.require_class(None).is_err());
+        assert!(caller("[]", "'read'").require_class(None).is_ok());
     }
 }

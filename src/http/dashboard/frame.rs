@@ -224,7 +224,7 @@ impl FromRequestParts<Site> for Frame {
         let preferences = Preferences::of(&parts.headers);
         let here = parts.uri.path_and_query();
         Ok(Self {
-            base: String::new(),
+            base: site.config.base_path.clone(),
             t: FrameTexts::of(preferences.language),
             here: here.map_or("/", |here| here.as_str()).to_owned(),
             now: site.tasks.clock_now(),

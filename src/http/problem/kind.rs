@@ -50,6 +50,15 @@ kinds! {
     /// The caller may not do this.
     Forbidden: "forbidden", FORBIDDEN, "the caller may not do this",
         "Use a token that has the scope and the class that `detail` names.";
+    /// Another site had a browser send it.
+    OtherSite: "other-site", FORBIDDEN, "the request comes from another site",
+        "Send it from a page of the dashboard or from a program. Behind a proxy, set `hosts` in `[http]`.";
+    /// It is for a host that this daemon is not.
+    UnknownHost: "unknown-host", MISDIRECTED_REQUEST, "the request is for another host",
+        "Use `localhost` or an address in the URL, or add the name to `hosts` in `[http]`.";
+    /// Its address has guessed tokens.
+    TooManyGuesses: "too-many-guesses", TOO_MANY_REQUESTS, "too many wrong tokens came from this address",
+        "Correct the token, and repeat the request after the time in `Retry-After`.";
     /// No row has this key.
     NoTask: "no-task", NOT_FOUND, "there is no such task",
         "Check the key. Retention may have deleted a finished task.";
@@ -138,6 +147,7 @@ impl ProblemKind {
             | Self::RedisUnavailable
             | Self::KeyInUse
             | Self::TooMany => Some(Duration::from_secs(1)),
+            Self::TooManyGuesses => Some(Duration::from_secs(60)),
             _ => None,
         }
     }

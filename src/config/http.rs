@@ -1,0 +1,393 @@
+//! `[http]`: the HTTP API and the dashboard, and who may use them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::class_glob::{ClassGlob, matches};
+use super::http_proxy::{ProxyConfig, proxy};
+use super::reader::{Problems, Reader};
+
+/// Number of hexadecimal digits of a token's hash.
+const HASH_DIGITS: usize = 64;
+
+/// `[http]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// Address to listen on; `None`: HTTP is off.
+    pub listen: Option<SocketAddr>,
+    /// Who may do what; none: every caller may do everything, on a loopback address only. `http.tokens` are clients, too.
+    pub clients: Vec<HttpClient>,
+    /// Path in front of every address, such as `/lapsed`; empty: none.
+    pub base_path: String,
+    /// Names by which browsers reach the daemon, besides `localhost` and addresses.
+    pub hosts: Vec<String>,
+    /// Refuses every change.
+    pub read_only: bool,
+    /// Whether the cookie of a session is sent over HTTPS only.
+    pub secure_cookies: SecureCookies,
+    /// How long a browser stays logged in.
+    pub session_length: Duration,
+    /// How long entries of the audit log are kept.
+    pub audit_kept: Duration,
+    /// Tasks whose payloads, results and errors are not shown.
+    pub mask_payloads: Vec<ClassGlob>,
+    /// Tasks whose arguments are not shown in lists.
+    pub mask_arguments: Vec<ClassGlob>,
+    /// The proxies in front of the daemon.
+    pub proxy: ProxyConfig,
+}
+
+/// A client of the HTTP API, or people who use the dashboard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpClient {
+    /// Its name, for the audit log.
+    pub name: String,
+    /// How it proves who it is.
+    pub proof: ClientProof,
+    /// What it may do.
+    pub scopes: Vec<HttpScope>,
+    /// The classes that it may touch; none: all.
+    pub classes: Vec<ClassGlob>,
+}
+
+/// How a client proves who it is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ClientProof {
+    /// By a token with this SHA-256 hash.
+    Token([u8; 32]),
+    /// By the name that a trusted proxy puts into `http.proxy.user_header`, which fits this glob.
+    User(String),
+}
+
+impl std::fmt::Debug for ClientProof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Token(_) => f.write_str("Token([redacted])"),
+            Self::User(glob) => write!(f, "User({glob:?})"),
+        }
+    }
+}
+
+impl HttpClient {
+    /// The hash of its token; `None` for users of a proxy.
+    pub fn token_hash(&self) -> Option<&[u8; 32]> {
+        match &self.proof {
+            ClientProof::Token(hash) => Some(hash),
+            ClientProof::User(_) => None,
+        }
+    }
+
+    /// True if it stands for this user of a proxy.
+    pub fn is_user(&self, user: &str) -> bool {
+        match &self.proof {
+            ClientProof::Token(_) => false,
+            ClientProof::User(glob) => matches(glob, user),
+        }
+    }
+}
+
+/// What a client may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpScope {
+    /// Look at tasks and figures.
+    Read,
+    /// Create, move and cancel single tasks.
+    Schedule,
+    /// Take tasks of pull queues and settle them.
+    Work,
+    /// Run now, redrive, discard, pause, and change many tasks at once.
+    Operate,
+    /// Everything.
+    Admin,
+}
+
+impl HttpScope {
+    /// All scopes.
+    pub const ALL: [Self; 5] = [
+        Self::Read,
+        Self::Schedule,
+        Self::Work,
+        Self::Operate,
+        Self::Admin,
+    ];
+
+    /// The name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Schedule => "schedule",
+            Self::Work => "work",
+            Self::Operate => "operate",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Whether the cookie of a session is sent over HTTPS only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecureCookies {
+    /// If the request came over HTTPS, as a trusted proxy says. Without HTTPS, people log in on this machine only.
+    Auto,
+    /// Always: a proxy speaks HTTPS, and does not say so.
+    Always,
+    /// Never: people log in without HTTPS, and their tokens can be read on the way.
+    Never,
+}
+
+/// Returns the hash of a token, as in the configuration.
+pub fn hash_token(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> {
+    let listen = listen(&mut section, p);
+    let mut clients = tokens(&mut section, p).unwrap_or_default();
+    clients.extend(entries(&mut section, p));
+    refuse_same_tokens(&clients, &section.at("clients"), p);
+    let base_path = base_path(&mut section, p);
+    let hosts = hosts(&mut section, p);
+    let read_only = section.take("read_only", p);
+    let secure_cookies = secure_cookies(&mut section, p);
+    let session_length = section.duration("session_length", p, Duration::from_secs(60));
+    let audit_kept = section.duration("audit_kept", p, Duration::from_secs(3_600));
+    let mask_payloads = globs(&mut section, "mask_payloads", p);
+    let mask_arguments = globs(&mut section, "mask_arguments", p);
+    let proxy = proxy(section.section("proxy", p), p);
+    if let Some(proxy) = &proxy {
+        check_users(&clients, proxy, &section, p);
+    }
+    if let Some(Some(address)) = listen
+        && !address.ip().is_loopback()
+        && clients.is_empty()
+    {
+        p.add(
+            &section.at("tokens"),
+            format!(
+                "expected at least one, or `[[http.clients]]`, because `{address}` is not a loopback address"
+            ),
+        );
+    }
+    section.done(p);
+    Some(HttpConfig {
+        listen: listen?,
+        clients,
+        base_path: base_path?,
+        hosts: hosts?,
+        read_only: read_only?,
+        secure_cookies: secure_cookies?,
+        session_length: session_length?,
+        audit_kept: audit_kept?,
+        mask_payloads: mask_payloads?,
+        mask_arguments: mask_arguments?,
+        proxy: proxy?,
+    })
+}
+
+fn listen(section: &mut Reader, p: &mut Problems) -> Option<Option<SocketAddr>> {
+    let text: String = section.take("listen", p)?;
+    if text.is_empty() {
+        return Some(None);
+    }
+    let address = text
+        .parse()
+        .map_err(|_| format!("`{text}` is not an address, expected `127.0.0.1:8787` or \"\""));
+    section.parsed("listen", address, p).map(Some)
+}
+
+/// `http.tokens`: clients that may do everything.
+fn tokens(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpClient>> {
+    let tokens: Vec<String> = section.take("tokens", p)?;
+    let all_sendable = tokens
+        .iter()
+        .all(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
+    if !all_sendable {
+        // What was found is a secret.
+        let expected = "expected tokens of visible ASCII characters, such as `lapsed token` prints";
+        p.add(&section.at("tokens"), expected.to_owned());
+        return None;
+    }
+    let clients = tokens.iter().enumerate().map(|(index, token)| HttpClient {
+        name: match index {
+            0 => "token".to_owned(),
+            _ => format!("token-{}", index + 1),
+        },
+        proof: ClientProof::Token(hash_token(token)),
+        scopes: vec![HttpScope::Admin],
+        classes: Vec::new(),
+    });
+    Some(clients.collect())
+}
+
+/// `[[http.clients]]`
+fn entries(section: &mut Reader, p: &mut Problems) -> Vec<HttpClient> {
+    let mut clients: Vec<HttpClient> = Vec::new();
+    for (index, table) in section.entries("clients", p).into_iter().enumerate() {
+        let reader = Reader {
+            table,
+            path: format!("{}[{index}]", section.at("clients")),
+        };
+        let path = reader.at("name");
+        let Some(client) = client(reader, p) else {
+            continue;
+        };
+        if clients.iter().any(|other| other.name == client.name) {
+            p.add(&path, format!("`{}` is defined twice", client.name));
+        }
+        clients.push(client);
+    }
+    clients
+}
+
+fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
+    let name = section.checked(
+        "name",
+        p,
+        |name: &String| {
+            !name.is_empty()
+                && name.len() <= 128
+                && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+        },
+        "1 to 128 bytes without white space",
+    );
+    let hash = section.text_or_file("token_sha256", p);
+    let user: Option<String> = section.optional("user", p);
+    let proof = match (hash?, user) {
+        (Some(hash), None) => {
+            // What was found may be a token.
+            let hash = hash_of(&hash).ok_or_else(|| {
+                "expected the 64 hexadecimal digits that `lapsed token` prints".to_owned()
+            });
+            section.parsed("token_sha256", hash, p)
+        }
+        (None, Some(user)) if !user.is_empty() => Some(ClientProof::User(user)),
+        _ => {
+            let expected = "expected one of `token_sha256`, `token_sha256_file` and `user`";
+            p.add(&section.path, expected.to_owned());
+            None
+        }
+    };
+    let scopes = scopes(&mut section, p);
+    let classes = globs(&mut section, "classes", p);
+    section.done(p);
+    Some(HttpClient {
+        name: name?,
+        proof: proof?,
+        scopes: scopes?,
+        classes: classes?,
+    })
+}
+
+fn hash_of(text: &str) -> Option<ClientProof> {
+    if text.len() != HASH_DIGITS || !text.is_ascii() {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (index, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(ClientProof::Token(hash))
+}
+
+fn scopes(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpScope>> {
+    let names = section.texts("scopes", p)?;
+    let scopes = names.iter().map(|name| {
+        let found = HttpScope::ALL
+            .into_iter()
+            .find(|scope| scope.as_str() == name);
+        found.ok_or_else(|| {
+            format!("`{name}` is none of `read`, `schedule`, `work`, `operate`, `admin`")
+        })
+    });
+    let scopes = section.parsed("scopes", scopes.collect::<Result<Vec<_>, _>>(), p)?;
+    if scopes.is_empty() {
+        let expected = "expected some of `read`, `schedule`, `work`, `operate`, `admin`";
+        p.add(&section.at("scopes"), expected.to_owned());
+        return None;
+    }
+    Some(scopes)
+}
+
+fn globs(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Vec<ClassGlob>> {
+    let texts = section.texts(key, p)?;
+    let globs = texts.iter().map(|text| ClassGlob::parse(text));
+    section.parsed(key, globs.collect(), p)
+}
+
+fn base_path(section: &mut Reader, p: &mut Problems) -> Option<String> {
+    let expected = "\"\" or a path of letters, digits, `-`, `_`, `.` and `/` that begins with `/` and does not end with it, such as \"/lapsed\"";
+    let is_path = |path: &String| {
+        path.is_empty()
+            || path.starts_with('/')
+                && path[1..].split('/').all(|part| {
+                    !part.is_empty()
+                        && !matches!(part, "." | "..")
+                        && part
+                            .bytes()
+                            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+                })
+    };
+    section.checked("base_path", p, is_path, expected)
+}
+
+fn hosts(section: &mut Reader, p: &mut Problems) -> Option<Vec<String>> {
+    let names = section.texts("hosts", p)?;
+    let names = names.into_iter().map(|name| {
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        match is_name {
+            true => Ok(name.to_ascii_lowercase()),
+            false => Err(format!(
+                "`{name}` is not the name of a host, expected such as `lapsed.example.com`, without a port"
+            )),
+        }
+    });
+    section.parsed("hosts", names.collect(), p)
+}
+
+fn secure_cookies(section: &mut Reader, p: &mut Problems) -> Option<SecureCookies> {
+    let text: String = section.take("secure_cookies", p)?;
+    let found = match text.as_str() {
+        "auto" => Ok(SecureCookies::Auto),
+        "always" => Ok(SecureCookies::Always),
+        "never" => Ok(SecureCookies::Never),
+        _ => Err("expected \"auto\", \"always\" or \"never\"".to_owned()),
+    };
+    section.parsed("secure_cookies", found, p)
+}
+
+/// Refuses two clients with one token: only one of them would ever be found.
+fn refuse_same_tokens(clients: &[HttpClient], path: &str, p: &mut Problems) {
+    for (index, client) in clients.iter().enumerate() {
+        let same = clients[..index].iter().find(|other| {
+            client.token_hash().is_some() && other.token_hash() == client.token_hash()
+        });
+        if let Some(other) = same {
+            let message = format!("`{}` and `{}` have the same token", other.name, client.name);
+            p.add(path, message);
+        }
+    }
+}
+
+fn check_users(clients: &[HttpClient], proxy: &ProxyConfig, section: &Reader, p: &mut Problems) {
+    let user = clients
+        .iter()
+        .find(|client| matches!(client.proof, ClientProof::User(_)));
+    match (user, &proxy.user_header) {
+        (Some(client), None) => p.add(
+            &section.at("proxy.user_header"),
+            format!(
+                "expected a header, because the client `{}` is a `user`",
+                client.name
+            ),
+        ),
+        (None, Some(_)) => p.add(
+            &section.at("clients"),
+            "expected an entry with `user`, because `http.proxy.user_header` is set".to_owned(),
+        ),
+        _ => {}
+    }
+}

@@ -1,0 +1,160 @@
+//! `[http.proxy]`: the proxies in front of the daemon, and what is believed of them.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::reader::{Problems, Reader};
+
+/// Headers that a proxy for authentication cannot use for the name of the user.
+const OTHER_HEADERS: [&str; 6] = [
+    "authorization",
+    "cookie",
+    "host",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
+
+/// `[http.proxy]`
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProxyConfig {
+    /// Networks of the proxies whose headers are believed.
+    pub networks: Vec<Network>,
+    /// The header in which they name the user, in lower case; `None`: they name none.
+    pub user_header: Option<String>,
+}
+
+impl ProxyConfig {
+    /// True if this address is that of a trusted proxy.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.has(address))
+    }
+}
+
+/// A network: an address, and how many of its bits count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Reads `10.0.0.0/8`, `fd00::/8`, or an address alone.
+    fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = match text.split_once('/') {
+            None => (text, None),
+            Some((address, bits)) => (address, Some(bits)),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => most,
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
+        };
+        Some(Self { address, bits })
+    }
+
+    /// True if the address is in the network.
+    pub fn has(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let shift = 32 - u32::from(self.bits);
+                let cut = |address: u32| address.checked_shr(shift).unwrap_or(0);
+                cut(own.to_bits()) == cut(other.to_bits())
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let shift = 128 - u32::from(self.bits);
+                let cut = |address: u128| address.checked_shr(shift).unwrap_or(0);
+                cut(own.to_bits()) == cut(other.to_bits())
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+pub(super) fn proxy(mut section: Reader, p: &mut Problems) -> Option<ProxyConfig> {
+    let networks = section.texts("networks", p).and_then(|texts| {
+        let networks = texts.iter().map(|text| {
+            let expected = format!("`{text}` is not a network, expected such as `10.0.0.0/8`");
+            Network::parse(text).ok_or(expected)
+        });
+        section.parsed("networks", networks.collect::<Result<Vec<_>, _>>(), p)
+    });
+    let header: Option<String> = section.take("user_header", p);
+    let is_header = |header: &String| {
+        header
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !OTHER_HEADERS.contains(&&*header.to_ascii_lowercase())
+    };
+    let header = match header? {
+        header if header.is_empty() => Some(None),
+        header if is_header(&header) => Some(Some(header.to_ascii_lowercase())),
+        header => {
+            let expected =
+                format!("`{header}` is no header for a name, expected such as `X-Forwarded-User`");
+            p.add(&section.at("user_header"), expected);
+            None
+        }
+    };
+    if let (Some(Some(_)), Some(networks)) = (&header, &networks) {
+        if networks.is_empty() {
+            p.add(
+                &section.at("networks"),
+                "expected at least one, because `http.proxy.user_header` is set".to_owned(),
+            );
+        }
+        if networks.iter().any(|network| network.bits == 0) {
+            p.add(
+                &section.at("networks"),
+                "expected the networks of the proxies alone: every caller could name itself a user"
+                    .to_owned(),
+            );
+        }
+    }
+    section.done(p);
+    Some(ProxyConfig {
+        networks: networks?,
+        user_header: header?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_the_addresses_with_its_first_bits() {
+        let has = |network: &str, address: &str| {
+            Network::parse(network)
+                .unwrap()
+                .has(address.parse().unwrap())
+        };
+        assert!(has("10.0.0.0/8", "10.255.0.1"));
+        assert!(!has("10.0.0.0/8", "11.0.0.1"));
+        assert!(has("10.0.0.0/8", "::ffff:10.0.0.1"));
+        assert!(has("127.0.0.1", "127.0.0.1"));
+        assert!(!has("127.0.0.1", "127.0.0.2"));
+        assert!(has("0.0.0.0/0", "8.8.8.8"));
+        assert!(!has("0.0.0.0/0", "::1"));
+        assert!(has("fd00::/8", "fdff::1"));
+        assert!(has("::1", "::1"));
+        assert!(!has("fd00::/8", "10.0.0.1"));
+        for refused in [
+            "",
+            "10.0.0.0/33",
+            "host",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "10.0.0/8",
+        ] {
+            assert_eq!(Network::parse(refused), None, "{refused}");
+        }
+    }
+}
