@@ -8,6 +8,7 @@ mod key_expiry;
 mod ledger_conformance;
 mod migrate;
 mod mysql;
+mod prometheus;
 mod pull_workers;
 mod resp_clients;
 mod resp_differential;

@@ -58,6 +58,11 @@ impl Daemon {
         Arc::clone(&self.router)
     }
 
+    /// What `/metrics` would serve.
+    pub fn metrics(&self) -> String {
+        self.adapters.metrics.render()
+    }
+
     /// The value of a counter or gauge; 0 for one that was never touched.
     pub fn metric(&self, name: &str) -> f64 {
         metrics::value(&self.adapters.metrics.render(), name)

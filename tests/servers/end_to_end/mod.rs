@@ -1,6 +1,7 @@
 //! The whole daemon against real servers of its own, and what it promises when they fail.
 
 mod adopting;
+mod alerts;
 mod cancelling;
 mod cancelling_many;
 mod command_line;
