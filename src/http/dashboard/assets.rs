@@ -27,7 +27,11 @@ assets! {
     "actions.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
+    "uplot-1.6.32.css": "text/css; charset=utf-8",
+    "uplot-1.6.32.js": "text/javascript; charset=utf-8",
+    "uplot-LICENSE": "text/plain; charset=utf-8",
 }
 
 /// Names this version of all files. It is a part of their paths, so that a browser keeps them until they change.

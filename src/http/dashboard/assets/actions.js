@@ -1,0 +1,163 @@
+// Changes: of one task, of all that match a filter, and the form that schedules a task. All of them call the API.
+
+import { ask, base, call, element, fill, note, refresh, texts } from "./app.js";
+
+const path = (key) => `/v1/tasks/${encodeURIComponent(key)}`;
+const iso = (ms) => new Date(ms).toISOString();
+const failed = (error) => note(fill(texts.failed, error.message), { bad: true });
+
+/** A time for an input `datetime-local`, on the clock of the browser. */
+function clock(ms) {
+  const at = new Date(ms);
+  return new Date(ms - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+}
+
+// ---- One task
+
+const ACTS = {
+  async run({ key, dueAt }) {
+    const yes = await ask({ title: texts.run_ask, body: [key, texts.run_detail], confirm: texts.run_do });
+    if (!yes) return;
+    await call("POST", `${path(key)}/run`);
+    note(texts.run_done);
+  },
+
+  async move({ key, id, dueAt }) {
+    const at = element("input", { type: "datetime-local", step: "1", name: "at", value: clock(dueAt), "aria-label": texts.move_ask, required: true });
+    const earlier = new Date(at.value).getTime();
+    const by = (minutes) => element("button", { type: "button", click: () => { at.value = clock(new Date(at.value).getTime() + minutes * 60000); } }, `+${minutes < 60 ? fill(texts.minute, minutes) : fill(texts.hour, minutes / 60)}`);
+    const yes = await ask({ title: texts.move_ask, body: [key, element("div", { class: "actions" }, at, by(10), by(60), by(1440))], confirm: texts.move_do });
+    if (!yes || new Date(yes.get("at")).getTime() === earlier) return;
+    const answer = await call("PATCH", path(key), { at: iso(new Date(yes.get("at")).getTime()) }, { "if-match": `"${id}"` });
+    const moved = await answer.json();
+    const undo = async () => {
+      await call("PATCH", path(key), { at: iso(dueAt) }, { "if-match": `"${moved.id}"` });
+      note(texts.undone);
+    };
+    note(fill(texts.move_done, new Date(moved.due).toLocaleString()), { button: { text: texts.undo, press: () => act(undo) } });
+  },
+
+  async cancel({ key, id, due, isSeries }) {
+    const yes = await ask({ title: texts.cancel_ask, body: [key, texts.cancel_detail], confirm: texts.cancel_do, danger: true });
+    if (!yes) return;
+    const before = await (await call("GET", path(key))).json();
+    const answer = await (await call("DELETE", path(key), undefined, { "if-match": `"${id}"` })).json();
+    if (answer.outcome === "running") return note(texts.cancel_running);
+    // What is due already would start at once, and a series has more to it than these members.
+    const isBack = !isSeries && !before.masked && due > Date.now();
+    const undo = async () => {
+      const { payload, tag, max_attempts } = before;
+      await call("PUT", path(key), { at: iso(due), ...(payload !== null && { payload }), ...(tag !== null && { tag }), ...(max_attempts !== null && { max_attempts }) });
+      note(texts.undone);
+    };
+    note(texts.cancel_done, isBack ? { button: { text: texts.undo, press: () => act(undo) } } : {});
+  },
+
+  async redrive({ key }) {
+    const yes = await ask({ title: texts.redrive_ask, body: [key, texts.redrive_detail], confirm: texts.redrive_do });
+    if (!yes) return;
+    await call("POST", `${path(key)}/redrive`);
+    note(texts.redrive_done);
+  },
+};
+
+async function act(change) {
+  try {
+    await change();
+  } catch (error) {
+    failed(error);
+  }
+  refresh();
+}
+
+// ---- All that match
+
+/** Calls `tell` with each line of an answer of JSON lines, and returns the last. */
+async function lines(answer, tell) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "", latest = {};
+  for (;;) {
+    const { value, done } = await reader.read();
+    const parts = (rest + (value ?? "")).split("\n");
+    rest = parts.pop();
+    for (const part of parts.filter(Boolean)) tell((latest = JSON.parse(part)));
+    if (done) return latest;
+  }
+}
+
+async function bulk(verb, filter) {
+  const says = (name) => texts[`${verb}_all_${name}`];
+  const found = await (await call("POST", `/v1/${verb}`, { ...filter, dry_run: true })).json();
+  const number = (count) => count.toLocaleString("en");
+  const count = (found.at_least ? `${texts.at_least} ` : "") + number(found.tasks);
+  if (!found.tasks && !found.running) return note(texts.all_none);
+  const body = [fill(texts.all_count, count), says("detail")];
+  if (found.running) body.push(fill(texts.all_running, number(found.running)));
+  const rate = element("input", { type: "number", name: "rate", min: "1", max: "100000", value: "1000", id: "bulk-rate" });
+  if (verb === "redrive") body.push(element("p", {}, element("label", { for: "bulk-rate" }, texts.all_rate), " ", rate));
+  const yes = await ask({ title: says("ask"), body, confirm: says("do"), danger: verb !== "redrive" });
+  if (!yes) return;
+
+  const stop = new AbortController();
+  const bar = element("progress", found.at_least ? {} : { max: found.tasks + found.running, value: "0", "aria-label": says("ask") });
+  const text = element("p", { role: "status" }, fill(texts.all_progress, "0", count));
+  const dialog = element("dialog", { "aria-labelledby": "bulk-title" },
+    element("h2", { id: "bulk-title" }, says("ask")), bar, text,
+    element("div", { class: "actions" }, element("button", { type: "button", click: () => stop.abort() }, texts.stop)));
+  dialog.addEventListener("cancel", () => stop.abort());
+  document.body.append(dialog);
+  dialog.showModal();
+  let latest = { tasks: 0 };
+  try {
+    const wish = verb === "redrive" ? { ...filter, rate: Number(yes.get("rate")) } : filter;
+    const answer = await call("POST", `/v1/${verb}`, wish, {}, stop.signal);
+    latest = await lines(answer, (line) => {
+      latest = line;
+      if (!found.at_least) bar.value = line.tasks + line.running;
+      text.textContent = fill(texts.all_progress, number(line.tasks), count);
+    });
+    if (latest.problem) throw new Error(latest.problem.detail);
+    note(fill(says("done"), number(latest.tasks)) + (latest.skipped ? ` ${fill(texts.all_skipped, number(latest.skipped))}` : ""));
+  } catch (error) {
+    if (stop.signal.aborted) note(fill(texts.all_stopped, number(latest.tasks)));
+    else failed(error);
+  } finally {
+    dialog.remove();
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-act], [data-bulk]");
+  if (!button) return;
+  if (button.dataset.bulk) return act(() => bulk(button.dataset.bulk, JSON.parse(button.dataset.filter)));
+  const { task: key, id, due, dueAt, series } = button.closest("[data-task]").dataset;
+  act(() => ACTS[button.dataset.act]({ key, id, due: Number(due), dueAt: Number(dueAt), isSeries: series !== undefined }));
+});
+
+// ---- A new task
+
+const form = document.getElementById("schedule");
+form?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const problem = document.getElementById("schedule-problem");
+  problem.hidden = true;
+  try {
+    const task = {};
+    for (const [name, value] of new FormData(form)) if (value.trim()) task[name] = value.trim();
+    if (task.at) task.at = iso(new Date(task.at).getTime());
+    if (task.max_attempts) task.max_attempts = Number(task.max_attempts);
+    if (!task.cron) delete task.tz;
+    if (task.every || task.cron) delete task.if_pending;
+    const { payload, ...others } = task;
+    // The payload is sent as typed: numbers keep all their digits.
+    if (payload) JSON.parse(payload);
+    const text = JSON.stringify(others);
+    const body = payload ? `${text.slice(0, -1)},"payload":${payload}}` : text;
+    const made = await (await call("POST", "/v1/tasks", body)).json();
+    location.href = `${base}/task?key=${encodeURIComponent(made.key)}`;
+  } catch (error) {
+    problem.textContent = error.message;
+    problem.hidden = false;
+    problem.scrollIntoView({ block: "nearest" });
+  }
+});

@@ -82,6 +82,9 @@ function morph(old, wanted) {
   }
 }
 
+/** Shortest time between two loads of a panel: hints may come faster. */
+const REST = 1500;
+
 async function load(panel) {
   if (panel.dataset.loading) {
     panel.dataset.again = "yes";
@@ -98,17 +101,22 @@ async function load(panel) {
     panel.querySelector(":scope > .since")?.remove();
     morph(panel, parsed.body);
     panel.dataset.at = now();
+    offline(false);
     panel.dispatchEvent(new Event("loaded", { bubbles: true }));
     tick();
   } catch {
     stale(panel);
+    offline(true);
   } finally {
-    delete panel.dataset.loading;
-    if (panel.dataset.again) {
-      delete panel.dataset.again;
-      setTimeout(load, 500, panel);
-    }
+    setTimeout(rested, REST, panel);
   }
+}
+
+function rested(panel) {
+  const { again } = panel.dataset;
+  delete panel.dataset.loading;
+  delete panel.dataset.again;
+  if (again && panel.isConnected) load(panel);
 }
 
 function stale(panel) {
@@ -126,7 +134,7 @@ export function refresh(changed) {
   }
 }
 
-// ---- Live: hints from the daemon; without them, a look every ten seconds
+// ---- Live: hints from the daemon, and a look every ten seconds for what has no hint
 
 const live = document.getElementById("live");
 const POLL = 10000;
@@ -136,9 +144,7 @@ function connect() {
   disconnect();
   if (paused || document.hidden || !document.querySelector("[data-panel]")) return show();
   source = new EventSource(`${base}/v1/events`);
-  source.addEventListener("open", () => { offline(false); });
   source.addEventListener("changed", (event) => refresh(JSON.parse(event.data)));
-  source.addEventListener("error", () => offline(true));
   poll = setInterval(() => refresh(), POLL);
   show();
 }
@@ -205,15 +211,15 @@ export function ask({ title, body = [], confirm, danger = false }) {
   });
 }
 
-/** Calls the API. Throws an error that people can read. */
-export async function call(method, path, body, headers = {}) {
+/** Calls the API. A text is a body of JSON as it is. Throws an error that people can read. */
+export async function call(method, path, body, headers = {}, signal) {
   let answer;
   try {
     const type = body === undefined ? {} : { "content-type": "application/json" };
-    const text = body === undefined ? undefined : JSON.stringify(body);
-    answer = await fetch(base + path, { method, body: text, headers: { accept: "application/json", ...type, ...headers } });
-  } catch {
-    throw new Error(texts.no_answer);
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    answer = await fetch(base + path, { method, body: text, signal, headers: { accept: "application/json", ...type, ...headers } });
+  } catch (error) {
+    throw signal?.aborted ? error : new Error(texts.no_answer);
   }
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({}));
@@ -226,7 +232,7 @@ const PLACES = { o: "/", u: "/upcoming", t: "/tasks", d: "/dead" };
 let going = 0;
 
 function step(by) {
-  const rows = [...document.querySelectorAll("main tbody tr")];
+  const rows = [...document.querySelectorAll("main tbody tr:has(a)")];
   if (!rows.length) return;
   const here = rows.findIndex((row) => row.classList.contains("here"));
   const next = rows[Math.min(Math.max(here + by, 0), rows.length - 1)];

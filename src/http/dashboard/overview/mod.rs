@@ -1,10 +1,11 @@
 //! The overview: is it on time?
 
+mod history;
 mod verdict;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::get;
 
@@ -23,6 +24,7 @@ pub fn routes() -> Router<Site> {
         .route("/", get(page))
         .route("/panels/verdict", get(verdict_alone))
         .route("/panels/counts", get(counts_alone))
+        .route("/panels/history", get(history::alone))
         .route("/panels/methods", get(methods_alone))
         .route("/panels/parts", get(parts_alone))
 }
@@ -67,11 +69,16 @@ texts! {
     }
 }
 
-async fn page(State(site): State<Site>, frame: Frame) -> Response {
+async fn page(
+    State(site): State<Site>,
+    frame: Frame,
+    Query(wanted): Query<history::Wanted>,
+) -> Response {
     let f = frame.at(Place::Overview);
-    let (verdict, counts, methods, parts) = tokio::join!(
+    let (verdict, counts, history, methods, parts) = tokio::join!(
         verdict_panel(&site, &f),
         counts_panel(&site, &f),
+        history::panel(&site, &f, wanted.span()),
         methods_panel(&site, &f),
         parts_panel(&site, &f),
     );
@@ -80,6 +87,7 @@ async fn page(State(site): State<Site>, frame: Frame) -> Response {
         f: &f,
         verdict,
         counts,
+        history,
         methods,
         parts,
     })
@@ -95,6 +103,7 @@ struct Page<'a> {
     t: &'static OverviewTexts,
     verdict: Panel,
     counts: Panel,
+    history: Panel,
     methods: Panel,
     parts: Panel,
 }

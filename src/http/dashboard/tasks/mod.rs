@@ -46,7 +46,7 @@ texts! {
         clear: "Clear", "清除";
         key: "Key", "键";
         state: "State", "状态";
-        due: "Due", "到期";
+        due: "Due or ended", "到期或结束";
         attempt: "Attempt", "尝试";
         latest: "Latest error", "最近错误";
         none: "No task matches.", "没有匹配的任务。";
