@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::{ClientError, TaskClient};
-use crate::ledger::{DetailedStats, DetailedStatsLimits};
+use crate::ledger::{DetailedStats, DetailedStatsLimits, DueScan, Window};
 use crate::task::{Pause, UnixMs};
 
 /// Figures of this age are shown without a question to the ledger.
@@ -23,6 +23,13 @@ const LIMITS: DetailedStatsLimits = DetailedStatsLimits {
     done: 2_000,
 };
 
+/// The tasks that fall due next: how far ahead, and how many at most.
+const AHEAD: DueScan = DueScan {
+    window: Window::Ahead(Duration::from_secs(86_400)),
+    after: None,
+    limit: 2_000,
+};
+
 /// What the ledger said about all tasks.
 #[derive(Debug)]
 pub struct Count {
@@ -32,6 +39,10 @@ pub struct Count {
     pub stats: DetailedStats,
     /// Pauses, holds and releases that stand.
     pub pauses: Vec<Pause>,
+    /// When the next tasks may start, soonest first.
+    pub ahead: Vec<UnixMs>,
+    /// True if more tasks start within a day than `ahead` has.
+    pub has_more_ahead: bool,
 }
 
 impl Count {
@@ -72,11 +83,19 @@ impl Figures {
         if let Some(count) = self.younger_than(FRESH) {
             return Ok(count);
         }
-        let (stats, pauses) = tokio::join!(tasks.detailed_stats(LIMITS), tasks.pauses());
+        let ledger = tasks.ledger();
+        let (stats, pauses, ahead) = tokio::join!(
+            tasks.detailed_stats(LIMITS),
+            tasks.pauses(),
+            ledger.scan(AHEAD)
+        );
+        let ahead = ahead?;
         let count = Arc::new(Count {
             at: tasks.clock_now(),
             stats: stats?,
             pauses: pauses?,
+            ahead: ahead.rows.iter().map(|task| task.due_at).collect(),
+            has_more_ahead: ahead.next.is_some(),
         });
         *self.latest() = Some((Instant::now(), Arc::clone(&count)));
         drop(turn);

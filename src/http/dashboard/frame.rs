@@ -188,6 +188,11 @@ impl Frame {
         Moment::clock(*at, self.now, &self.preferences.zone, self.language())
     }
 
+    /// A time on the clock, as text.
+    pub fn clock_text(&self, at: &UnixMs) -> String {
+        moment::clock_text(*at, self.now, &self.preferences.zone)
+    }
+
     /// A measured time in milliseconds: `4 ms`, `1.25 s`.
     pub fn took(&self, ms: &u64) -> String {
         moment::took(*ms, self.language())

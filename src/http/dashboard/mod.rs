@@ -19,6 +19,7 @@ mod schedule;
 mod task;
 mod tasks;
 mod texts;
+mod timeline;
 mod upcoming;
 
 use axum::Router;

@@ -31,14 +31,9 @@ impl Moment {
 
     /// Shows a time on the clock, with the date unless it is that of `now`.
     pub fn clock(at: UnixMs, now: UnixMs, zone: &TimeZone, language: Language) -> Self {
-        let date = |at| clock(at, zone, "%Y-%m-%d");
-        let format = match date(at) == date(now) {
-            true => "%H:%M:%S",
-            false => "%Y-%m-%d %H:%M:%S",
-        };
         Self {
             at,
-            shown: clock(at, zone, format),
+            shown: clock_text(at, now, zone),
             title: format!(
                 "{}, {}",
                 clock(at, zone, "%Y-%m-%d %H:%M:%S%.3f %:z"),
@@ -67,6 +62,16 @@ impl fmt::Display for Moment {
             at.0
         )
     }
+}
+
+/// Returns a time on the clock, with the date unless it is that of `now`.
+pub fn clock_text(at: UnixMs, now: UnixMs, zone: &TimeZone) -> String {
+    let date = |at| clock(at, zone, "%Y-%m-%d");
+    let format = match date(at) == date(now) {
+        true => "%H:%M:%S",
+        false => "%Y-%m-%d %H:%M:%S",
+    };
+    clock(at, zone, format)
 }
 
 fn clock(at: UnixMs, zone: &TimeZone, format: &str) -> String {

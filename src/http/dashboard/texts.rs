@@ -140,6 +140,7 @@ texts! {
         ok: "OK", "确定";
         close: "Close", "关闭";
         cancel_dialog: "Back", "返回";
+        time: "Time", "时间";
         undo: "Undo", "撤销";
         undone: "Undone.", "已撤销。";
         live: "Live", "实时";

@@ -11,6 +11,7 @@ use super::frame::{Frame, Place, encoded};
 use super::panel::{Panel, Source};
 use super::row::Row;
 use super::texts::texts;
+use super::timeline::Timeline;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::{ListFilter, StateFilter, TaskRecord};
@@ -24,6 +25,7 @@ pub fn routes() -> Router<Site> {
     Router::new()
         .route("/upcoming", get(page))
         .route("/panels/upcoming", get(panel_alone))
+        .route("/panels/ahead", get(ahead_alone))
 }
 
 texts! {
@@ -49,6 +51,12 @@ texts! {
         overdue: "Overdue tasks are not shown here.", "此处不显示超时任务。";
         show_overdue: "Show overdue tasks", "查看超时任务";
         more: "The next {} tasks. There are more.", "接下来的 {} 个任务，后面还有更多。";
+        ahead: "How many fall due when", "到期分布";
+        ahead_all: "Within a day: {}", "一天内：{} 个";
+        ahead_part: "The next {} tasks, until {}", "接下来的 {} 个任务，至 {}";
+        ahead_bar: "{} from {}", "{} 个，起始 {}";
+        ahead_scale: "Most in {}: {}", "每 {} 最多 {} 个";
+        ahead_none: "Nothing falls due within a day.", "一天内没有到期的任务。";
         show_more: "Show later ones", "查看更晚的任务";
     }
 }
@@ -68,18 +76,55 @@ struct Page<'a> {
     f: &'a Frame,
     t: &'static UpcomingTexts,
     class: &'a str,
+    ahead: Panel,
     list: Panel,
 }
 
 async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
     let f = frame.at(Place::Upcoming);
-    let list = panel(&site, &f, &wanted.class).await;
+    let (ahead, list) = tokio::join!(ahead_panel(&site, &f), panel(&site, &f, &wanted.class));
     f.page(&Page {
         f: &f,
         t: UpcomingTexts::of(f.language()),
         class: &wanted.class,
+        ahead,
         list,
     })
+}
+
+#[derive(Template)]
+#[template(
+    path = "upcoming_ahead.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Ahead<'a> {
+    f: &'a Frame,
+    t: &'static UpcomingTexts,
+    timeline: Option<Timeline>,
+    /// True if more tasks fall due within a day.
+    is_part: bool,
+}
+
+async fn ahead_alone(State(site): State<Site>, f: Frame) -> Panel {
+    ahead_panel(&site, &f).await
+}
+
+async fn ahead_panel(site: &Site, f: &Frame) -> Panel {
+    let source = Source {
+        name: "ahead",
+        query: String::new(),
+        shows: "tasks stats",
+    };
+    Panel::load(f, source, async {
+        let count = site.figures.count(&site.tasks).await?;
+        Ok(Ahead {
+            f,
+            t: UpcomingTexts::of(f.language()),
+            timeline: Timeline::of(&count.ahead, count.at, count.has_more_ahead),
+            is_part: count.has_more_ahead,
+        })
+    })
+    .await
 }
 
 /// Tasks that fall due within the same length of time from now.

@@ -1,27 +1,30 @@
 // Charts of the overview, drawn by uPlot from the columns that the page has. A table beside them has the same figures.
 
-import "./app.js";
+import { texts } from "./app.js";
 
 const charts = new Map();
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function axes(ink, line, values) {
   const common = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-  return [{ ...common, grid: { show: false } }, { ...common, size: 48, values }];
+  return [{ ...common, grid: { show: false }, values: (_, splits) => splits.map(clock) }, { ...common, size: 48, ...values }];
 }
 
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 const short = (value) => (value >= 60000 ? `${value / 60000} min` : value >= 1000 ? `${value / 1000} s` : `${value} ms`);
+
+const decades = (max) => Array.from({ length: Math.round(Math.log10(max)) + 1 }, (_, power) => 10 ** power);
 
 /** Percentiles, on a logarithmic scale: 0 ms is drawn as 1 ms. */
 function lateness({ at, p50, p99, max }, names) {
   const least = (values) => values.map((value) => (value === null ? null : Math.max(value, 1)));
   const [ink, line] = [colour("--quiet"), colour("--line")];
-  const series = (label, stroke, dash, width = 1.5) => ({ label, stroke, dash, width, spanGaps: false, points: { size: 4 }, value: (_, value) => (value === null ? "–" : short(value)) });
+  const series = (label, stroke, dash, width = 1.5) => ({ label, stroke, dash, width, points: { show: true, size: 5, fill: stroke }, value: (_, value) => (value === null ? "–" : short(value)) });
   return {
     data: [at, least(max), least(p99), least(p50)],
     series: [{}, series(names[2], ink, [2, 3], 1), series(names[1], colour("--amber")), series(names[0], colour("--link"))],
     scales: { y: { distr: 3, range: (_, low, high) => [1, Math.max(10 ** Math.ceil(Math.log10(high || 10)), 100)] } },
-    axes: axes(ink, line, (_, ticks) => ticks.map((tick) => (Number.isInteger(Math.log10(tick)) ? short(tick) : ""))),
+    axes: axes(ink, line, { splits: (plot) => decades(plot.scales.y.max), values: (_, splits) => splits.map(short) }),
   };
 }
 
@@ -35,14 +38,14 @@ function started({ at, event, nudge, sweep, direct, failed }, names) {
     return { label, values, sum: below, name };
   });
   const rate = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 10) / 10}`);
-  const area = ({ label, values, name }) => ({ label, stroke: colour(name), fill: `color-mix(in srgb, ${colour(name)} 35%, ${colour("--paper")})`, width: 1, points: { show: false }, value: (_, __, ___, index) => rate(values[index]) });
+  const area = ({ label, values, name }) => ({ label, stroke: colour(name), fill: `color-mix(in srgb, ${colour(name)} 35%, ${colour("--paper")})`, width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false }, value: (_, __, ___, index) => rate(values[index]) });
   // The highest sum is drawn first, so that each covers the one above it.
   const drawn = stacked.reverse();
   return {
     data: [at, ...drawn.map(({ sum }) => sum), failed],
-    series: [{}, ...drawn.map(area), { label: names[7], stroke: colour("--red"), width: 1.5, points: { show: false }, value: (_, value) => rate(value) }],
+    series: [{}, ...drawn.map(area), { label: names[7], stroke: colour("--red"), width: 1.5, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false }, value: (_, value) => rate(value) }],
     scales: { y: { range: (_, __, high) => [0, Math.max(high * 1.1, 1)] } },
-    axes: axes(ink, line),
+    axes: axes(ink, line, {}),
   };
 }
 
@@ -56,8 +59,7 @@ function draw(place) {
   known?.plot.destroy();
   const { data, ...options } = KINDS[kind](JSON.parse(columns), JSON.parse(names));
   const width = place.clientWidth;
-  const date = (_, seconds) => (seconds == null ? "–" : new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }));
-  options.series[0] = { label: "", value: date };
+  options.series[0] = { label: texts.time, value: (_, seconds) => (seconds == null ? "–" : clock(seconds)) };
   const plot = new uPlot({ width, height: 180, ...options, cursor: { drag: { x: false } }, legend: { live: true } }, data, place);
   charts.set(place, { key, plot, width });
 }

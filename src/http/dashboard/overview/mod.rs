@@ -3,6 +3,8 @@
 mod history;
 mod verdict;
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -43,7 +45,7 @@ texts! {
         class_method: "Class@method", "类@方法";
         pending: "Pending", "待执行";
         running: "Running", "执行中";
-        waiting: "Waiting for a retry", "等待重试";
+        waiting: "Waiting", "等待重试";
         overdue: "Overdue", "已超时";
         dead: "Dead", "死信";
         done: "Done", "已完成";
@@ -57,7 +59,7 @@ texts! {
         events: "Expiry events", "过期事件";
         arrive: "arrive", "正常接收";
         do_not_arrive: "do not arrive", "未接收";
-        not_used: "not used: the ledger is read instead", "未使用：改为读取账本";
+        not_used: "not used", "未使用";
         daemons: "Daemons that share the ledger", "共享账本的守护进程";
         runs_now: "Runs in this daemon", "此守护进程的执行数";
         background: "Background task", "后台任务";
@@ -125,6 +127,8 @@ struct VerdictPart<'a> {
     f: &'a Frame,
     t: &'static OverviewTexts,
     v: &'static VerdictTexts,
+    /// How late the tasks of the last hour started.
+    on_time: Option<String>,
     /// The worst finding, if it is worse than a note.
     worst: Option<Finding>,
     /// The others.
@@ -139,6 +143,7 @@ async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
     let source = source("verdict", "stats pauses workers");
     Panel::load(f, source, async {
         let facts = facts(site).await;
+        let on_time = verdict::on_time(&facts, f.language());
         let mut findings = verdict::findings(&facts, f.language());
         let is_trouble = |first: &Finding| first.severity != Severity::Note;
         let worst = findings.first().is_some_and(is_trouble);
@@ -146,6 +151,7 @@ async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
             f,
             t: OverviewTexts::of(f.language()),
             v: VerdictTexts::of(f.language()),
+            on_time,
             worst: worst.then(|| findings.remove(0)),
             findings,
         })
@@ -163,12 +169,16 @@ async fn facts(site: &Site) -> Facts {
     let failing = site.engine.background().into_iter();
     let failing = failing.filter_map(|task| Some((task.name, task.error?)));
     let count = count.ok();
+    let hour = Duration::from_secs(3600);
+    let lately = site.engine.history().points(hour, hour).await.pop();
     let pauses = count.as_ref().map_or(&[][..], |count| &count.pauses);
     let stands = |pause: &&crate::task::Pause| pause.kind == PauseKind::Pause;
     Facts {
         is_listening: site.engine.is_listening(),
         is_stopping: site.engine.is_stopping(),
         counts: count.as_ref().map(|count| count.stats.counts),
+        dead_lately: lately.as_ref().map_or(0, |hour| hour.dead),
+        late: lately.and_then(|hour| hour.lateness),
         pauses: pauses.iter().filter(stands).count(),
         all_paused: pauses
             .iter()
@@ -323,7 +333,7 @@ async fn parts_alone(State(site): State<Site>, f: Frame) -> Panel {
 
 async fn parts_panel(site: &Site, f: &Frame) -> Panel {
     let engine = &site.engine;
-    let ms = |length: std::time::Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let ms = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     let background = engine.background().into_iter().map(|task| Background {
         name: task.name,
         started: task.started_ago.map(|ago| UnixMs(f.now.0 - ms(ago) as i64)),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::http::dashboard::moment::{length, number};
+use crate::engine::LatenessPercentiles;
+use crate::http::dashboard::moment::{length, number, took};
 use crate::http::dashboard::texts::{Language, fill, texts};
 use crate::ledger::Stats;
 
@@ -67,6 +68,10 @@ pub struct Facts {
     pub is_stopping: bool,
     /// Counts; `None` if there are none.
     pub counts: Option<Stats>,
+    /// Tasks and occurrences that died in the last hour.
+    pub dead_lately: u64,
+    /// How late the tasks of the last hour started; `None` if none did.
+    pub late: Option<LatenessPercentiles>,
     /// Number of pauses and holds.
     pub pauses: usize,
     /// True if everything is paused.
@@ -100,6 +105,8 @@ texts! {
         hold_do: "They wait for review, and do not start until they are released.", "它们等待检查，放行之前不会开始。";
         paused: "Pauses: {}", "暂停项：{}";
         paused_do: "Their tasks fall due but do not start.", "相应的任务到期后不会开始。";
+        on_time: "Tasks that started in the last hour: {}; 99 % of them within {} after their due time.", "最近一小时开始的任务：{} 个，其中 99% 在到期后 {} 内开始。";
+        died: "Tasks that died in the last hour: {}", "最近一小时进入死信的任务：{} 个";
         dead: "Dead tasks: {}", "死信任务：{}";
         dead_do: "They failed for good and wait for a decision: redrive or discard.", "它们已彻底失败，等待处理：重新投递或丢弃。";
         malformed: "Rows with an invalid key: {}", "键无效的行：{}";
@@ -181,12 +188,23 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
     if let Some(counts) = &facts.counts
         && counts.dead > 0
     {
-        let what = fill(texts.dead, &[&number(counts.dead)]);
+        let (severity, what) = match facts.dead_lately {
+            0 => (Severity::Note, fill(texts.dead, &[&number(counts.dead)])),
+            lately => (Severity::Warning, fill(texts.died, &[&number(lately)])),
+        };
         let link = Some(("/tasks?state=dead", texts.show_dead));
-        find(Severity::Note, what, text(texts.dead_do), link);
+        find(severity, what, text(texts.dead_do), link);
     }
     findings.sort_by_key(|finding| finding.severity);
     findings
+}
+
+/// Says how late the tasks of the last hour started; `None` if none did.
+pub fn on_time(facts: &Facts, language: Language) -> Option<String> {
+    let late = facts.late?;
+    let values = [number(late.count), took(late.p99_ms, language)];
+    let text = VerdictTexts::of(language).on_time;
+    Some(fill(text, &[&values[0], &values[1]]))
 }
 
 #[cfg(test)]
@@ -237,6 +255,17 @@ mod tests {
             "note: Dead tasks: 3",
         ];
         assert_eq!(of(&facts), expected);
+    }
+
+    #[test]
+    fn dead_tasks_are_a_warning_only_while_more_die() {
+        let mut facts = counts(Stats {
+            dead: 3,
+            ..Stats::default()
+        });
+        assert_eq!(of(&facts), ["note: Dead tasks: 3"]);
+        facts.dead_lately = 2;
+        assert_eq!(of(&facts), ["warning: Tasks that died in the last hour: 2"]);
     }
 
     #[test]
