@@ -12,6 +12,7 @@ use super::lease::Leases;
 use super::pull::PullQueues;
 use crate::config::{RecurringConfig, RetentionConfig};
 use crate::membership::Member;
+use crate::task::TaskKey;
 
 /// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
 #[derive(Clone)]
@@ -51,6 +52,13 @@ impl Handle {
     /// The pull queues, from which workers take tasks.
     pub fn pull(&self) -> PullQueues {
         self.pull.clone()
+    }
+
+    /// Name of the pull queue from which workers take the tasks of this key; `None` if this daemon runs them itself, or has
+    /// no route for them.
+    pub fn pull_queue_of(&self, key: &TaskKey) -> Option<Arc<str>> {
+        let route = self.deps.router.find(key)?;
+        route.pull.map(|pull| pull.queue)
     }
 
     /// Status of the engine's background tasks, by name.

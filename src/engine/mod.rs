@@ -75,7 +75,8 @@ pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
 pub use self::history::{HISTORY_KEPT, History, HistoryPoint};
 pub use self::pull::{
-    ClaimToken, Leased, PullError, PullQueues, Report, TAKE_MAX, TakenTasks, TokenError,
+    ClaimToken, Leased, PullError, PullQueueStatus, PullQueues, Report, TAKE_MAX, TakenTasks,
+    TokenError, WorkerStatus,
 };
 pub(crate) use self::stepper::Stepper;
 pub use self::taker::{TakeReport, TakenTask, Taker};

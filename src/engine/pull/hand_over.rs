@@ -115,7 +115,9 @@ impl HandOver {
                 .collect();
             self.record(places);
             // If the worker is gone, dropping the tasks gives them back.
-            let _ = give.send(taken);
+            if give.send(taken).is_ok() {
+                takers.took(&worker, batch);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod error;
 pub mod hand_over;
 pub mod idle;
 mod outstanding;
+mod status;
 mod takers;
 mod token;
 
@@ -30,6 +31,7 @@ use crate::task::{Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
 use crate::timer::Cause;
 
 pub use self::error::PullError;
+pub use self::status::{PullQueueStatus, WorkerStatus};
 pub use self::token::{ClaimToken, TokenError};
 
 /// Maximum number of tasks that a worker takes at once.

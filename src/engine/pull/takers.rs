@@ -1,12 +1,15 @@
 //! Takers of one queue: workers that wait for tasks, in order of arrival.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::engine::queue::demand::Demand;
+
+/// Workers of a queue that are remembered. Beyond that, the one that asked longest ago is forgotten.
+const WORKERS_MAX: usize = 256;
 
 /// The takers that wait for tasks of one queue. Each gets a `T`.
 pub struct Takers<T> {
@@ -20,6 +23,17 @@ struct Waiting<T> {
     tickets: BTreeMap<u64, Ticket<T>>,
     /// When a worker asked last.
     asked: Instant,
+    /// By name.
+    workers: HashMap<Arc<str>, Seen>,
+}
+
+/// What is remembered of a worker.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// When it asked or got tasks last.
+    pub at: Instant,
+    /// Number of tasks it has got.
+    pub taken: u64,
 }
 
 /// A taker that waits.
@@ -41,6 +55,7 @@ impl<T> Takers<T> {
                 next: 0,
                 tickets: BTreeMap::new(),
                 asked: Instant::now(),
+                workers: HashMap::new(),
             }),
         }
     }
@@ -51,7 +66,7 @@ impl<T> Takers<T> {
         let mut waiting = self.waiting();
         let number = waiting.next;
         waiting.next += 1;
-        waiting.asked = Instant::now();
+        waiting.saw(&ticket.worker);
         waiting.tickets.insert(number, ticket);
         self.demand.add(count);
         Place {
@@ -64,7 +79,7 @@ impl<T> Takers<T> {
     pub fn next(&self) -> Option<Ticket<T>> {
         let mut waiting = self.waiting();
         let (_, ticket) = waiting.tickets.pop_first()?;
-        waiting.asked = Instant::now();
+        waiting.saw(&ticket.worker);
         self.demand.remove(ticket.count);
         Some(ticket)
     }
@@ -74,10 +89,29 @@ impl<T> Takers<T> {
         self.waiting().asked
     }
 
+    /// Counts tasks that a worker has got.
+    pub fn took(&self, worker: &Arc<str>, tasks: usize) {
+        self.waiting().saw(worker).taken += tasks as u64;
+    }
+
+    /// The workers that were seen, with the number of their calls that wait.
+    pub fn workers(&self) -> Vec<(Arc<str>, Seen, usize)> {
+        let waiting = self.waiting();
+        let mut calls: HashMap<&str, usize> = HashMap::new();
+        for ticket in waiting.tickets.values() {
+            *calls.entry(&ticket.worker).or_default() += 1;
+        }
+        let workers = waiting.workers.iter();
+        let calls = |name: &Arc<str>| calls.get(&**name).copied().unwrap_or(0);
+        workers
+            .map(|(name, seen)| (Arc::clone(name), *seen, calls(name)))
+            .collect()
+    }
+
     fn leave(&self, number: u64) {
         let mut waiting = self.waiting();
         if let Some(ticket) = waiting.tickets.remove(&number) {
-            waiting.asked = Instant::now();
+            waiting.saw(&ticket.worker);
             self.demand.remove(ticket.count);
         }
     }
@@ -86,6 +120,25 @@ impl<T> Takers<T> {
         self.waiting
             .lock()
             .expect("nothing panics while holding the takers")
+    }
+}
+
+impl<T> Waiting<T> {
+    /// Notes that a worker is there.
+    fn saw(&mut self, worker: &Arc<str>) -> &mut Seen {
+        self.asked = Instant::now();
+        if self.workers.len() >= WORKERS_MAX && !self.workers.contains_key(worker) {
+            let oldest = self.workers.iter().min_by_key(|(_, seen)| seen.at);
+            let oldest = oldest.map(|(name, _)| Arc::clone(name));
+            oldest.and_then(|name| self.workers.remove(&name));
+        }
+        let new = Seen {
+            at: self.asked,
+            taken: 0,
+        };
+        let seen = self.workers.entry(Arc::clone(worker)).or_insert(new);
+        seen.at = self.asked;
+        seen
     }
 }
 
@@ -98,5 +151,46 @@ pub struct Place<T> {
 impl<T> Drop for Place<T> {
     fn drop(&mut self) {
         self.takers.leave(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(worker: &str) -> Ticket<()> {
+        Ticket {
+            count: 3,
+            worker: worker.into(),
+            give: oneshot::channel().0,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_are_remembered_after_they_have_left_and_their_number_is_bounded() {
+        let takers = Arc::new(Takers::new(Arc::default()));
+        let place = takers.join(ticket("a"));
+        let waits = |takers: &Takers<()>| {
+            let workers = takers.workers().into_iter();
+            let mut all: Vec<_> = workers
+                .map(|(name, seen, calls)| (name.to_string(), seen.taken, calls))
+                .collect();
+            all.sort();
+            all
+        };
+        assert_eq!(waits(&takers), [("a".to_owned(), 0, 1)]);
+        takers.took(&"a".into(), 2);
+        drop(place);
+        assert_eq!(waits(&takers), [("a".to_owned(), 2, 0)]);
+        for number in 0..WORKERS_MAX {
+            tokio::time::advance(std::time::Duration::from_secs(1)).await;
+            drop(takers.join(ticket(&number.to_string())));
+        }
+        let names = waits(&takers);
+        assert_eq!(names.len(), WORKERS_MAX);
+        assert!(
+            names.iter().all(|(name, ..)| name != "a"),
+            "it was the oldest"
+        );
     }
 }

@@ -18,13 +18,18 @@ pub struct Demand {
 impl Demand {
     /// Number of tasks that may be claimed now.
     pub fn open(&self) -> usize {
-        let wanted = self.wanted.load(Ordering::SeqCst);
-        wanted.saturating_sub(self.reserved.load(Ordering::SeqCst))
+        self.wanted()
+            .saturating_sub(self.reserved.load(Ordering::SeqCst))
+    }
+
+    /// Number of tasks that waiting workers ask for.
+    pub fn wanted(&self) -> usize {
+        self.wanted.load(Ordering::SeqCst)
     }
 
     /// True if no worker asks.
     pub fn is_zero(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst) == 0
+        self.wanted() == 0
     }
 
     /// True if tasks are to be signalled here.

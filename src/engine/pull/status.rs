@@ -1,0 +1,66 @@
+//! Status of the pull queues: who asks for tasks.
+
+use std::time::Duration;
+
+use super::PullQueues;
+
+/// Status of a pull queue, as this daemon sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullQueueStatus {
+    /// Its name.
+    pub queue: String,
+    /// How long a worker has a task, unless it renews its claim.
+    pub visibility: Duration,
+    /// Number of tasks that waiting workers ask this daemon for.
+    pub wanted: usize,
+    /// The workers that have asked this daemon, the latest first. At most 256.
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// A worker that has asked this daemon for tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerStatus {
+    /// Its name; may be empty.
+    pub name: String,
+    /// Number of its calls that wait for tasks now.
+    pub waiting: usize,
+    /// Number of tasks it has taken here.
+    pub taken: u64,
+    /// Time since it asked or got tasks last.
+    pub seen_ago: Duration,
+}
+
+impl PullQueues {
+    /// Status of the pull queues that routes of this daemon name, in the order of the routes.
+    pub fn status(&self) -> Vec<PullQueueStatus> {
+        let demands = self.0.queue.demands();
+        let mut queues: Vec<PullQueueStatus> = Vec::new();
+        for (_, pull) in self.0.deps.router.pull_queues() {
+            if queues.iter().any(|known| *known.queue == *pull.queue) {
+                continue;
+            }
+            let takers = self.takers().get(&pull.queue).cloned();
+            let seen = takers.map_or_else(Vec::new, |takers| takers.workers());
+            let mut workers: Vec<WorkerStatus> = seen
+                .into_iter()
+                .map(|(name, seen, waiting)| WorkerStatus {
+                    name: name.to_string(),
+                    waiting,
+                    taken: seen.taken,
+                    seen_ago: seen.at.elapsed(),
+                })
+                .collect();
+            workers.sort_by(|one, other| {
+                let order = (one.seen_ago, &one.name);
+                order.cmp(&(other.seen_ago, &other.name))
+            });
+            queues.push(PullQueueStatus {
+                wanted: demands.of(&pull.queue).wanted(),
+                queue: pull.queue.to_string(),
+                visibility: pull.visibility,
+                workers,
+            });
+        }
+        queues
+    }
+}
