@@ -10,10 +10,12 @@ use anyhow::Context;
 use clap::Args;
 use lapsed::compose::Adapters;
 use lapsed::config::ConfigSource;
+#[cfg(feature = "http")]
+use lapsed::doctor::{self, Severity};
 use lapsed::engine::Handle;
 use lapsed::handler::Router;
 #[cfg(feature = "http")]
-use lapsed::http::{self, Site};
+use lapsed::http::{self, Checkup, CheckupFinding, CheckupSeverity, Site};
 use lapsed::{Config, ConfigError, Handlers};
 use sd_notify::NotifyState;
 #[cfg(feature = "http")]
@@ -128,8 +130,34 @@ async fn serve_http(
     tracing::info!(http.address = %address, "serving HTTP");
     let metrics = Arc::clone(&adapters.metrics);
     let site = Site::new(&config.http, adapters.client(), handle, metrics);
+    let site = site.with_checkup(checkup(config));
     let serving = http::serve(listener, site, stop.cancelled_owned());
     Ok(Some((address, tokio::spawn(serving))))
+}
+
+/// What `lapsed doctor` finds, for the dashboard.
+#[cfg(feature = "http")]
+fn checkup(config: &Config) -> Arc<Checkup> {
+    let config = Arc::new(config.clone());
+    Checkup::new(move || {
+        let config = Arc::clone(&config);
+        async move {
+            let report = doctor::examine(&config).await;
+            let findings = report.findings.into_iter();
+            let findings = findings.map(|finding| CheckupFinding {
+                check: finding.check,
+                severity: match finding.severity {
+                    Severity::Ok => CheckupSeverity::Ok,
+                    Severity::Note => CheckupSeverity::Note,
+                    Severity::Warning => CheckupSeverity::Warning,
+                    Severity::Error => CheckupSeverity::Error,
+                },
+                found: finding.found,
+                remedy: finding.remedy,
+            });
+            findings.collect()
+        }
+    })
 }
 
 #[cfg(not(feature = "http"))]

@@ -9,6 +9,7 @@
 mod access;
 mod api;
 mod audit;
+mod checkup;
 mod dashboard;
 mod events;
 mod health;
@@ -26,6 +27,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::server::Limits;
+pub use self::checkup::{Checkup, CheckupFinding, CheckupSeverity};
 pub use self::site::Site;
 
 /// Serves until `stop` resolves. Requests that have begun are answered; streams and long polls end.

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Caller, Masks};
 use super::audit::{AuditLog, Change};
+use super::checkup::Checkup;
 use super::dashboard::Figures;
 use super::events::{Events, Topic};
 use super::problem::{Problem, ProblemKind};
@@ -54,6 +55,8 @@ pub struct Site {
     pub masks: Masks,
     /// What pages show about all tasks.
     pub figures: Arc<Figures>,
+    /// What `lapsed doctor` finds; `None` for a program without checks.
+    pub checkup: Option<Arc<Checkup>>,
     /// `[http]`
     pub config: Arc<HttpConfig>,
     /// Hints for open pages.
@@ -90,6 +93,7 @@ impl Site {
             metrics,
             figures: Arc::default(),
             config,
+            checkup: None,
             events: Arc::default(),
             stopping: CancellationToken::new(),
             work: TaskTracker::new(),
@@ -98,6 +102,15 @@ impl Site {
                 stats: Recent::new(SHARED_FOR),
             }),
             bulk: Arc::new(Semaphore::new(BULK_MAX)),
+        }
+    }
+
+    /// Shows what these checks find.
+    #[must_use]
+    pub fn with_checkup(self, checkup: Arc<Checkup>) -> Self {
+        Self {
+            checkup: Some(checkup),
+            ..self
         }
     }
 
