@@ -27,6 +27,7 @@ assets! {
     "actions.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
+    "calls.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "uplot-1.6.32.css": "text/css; charset=utf-8",

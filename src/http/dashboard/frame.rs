@@ -25,8 +25,22 @@ pub enum Place {
     Upcoming,
     /// All tasks.
     Tasks,
+    /// Dead tasks by error.
+    Dead,
+    /// Recurring tasks.
+    Recurring,
     /// The form that schedules a task.
     Schedule,
+    /// Pauses and the hold.
+    Pauses,
+    /// Pull queues and their workers.
+    Queues,
+    /// The daemons, and what each runs.
+    Daemons,
+    /// Findings about the installation.
+    Doctor,
+    /// Who changed what.
+    Audit,
 }
 
 /// The navigation: each page, its path below the base, and its name.
@@ -34,6 +48,15 @@ const NAVIGATION: &[(Place, &str, fn(&FrameTexts) -> &'static str)] = &[
     (Place::Overview, "/", |texts| texts.overview),
     (Place::Upcoming, "/upcoming", |texts| texts.upcoming),
     (Place::Tasks, "/tasks", |texts| texts.tasks),
+    (Place::Dead, "/dead", |texts| texts.dead),
+    (Place::Recurring, "/recurring", |texts| {
+        texts.recurring_tasks
+    }),
+    (Place::Pauses, "/pauses", |texts| texts.pauses),
+    (Place::Queues, "/queues", |texts| texts.queues),
+    (Place::Daemons, "/daemons", |texts| texts.daemons),
+    (Place::Doctor, "/doctor", |texts| texts.doctor),
+    (Place::Audit, "/audit", |texts| texts.audit),
     (Place::Schedule, "/schedule", |texts| texts.schedule),
 ];
 

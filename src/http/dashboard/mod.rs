@@ -8,12 +8,19 @@
 //! [`Place`](frame::Place), and a line in the navigation of `frame`.
 
 mod assets;
+mod audit;
+mod daemons;
+mod dead;
+mod doctor;
 mod figures;
 mod frame;
 mod moment;
 mod overview;
 mod panel;
+mod pauses;
 mod preferences;
+mod queues;
+mod recurring;
 mod row;
 mod schedule;
 mod task;
@@ -38,4 +45,11 @@ pub fn routes() -> Router<Site> {
         .merge(tasks::routes())
         .merge(task::routes())
         .merge(schedule::routes())
+        .merge(dead::routes())
+        .merge(recurring::routes())
+        .merge(pauses::routes())
+        .merge(queues::routes())
+        .merge(daemons::routes())
+        .merge(doctor::routes())
+        .merge(audit::routes())
 }

@@ -109,6 +109,13 @@ texts! {
         overview: "Overview", "总览";
         upcoming: "Upcoming", "即将到期";
         tasks: "Tasks", "任务";
+        dead: "Dead", "死信";
+        recurring_tasks: "Recurring", "周期任务";
+        pauses: "Pauses", "暂停";
+        queues: "Queues", "队列";
+        daemons: "Daemons", "守护进程";
+        doctor: "Doctor", "诊断";
+        audit: "Audit log", "审计日志";
         schedule: "Schedule", "新建任务";
         skip: "Skip to content", "跳到正文";
         pages: "Pages", "页面";

@@ -1,0 +1,199 @@
+//! The audit log: who changed what.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::frame::{Frame, Place, encoded};
+use super::moment::Moment;
+use super::panel::{Panel, Source};
+use super::texts::{Language, texts};
+use crate::http::audit::AuditEntry;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::ledger::DocumentPlace;
+use crate::task::{TaskKey, UnixMs};
+
+/// Entries of a page.
+const LIMIT: u32 = 50;
+
+/// Routes of the page and its panel.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/audit", get(page))
+        .route("/panels/audit", get(panel_alone))
+}
+
+texts! {
+    /// Texts of the audit log.
+    AuditTexts {
+        title: "Audit log", "审计日志";
+        lead: "What was changed over HTTP, here and in the other daemons, newest first. Changes by the command line, by Redis clients and by programs are not in it.", "通过 HTTP 所做的修改（包括其他守护进程），最新的在前。命令行、Redis 客户端和程序所做的修改不在其中。";
+        none: "Nothing was changed yet.", "还没有任何修改。";
+        at: "When", "时间";
+        caller: "Who", "操作者";
+        verb: "What", "操作";
+        subject: "Of", "对象";
+        tasks: "Tasks", "任务数";
+        reason: "Reason", "原因";
+        keys: "Keys", "键";
+        first: "Newest", "最新";
+        next: "Older", "更早";
+    }
+}
+
+/// Where the page begins.
+#[derive(Debug, Default, Deserialize)]
+struct Wanted {
+    /// `next` of the page before.
+    #[serde(default)]
+    before: String,
+}
+
+async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
+    let f = frame.at(Place::Audit);
+    let t = AuditTexts::of(f.language());
+    let list = panel(&site, &f, &wanted).await;
+    f.page(&Page { f: &f, t, list })
+}
+
+#[derive(Template)]
+#[template(
+    path = "audit.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Page<'a> {
+    f: &'a Frame,
+    t: &'static AuditTexts,
+    list: Panel,
+}
+
+/// An entry as it is shown.
+struct Row {
+    at: Moment,
+    caller: String,
+    address: String,
+    verb: String,
+    subject: String,
+    /// Page of the task, if it is one.
+    href: Option<String>,
+    tasks: u64,
+    reason: String,
+    keys: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(
+    path = "audit_list.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct List<'a> {
+    f: &'a Frame,
+    t: &'static AuditTexts,
+    rows: Vec<Row>,
+    is_first: bool,
+    next: Option<String>,
+}
+
+async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
+    panel(&site, &f, &wanted).await
+}
+
+async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
+    let source = Source {
+        name: "audit",
+        query: match wanted.before.is_empty() {
+            true => String::new(),
+            false => format!("before={}", encoded(&wanted.before)),
+        },
+        shows: "audit",
+    };
+    Panel::load(f, source, list(site, f, wanted)).await
+}
+
+async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>, Problem> {
+    let before = match wanted.before.as_str() {
+        "" => None,
+        text => Some(
+            place(text)
+                .ok_or_else(|| Problem::invalid("`before` is not the address of an older page"))?,
+        ),
+    };
+    let page = site.audit_log.page(before, LIMIT).await?;
+    Ok(List {
+        f,
+        t: AuditTexts::of(f.language()),
+        rows: page
+            .entries
+            .into_iter()
+            .map(|entry| row(entry, f))
+            .collect(),
+        is_first: wanted.before.is_empty(),
+        next: page.next.map(|next| encoded(&text_of(next))),
+    })
+}
+
+fn row(entry: AuditEntry, f: &Frame) -> Row {
+    let AuditEntry {
+        at,
+        caller,
+        address,
+        verb,
+        subject,
+        tasks,
+        reason,
+        keys,
+    } = entry;
+    // A single task has its own page; class and method of several have not.
+    let key = TaskKey::parse(&subject)
+        .ok()
+        .filter(|_| keys.is_empty() && tasks == 1);
+    Row {
+        at: f.clock(&UnixMs(at)),
+        href: key.map(|key| f.task_href(&key)),
+        verb: verb_name(&verb, f.language()).to_owned(),
+        caller,
+        address,
+        subject,
+        tasks,
+        reason,
+        keys,
+    }
+}
+
+/// The name of what was done. A verb of a newer version stays as it is.
+fn verb_name(verb: &str, language: Language) -> &str {
+    let chinese = match verb {
+        "create" => "创建",
+        "cancel" => "取消",
+        "reschedule" | "move" => "改期",
+        "run" => "立即执行",
+        "redrive" => "重新投递",
+        "discard" => "丢弃",
+        "pause" => "暂停",
+        "resume" => "恢复",
+        "release" => "放行",
+        "login" => "登录",
+        other => other,
+    };
+    match language {
+        Language::English => verb,
+        Language::Chinese => chinese,
+    }
+}
+
+/// A place in the log as text in an address: `1795291200000.name`.
+fn text_of(place: DocumentPlace) -> String {
+    format!("{}.{}", place.at.0, place.name)
+}
+
+fn place(text: &str) -> Option<DocumentPlace> {
+    let (at, name) = text.split_once('.')?;
+    Some(DocumentPlace {
+        at: UnixMs(at.parse().ok()?),
+        name: name.to_owned(),
+    })
+}

@@ -1,0 +1,218 @@
+//! Dead tasks, grouped by class, method and error.
+
+mod similar;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::frame::{Frame, Place, encoded};
+use super::moment::Moment;
+use super::panel::{Panel, Source};
+use super::texts::texts;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::ledger::{ListFilter, StateFilter, TaskRecord};
+use crate::task::{State as TaskState, UnixMs};
+
+/// Dead tasks that are read at most, and at a time.
+const READ_MAX: usize = 1_000;
+const READ_AT_ONCE: u32 = 200;
+
+/// Reading ends with the page at which this time is over.
+const READ_FOR: Duration = Duration::from_millis(500);
+
+/// Groups that are shown.
+const GROUPS_MAX: usize = 50;
+
+/// Routes of the page and its panel.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/dead", get(page))
+        .route("/panels/dead", get(panel_alone))
+}
+
+texts! {
+    /// Texts of the dead tasks.
+    DeadTexts {
+        title: "Dead", "死信";
+        lead: "Tasks that failed for good. Mend the cause, then redrive them; or discard what is of no use any more.", "彻底失败的任务。请先消除原因再重新投递；不再需要的可以丢弃。";
+        none: "No task is dead.", "没有死信任务。";
+        counted: "{} dead tasks, {} kinds of error", "{} 个死信任务，{} 类错误";
+        part: "Only the {} that fell due first are grouped here; there are more.", "此处仅对最先到期的 {} 个任务分组，实际更多。";
+        more: "Only the {} largest groups are shown.", "仅显示最大的 {} 组。";
+        tasks: "Tasks", "任务数";
+        method: "Class@method", "类@方法";
+        error: "Error", "错误";
+        no_error: "no error text", "没有错误文本";
+        reason: "Dead because", "死信原因";
+        latest: "Latest", "最近";
+        redrive: "Redrive…", "重新投递…";
+        discard: "Discard…", "丢弃…";
+        actions: "Actions", "操作";
+        filter: "Filter them", "筛选";
+    }
+}
+
+async fn page(State(site): State<Site>, frame: Frame) -> Response {
+    let f = frame.at(Place::Dead);
+    let t = DeadTexts::of(f.language());
+    let list = panel(&site, &f).await;
+    f.page(&Page { f: &f, t, list })
+}
+
+#[derive(Template)]
+#[template(
+    path = "dead.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Page<'a> {
+    f: &'a Frame,
+    t: &'static DeadTexts,
+    list: Panel,
+}
+
+/// Dead tasks with the same class, method and kind of error.
+struct Group {
+    count: u64,
+    method: String,
+    /// Error of one of them.
+    error: String,
+    reasons: Vec<&'static str>,
+    latest: Moment,
+    /// The list of its tasks.
+    href: String,
+    /// The filter that selects its tasks, as the API takes it.
+    filter: String,
+}
+
+#[derive(Template)]
+#[template(
+    path = "dead_list.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct List<'a> {
+    f: &'a Frame,
+    t: &'static DeadTexts,
+    groups: Vec<Group>,
+    tasks: u64,
+    kinds: u64,
+    /// True if not all dead tasks were read.
+    is_part: bool,
+    /// True if there are more groups.
+    has_more: bool,
+}
+
+async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
+    panel(&site, &f).await
+}
+
+async fn panel(site: &Site, f: &Frame) -> Panel {
+    let source = Source {
+        name: "dead",
+        query: String::new(),
+        shows: "tasks stats",
+    };
+    Panel::load(f, source, list(site, f)).await
+}
+
+async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
+    let mut groups: HashMap<(String, String), Collected> = HashMap::new();
+    let mut filter = ListFilter {
+        states: vec![StateFilter::Is(TaskState::Dead)],
+        limit: READ_AT_ONCE,
+        ..ListFilter::default()
+    };
+    let until = Instant::now() + READ_FOR;
+    let mut read = 0;
+    let is_part = loop {
+        let page = site.tasks.list(&filter).await?;
+        read += page.tasks.len();
+        let visible = |task: &TaskRecord| f.caller.require_key(&task.key).is_ok();
+        for task in page.tasks.into_iter().filter(visible) {
+            let error = task.last_error.as_deref().unwrap_or_default();
+            let kind = (task.key.class_method().to_owned(), similar::kind_of(error));
+            groups.entry(kind).or_default().add(task);
+        }
+        filter.cursor = page.next;
+        match filter.cursor {
+            None => break false,
+            Some(_) if read >= READ_MAX || Instant::now() >= until => break true,
+            Some(_) => {}
+        }
+    };
+    let kinds = groups.len();
+    let tasks = groups.values().map(|group| group.count).sum();
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by(|(one_kind, one), (other_kind, other)| {
+        (other.count, one_kind).cmp(&(one.count, other_kind))
+    });
+    groups.truncate(GROUPS_MAX);
+    let groups = groups
+        .into_iter()
+        .map(|((method, _), group)| group.shown(method, f));
+    Ok(List {
+        f,
+        t: DeadTexts::of(f.language()),
+        groups: groups.collect(),
+        tasks,
+        kinds: kinds as u64,
+        is_part,
+        has_more: kinds > GROUPS_MAX,
+    })
+}
+
+/// The tasks of a group, while they are collected.
+#[derive(Default)]
+struct Collected {
+    count: u64,
+    error: String,
+    reasons: Vec<&'static str>,
+    latest: Option<UnixMs>,
+}
+
+impl Collected {
+    fn add(&mut self, task: TaskRecord) {
+        self.count += 1;
+        let died = task.finished.unwrap_or(task.due_at);
+        if self.latest < Some(died) {
+            self.latest = Some(died);
+            self.error = task.last_error.unwrap_or_default();
+        }
+        let reason = task.reason.map(|reason| reason.as_str());
+        self.reasons
+            .extend(reason.filter(|reason| !self.reasons.contains(reason)));
+    }
+
+    fn shown(self, method: String, f: &Frame) -> Group {
+        let (class, name) = method.split_once('@').unwrap_or((&method, ""));
+        // What is left of an error without its numbers may be in errors of another kind, too: the dry run counts them.
+        let common = similar::common_part(&self.error);
+        let mut filter = json!({"state": "dead", "class": class, "method": name});
+        let mut query = format!(
+            "state=dead&class={}&method={}",
+            encoded(class),
+            encoded(name)
+        );
+        if !common.is_empty() {
+            filter["error"] = json!(common);
+            query += &format!("&error={}", encoded(common));
+        }
+        Group {
+            count: self.count,
+            href: format!("{}/tasks?{query}", f.base),
+            filter: filter.to_string(),
+            error: self.error,
+            reasons: self.reasons,
+            latest: f.relative(&self.latest.unwrap_or(f.now)),
+            method,
+        }
+    }
+}

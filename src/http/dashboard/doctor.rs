@@ -1,0 +1,166 @@
+//! What `lapsed doctor` finds.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+
+use super::frame::{Frame, Place};
+use super::moment::Moment;
+use super::panel::{Panel, Source};
+use super::texts::texts;
+use crate::http::checkup::{CheckupFinding, CheckupSeverity};
+use crate::http::site::Site;
+use crate::task::UnixMs;
+
+/// How long the page waits for the first report.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Routes of the page and its panel.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/doctor", get(page))
+        .route("/panels/doctor", get(panel_alone))
+}
+
+texts! {
+    /// Texts of the findings.
+    DoctorTexts {
+        title: "Doctor", "诊断";
+        lead: "What `lapsed doctor` finds about the servers, the table and the clocks. The checks change nothing.", "`lapsed doctor` 对服务器、数据表和时钟的检查结果。检查不会做任何修改。";
+        checked: "Checked", "检查于";
+        running: "Checking now. This takes up to 20 s.", "正在检查，最多需要 20 秒。";
+        again: "Checking again.", "正在重新检查。";
+        missing: "This program has no checks: run `lapsed doctor` on the machine of the daemon.", "此程序不含检查：请在守护进程所在机器上运行 `lapsed doctor`。";
+        healthy: "No errors and no warnings", "没有错误和警告";
+        sick: "{} errors, {} warnings", "{} 个错误，{} 个警告";
+        error: "Error", "错误";
+        warning: "Warning", "警告";
+        note: "Note", "提示";
+        ok: "OK", "正常";
+        passed: "{} checks passed", "{} 项检查通过";
+    }
+}
+
+async fn page(State(site): State<Site>, frame: Frame) -> Response {
+    let f = frame.at(Place::Doctor);
+    let t = DoctorTexts::of(f.language());
+    let list = panel(&site, &f).await;
+    f.page(&Page { f: &f, t, list })
+}
+
+#[derive(Template)]
+#[template(
+    path = "doctor.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Page<'a> {
+    f: &'a Frame,
+    t: &'static DoctorTexts,
+    list: Panel,
+}
+
+/// A finding as it is shown.
+struct Shown {
+    check: &'static str,
+    name: &'static str,
+    class: &'static str,
+    found: String,
+    remedy: Option<String>,
+}
+
+#[derive(Template)]
+#[template(
+    path = "doctor_list.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct List<'a> {
+    f: &'a Frame,
+    t: &'static DoctorTexts,
+    is_missing: bool,
+    is_running: bool,
+    at: Option<Moment>,
+    /// Errors and warnings.
+    counts: [u64; 2],
+    /// What is not in order, the worst first.
+    findings: Vec<Shown>,
+    /// What is.
+    passed: Vec<Shown>,
+}
+
+async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
+    panel(&site, &f).await
+}
+
+async fn panel(site: &Site, f: &Frame) -> Panel {
+    let source = Source {
+        name: "doctor",
+        query: String::new(),
+        shows: "doctor",
+    };
+    Panel::load(f, source, async { Ok(list(site, f).await) }).await
+}
+
+async fn list<'a>(site: &Site, f: &'a Frame) -> List<'a> {
+    let t = DoctorTexts::of(f.language());
+    let mut list = List {
+        f,
+        t,
+        is_missing: site.checkup.is_none(),
+        is_running: false,
+        at: None,
+        counts: [0; 2],
+        findings: Vec::new(),
+        passed: Vec::new(),
+    };
+    let Some(checkup) = &site.checkup else {
+        return list;
+    };
+    let (report, is_running) = checkup.look(PATIENCE).await;
+    list.is_running = is_running;
+    let Some(report) = report else {
+        return list;
+    };
+    let ago = u64::try_from(report.at.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let at = UnixMs(f.now.0.saturating_sub_unsigned(ago));
+    list.at = Some(f.relative(&at));
+    let of = |severity: CheckupSeverity| {
+        let findings = report.findings.iter();
+        findings.filter(move |finding| finding.severity == severity)
+    };
+    let (error, warning) = (CheckupSeverity::Error, CheckupSeverity::Warning);
+    list.counts = [error, warning].map(|severity| of(severity).count() as u64);
+    for severity in [error, warning, CheckupSeverity::Note] {
+        list.findings
+            .extend(of(severity).map(|finding| shown(finding, t)));
+    }
+    list.passed = of(CheckupSeverity::Ok)
+        .map(|finding| shown(finding, t))
+        .collect();
+    list
+}
+
+fn shown(finding: &CheckupFinding, t: &DoctorTexts) -> Shown {
+    let CheckupFinding {
+        check,
+        severity,
+        found,
+        remedy,
+    } = finding;
+    let (name, class) = match severity {
+        CheckupSeverity::Error => (t.error, "bad"),
+        CheckupSeverity::Warning => (t.warning, "warning"),
+        CheckupSeverity::Note => (t.note, "note"),
+        CheckupSeverity::Ok => (t.ok, "good"),
+    };
+    Shown {
+        check,
+        name,
+        class,
+        found: found.clone(),
+        remedy: remedy.clone(),
+    }
+}

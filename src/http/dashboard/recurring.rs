@@ -1,0 +1,185 @@
+//! Recurring tasks: their schedules and next occurrences.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::frame::{Frame, Place, encoded};
+use super::moment::Moment;
+use super::panel::{Panel, Source};
+use super::texts::texts;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::ledger::{ListCursor, ListFilter, StateFilter, TaskRecord};
+use crate::task::{Paused, Recurrence, State as TaskState};
+
+/// Tasks of a page.
+const LIMIT: u32 = 50;
+
+/// Occurrences that are shown of each.
+const OCCURRENCES: usize = 3;
+
+/// Routes of the page and its panel.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/recurring", get(page))
+        .route("/panels/recurring", get(panel_alone))
+}
+
+texts! {
+    /// Texts of the recurring tasks.
+    RecurringTexts {
+        title: "Recurring", "周期任务";
+        lead: "Tasks with a schedule, the next to fall due first. Times of a cron expression are in its own zone, those below in yours.", "具有周期的任务，最先到期的在前。cron 表达式使用其自身时区，下列时间使用您的时区。";
+        none: "No task recurs. Schedule one with `lapsed schedule KEY --cron`, or in the configuration.", "没有周期任务。可用 `lapsed schedule KEY --cron` 或配置文件创建。";
+        key: "Key", "键";
+        schedule: "Schedule", "周期";
+        next: "Next", "下一次";
+        then: "Then", "之后";
+        state: "State", "状态";
+        latest: "Latest error", "最近错误";
+        configured: "from the configuration", "来自配置";
+        unreadable: "cannot be read by this version", "此版本无法读取";
+        ends: "the last one", "最后一次";
+        searched: "The search stopped after {} rows. Go on with the next page.", "查找了 {} 行后停止。请继续下一页。";
+        first: "First page", "第一页";
+        next_page: "Next page", "下一页";
+        ended: "Ended series", "已结束的周期任务";
+    }
+}
+
+/// Where the page begins.
+#[derive(Debug, Default, Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    cursor: String,
+}
+
+async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
+    let f = frame.at(Place::Recurring);
+    let t = RecurringTexts::of(f.language());
+    let list = panel(&site, &f, &wanted).await;
+    f.page(&Page { f: &f, t, list })
+}
+
+#[derive(Template)]
+#[template(
+    path = "recurring.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Page<'a> {
+    f: &'a Frame,
+    t: &'static RecurringTexts,
+    list: Panel,
+}
+
+/// A series as it is shown.
+struct Row {
+    key: String,
+    href: String,
+    schedule: String,
+    is_configured: bool,
+    state: &'static str,
+    mark: &'static str,
+    next: Moment,
+    /// The occurrences after that. Empty: `next` is the last one.
+    then: Vec<Moment>,
+    is_readable: bool,
+    error: String,
+}
+
+#[derive(Template)]
+#[template(
+    path = "recurring_list.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct List<'a> {
+    f: &'a Frame,
+    t: &'static RecurringTexts,
+    rows: Vec<Row>,
+    is_first: bool,
+    next: Option<String>,
+    searched: Option<u64>,
+}
+
+async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
+    panel(&site, &f, &wanted).await
+}
+
+async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
+    let source = Source {
+        name: "recurring",
+        query: match wanted.cursor.is_empty() {
+            true => String::new(),
+            false => format!("cursor={}", encoded(&wanted.cursor)),
+        },
+        shows: "tasks pauses",
+    };
+    Panel::load(f, source, list(site, f, wanted)).await
+}
+
+async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>, Problem> {
+    let cursor = match wanted.cursor.as_str() {
+        "" => None,
+        text => Some(text.parse::<ListCursor>().map_err(Problem::invalid)?),
+    };
+    let filter = ListFilter {
+        recurring: true,
+        // Those that have ended are many, and in the list of all tasks.
+        states: [TaskState::Pending, TaskState::Waiting, TaskState::Running]
+            .map(StateFilter::Is)
+            .to_vec(),
+        cursor,
+        limit: LIMIT,
+        ..ListFilter::default()
+    };
+    let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
+    let (page, paused) = (page?, Paused::of(&count?.pauses));
+    let visible = page
+        .tasks
+        .iter()
+        .filter(|task| f.caller.require_key(&task.key).is_ok());
+    Ok(List {
+        f,
+        t: RecurringTexts::of(f.language()),
+        rows: visible.map(|task| row(task, &paused, f)).collect(),
+        is_first: wanted.cursor.is_empty(),
+        next: page.next.map(|next| encoded(&next.to_string())),
+        searched: page.searched,
+    })
+}
+
+fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
+    let stored = task.recurrence.as_deref();
+    let recurrence: Option<Recurrence> = stored.and_then(|text| text.parse().ok());
+    let mut then = Vec::new();
+    let mut after = task.due;
+    while let Some(next) = recurrence.as_ref().and_then(|rule| rule.next(after))
+        && then.len() < OCCURRENCES
+    {
+        then.push(f.clock(&next));
+        after = next;
+    }
+    let waits = task.state != TaskState::Running;
+    let kept = paused.hinders(&task.key, task.due).filter(|_| waits);
+    Row {
+        key: task.key.to_string(),
+        href: f.task_href(&task.key),
+        schedule: recurrence
+            .as_ref()
+            .map_or_else(String::new, Recurrence::summary),
+        is_configured: recurrence.as_ref().is_some_and(Recurrence::is_configured),
+        is_readable: recurrence.is_some(),
+        state: kept.map_or(task.state.as_str(), |kept| kept.as_str()),
+        mark: match kept {
+            Some(_) => "kept",
+            None => task.state.as_str(),
+        },
+        next: f.relative(&task.due_at),
+        then,
+        error: task.last_error.clone().unwrap_or_default(),
+    }
+}
