@@ -127,6 +127,12 @@ impl Browser {
             .await;
     }
 
+    /// Runs no JavaScript of pages from now on.
+    pub async fn switch_scripts_off(&self) {
+        let off = json!({"value": true});
+        self.driver.devtools("Emulation.setScriptExecutionDisabled", off).await;
+    }
+
     /// The path and query of the page.
     pub async fn path(&self) -> String {
         let path = "return location.pathname + location.search";

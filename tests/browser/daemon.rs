@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::program::{lapsed, said};
+use crate::support::wait::until;
 
 /// Runs until it is dropped.
 pub struct Daemon {
@@ -66,6 +67,15 @@ impl Daemon {
         drop(stdin);
         let (code, stdout, stderr) = said(child.wait_with_output().unwrap());
         assert_eq!(code, 0, "{stdout}{stderr}");
+    }
+
+    /// Waits until at least this many tasks are of a state.
+    pub async fn until_listed(&self, state: &str, count: usize) {
+        until(format!("{count} tasks are {state}"), async || {
+            let listed = self.run(&["--json", "list", "--state", state, "--limit", "1000"]);
+            listed.lines().count() >= count
+        })
+        .await;
     }
 
     /// The output of a command that succeeds.
