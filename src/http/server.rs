@@ -1,7 +1,6 @@
 //! Connections: accepts them within limits, and ends them when the daemon stops.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
