@@ -41,9 +41,9 @@ pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
         code => LedgerError::Refused {
             message: match code {
                 Some(ErrorCode::DiskFull) => format!("no space left for `{file}`"),
-                Some(ErrorCode::ReadOnly) => {
-                    format!("`{file}` or its directory is read-only for this user")
-                }
+                Some(ErrorCode::ReadOnly) => read_only(path),
+                // SQLite needs to write to the directory even to read.
+                Some(ErrorCode::CannotOpen) if !is_writable(path) => read_only(path),
                 Some(ErrorCode::NotADatabase) => format!("`{file}` is not an SQLite database"),
                 Some(ErrorCode::DatabaseCorrupt) => {
                     format!("`{file}` is damaged ({text}): restore a backup")
@@ -59,6 +59,18 @@ pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
             source,
         },
     }
+}
+
+fn read_only(path: &Path) -> String {
+    let file = path.display();
+    format!("`{file}` or its directory is read-only for this user")
+}
+
+/// Whether this user may write to the file and to its directory.
+fn is_writable(path: &Path) -> bool {
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    let mut places = [path, directory.unwrap_or(Path::new("."))].into_iter();
+    places.all(|place| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 pub(super) fn refused(message: String) -> LedgerError {
