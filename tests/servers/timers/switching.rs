@@ -87,9 +87,28 @@ async fn rearming_ends_with_1_and_says_how_far_it_came_if_the_timer_does_not_ans
         let (code, stdout, stderr) = Shell::of(&rig).run(&["rearm"]);
         assert_eq!((code, &stdout[..]), (1, ""), "{}: {stderr}", timer.name);
         assert!(
-            stderr.contains("stopped after 0 of 10 tasks: run it again"),
+            stderr.contains("stopped after 0 of 10 tasks: go on with `lapsed rearm`"),
             "{}: {stderr}",
             timer.name
         );
     }
+}
+
+#[tokio::test]
+async fn rearming_goes_on_behind_the_place_that_an_earlier_run_has_reached() {
+    let timer = super::timer("sorted_set");
+    let rig = Rig::new("timer = 'sorted_set'").await;
+    let client = rig.client().await.into();
+    let made = create_many(&client, "Job@record@far", FAR, 3_600_000, 1_000).await;
+    let () = rig.redis_says(&["FLUSHALL"]).await;
+    let last = made[999].arming();
+    let place = format!("{}-{}", last.due.0, last.row);
+    let shell = Shell::of(&rig);
+    let result = rearm(&shell, timer, &["--from", &place]);
+    assert_eq!(result["pending"], FAR - 1_000, "{result}");
+    assert_eq!(result["next"], serde_json::Value::Null, "{result}");
+    assert_eq!(entries(&rig, timer).await, FAR as usize - 1_000);
+    let (code, _, stderr) = shell.run(&["rearm", "--from", "yesterday"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("expected a place"), "{stderr}");
 }
