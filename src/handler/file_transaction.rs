@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{HandlerError, TaskContext};
+use super::{HandlerError, TaskContext, ending};
 use crate::ledger::{Ending, FileTransactions, LedgerError, SqliteTransaction};
-use crate::task::{Due, UnixMs};
+use crate::task::Due;
 
 /// Transactions of a handler on the ledger's file. As [`MysqlTask`](crate::MysqlTask) for a ledger in MySQL.
 ///
@@ -58,23 +58,11 @@ impl SqliteTask for TaskContext {
     }
 
     async fn complete_in(&self, tx: SqliteTransaction) -> Result<(), HandlerError> {
-        let now = self.ledger().clock().now();
-        let next = self.following(now);
-        settle_in(self, tx, Ending::Complete { next }).await
+        settle_in(self, tx, ending::completion(self)).await
     }
 
     async fn again_in(&self, tx: SqliteTransaction, due: Due) -> Result<(), HandlerError> {
-        let now = self.ledger().clock().now();
-        let due = due
-            .resolve_checked(now)
-            .map_err(|error| HandlerError::permanent(error.to_string()))?;
-        // The same due time would be the same arming, which has just been completed.
-        let due = if due == self.due() {
-            UnixMs(due.0 + 1)
-        } else {
-            due
-        };
-        settle_in(self, tx, Ending::Again { now, due }).await
+        settle_in(self, tx, ending::again(self, due)?).await
     }
 }
 
@@ -84,13 +72,7 @@ async fn settle_in(
     ending: Ending,
 ) -> Result<(), HandlerError> {
     let settled = transactions(context)?.settle_in(tx, context.lease(), ending, context.result());
-    match settled.await.map_err(retryable)? {
-        Some(outcome) => {
-            context.conclude(outcome);
-            Ok(())
-        }
-        None => Err(HandlerError::fenced()),
-    }
+    ending::conclude(context, settled.await.map_err(retryable)?)
 }
 
 fn transactions(context: &TaskContext) -> Result<&dyn FileTransactions, HandlerError> {

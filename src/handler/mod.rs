@@ -3,6 +3,8 @@
 mod args;
 mod context;
 mod delivery;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod ending;
 mod error;
 mod exec;
 mod extensions;

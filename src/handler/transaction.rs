@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{HandlerError, TaskContext};
+use super::{HandlerError, TaskContext, ending};
 use crate::ledger::{Ending, TaskTransaction, TransactionError, Transactions};
-use crate::task::{Due, UnixMs};
+use crate::task::Due;
 
 /// Transactions of a handler on the ledger's database.
 #[async_trait]
@@ -50,23 +50,11 @@ impl MysqlTask for TaskContext {
     }
 
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
-        let now = self.ledger().clock().now();
-        let next = self.following(now);
-        settle_in(self, tx, Ending::Complete { next }).await
+        settle_in(self, tx, ending::completion(self)).await
     }
 
     async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
-        let now = self.ledger().clock().now();
-        let due = due
-            .resolve_checked(now)
-            .map_err(|error| HandlerError::permanent(error.to_string()))?;
-        // The same due time would be the same arming, which has just been completed.
-        let due = if due == self.due() {
-            UnixMs(due.0 + 1)
-        } else {
-            due
-        };
-        settle_in(self, tx, Ending::Again { now, due }).await
+        settle_in(self, tx, ending::again(self, due)?).await
     }
 }
 
@@ -76,13 +64,7 @@ async fn settle_in(
     ending: Ending,
 ) -> Result<(), HandlerError> {
     let settled = transactions(context)?.settle_in(tx, context.lease(), ending, context.result());
-    match settled.await.map_err(retryable)? {
-        Some(outcome) => {
-            context.conclude(outcome);
-            Ok(())
-        }
-        None => Err(HandlerError::fenced()),
-    }
+    ending::conclude(context, settled.await.map_err(retryable)?)
 }
 
 fn transactions(context: &TaskContext) -> Result<&dyn Transactions, HandlerError> {
