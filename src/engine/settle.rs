@@ -1,5 +1,8 @@
 //! Settle stage: judges outcomes, writes them in batches, and follows up.
 
+mod follow_up;
+mod writing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +13,9 @@ use super::deps::Deps;
 use super::execute::{Ended, Reported};
 use super::lease::Leases;
 use super::queue::SignalQueue;
-use super::reports::{OccurrenceDied, OccurrencesSkipped, ResultDiscarded, TaskDied};
-use crate::ledger::{Claim, LedgerError, Settled, Settlement};
-use crate::task::{Arming, Death, EndedRun, Outcome, UnixMs, Verdict, judge};
-use crate::timer::{Alarm, Signal, Source};
+use crate::ledger::{Claim, Settled, Settlement};
+use crate::task::{EndedRun, Outcome, UnixMs, Verdict, judge};
+use crate::timer::Alarm;
 
 /// Maximum number of settlements in one statement, and of settlements that wait because their row is locked or the
 /// ledger refuses them. At this number the stage takes no more: ended runs keep their slots, so that no new ones start.
@@ -21,9 +23,6 @@ const BATCH_MAX: usize = 512;
 
 /// Pause before a retry when the ledger does not answer, refuses a statement, or a row is locked.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// Maximum number of refused statements in one batch before the rest of it waits.
-const REFUSALS_MAX: usize = 16;
 
 /// The settle stage: judges how runs ended, and writes the verdicts.
 pub struct Settler {
@@ -231,185 +230,6 @@ impl Settler {
         self.queue
             .finish(open.iter().map(|(ended, _)| &ended.claim.key));
     }
-
-    /// Writes settlements, and waits out an outage. A row that cannot be written now yields [`Settled::Locked`],
-    /// whether another session has locked it or the ledger refuses the statement. `None` means that the ledger refuses
-    /// the data for good; the lease will expire.
-    ///
-    /// A refused batch is halved: one row may be the cause, and the others must not wait for it.
-    async fn write(&self, settlements: &[Settlement]) -> Vec<Option<Settled>> {
-        let mut results = vec![Some(Settled::Locked); settlements.len()];
-        let (mut refusals, mut parts) = (0, Vec::new());
-        if !settlements.is_empty() {
-            parts.push(0..settlements.len());
-        }
-        while let Some(part) = parts.pop() {
-            let error = match self.write_through_outages(&settlements[part.clone()]).await {
-                Ok(settled) => {
-                    for (result, settled) in results[part].iter_mut().zip(settled) {
-                        *result = Some(settled);
-                    }
-                    continue;
-                }
-                Err(error) => error,
-            };
-            if !error.is_about_data() {
-                self.deps.ledger_failed("settle runs", &error);
-                refusals += 1;
-                if refusals == REFUSALS_MAX {
-                    break;
-                }
-            }
-            if part.len() > 1 {
-                let middle = part.start + part.len() / 2;
-                let mut halves = [part.start..middle, middle..part.end];
-                // In random order, so that no row waits behind the same refused ones for ever.
-                if rand::random() {
-                    halves.reverse();
-                }
-                parts.extend(halves);
-                continue;
-            }
-            let one = &settlements[part.start];
-            if error.is_about_data() && has_data(&one.verdict) {
-                tracing::error!(%error, task.id = %one.lease.arming, "the ledger refuses the data of a settlement: unless it can be written without its result, the task runs again when its lease expires");
-                results[part.start] = None;
-            }
-        }
-        self.deps.health.set_settlements_refused(refusals > 0);
-        results
-    }
-
-    /// Writes settlements, and waits out an outage. An error means that the ledger refuses the statement.
-    async fn write_through_outages(
-        &self,
-        settlements: &[Settlement],
-    ) -> Result<Vec<Settled>, LedgerError> {
-        loop {
-            match self.deps.ledger.settle(settlements).await {
-                Err(error) if error.is_transient() => {
-                    self.deps.health.set_settlements_wait(true);
-                    self.deps.ledger_failed("settle runs", &error);
-                    tokio::time::sleep(PAUSE).await;
-                }
-                answer => {
-                    self.deps.health.set_settlements_wait(false);
-                    return answer;
-                }
-            }
-        }
-    }
-
-    /// Follows up on a settled run. Returns the alarm to be armed, if any.
-    fn follow_up(
-        &self,
-        ended: &Ended,
-        verdict: Option<&Verdict>,
-        wrote: Option<Settled>,
-    ) -> Option<Alarm> {
-        let claim = &ended.claim;
-        let alarm = |due, arming| {
-            Some(Alarm {
-                key: claim.key.clone(),
-                due,
-                arming,
-            })
-        };
-        let same = Some(claim.lease.arming);
-        match (wrote?, verdict) {
-            (Settled::Superseded, _) => {
-                self.queue.push(Signal {
-                    key: claim.key.clone(),
-                    source: Source::Direct,
-                    arming: None,
-                });
-                None
-            }
-            (Settled::Applied, Some(verdict)) => match verdict {
-                Verdict::RetryAt { at, .. } | Verdict::Snooze { at, .. } => alarm(*at, same),
-                Verdict::NextOccurrence { next, .. } => {
-                    let row = claim.lease.arming.row;
-                    alarm(*next, Some(Arming { row, due: *next }))
-                }
-                Verdict::Release if ended.reported.is_some() => {
-                    self.queue.forget_echoes([&claim.key]);
-                    self.queue.push(Signal {
-                        key: claim.key.clone(),
-                        source: Source::Direct,
-                        arming: same,
-                    });
-                    None
-                }
-                // The other daemons hear of the task by its event, without waiting for their sweeps.
-                Verdict::Release if self.deps.lifecycle.stopping.is_cancelled() => {
-                    alarm(self.deps.ledger.clock().now(), same)
-                }
-                _ => None,
-            },
-            (Settled::Applied, None) => match ended.outcome {
-                Outcome::Again(due) => alarm(due, None),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Logs and counts how a run ended.
-    fn report(&self, ended: &Ended, verdict: Option<&Verdict>, wrote: Option<Settled>) {
-        let (claim, route) = (&ended.claim, &*ended.route.name);
-        let attempt = claim.attempt.runs_started(&ended.outcome);
-        match (wrote, verdict) {
-            (None, _) => {}
-            (Some(why @ (Settled::Fenced | Settled::Superseded)), _) => {
-                ResultDiscarded { claim, why }.emit(&self.deps);
-            }
-            (Some(Settled::Cancelled | Settled::Ended), _) => {
-                tracing::info!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "cancelled while it ran");
-            }
-            (Some(Settled::Applied), Some(Verdict::RetryAt { at, error, .. })) => {
-                tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, retry_at = %at, %error, route, "run failed: to be tried again");
-            }
-            (Some(Settled::Applied), Some(Verdict::Bury(death))) => TaskDied {
-                claim,
-                route,
-                attempt,
-                death,
-            }
-            .emit(&self.deps),
-            (Some(Settled::Applied), Some(Verdict::Snooze { at, .. })) => {
-                tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
-            }
-            (Some(Settled::Applied), Some(Verdict::NextOccurrence { next, died, .. })) => {
-                self.report_next_occurrence(ended, *next, died.as_ref());
-            }
-            _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
-        }
-    }
-
-    /// Logs and counts that a recurring task continues.
-    fn report_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&Death>) {
-        let (claim, route) = (&ended.claim, &*ended.route.name);
-        let skipped = match claim.recurrence.as_deref() {
-            Some(Ok(recurrence)) => recurrence.between(claim.lease.arming.due, next),
-            _ => 0,
-        };
-        let count = u64::from(skipped) + u64::from(ended.outcome == Outcome::Missed);
-        if count > 0 {
-            OccurrencesSkipped { claim, count, next }.emit(&self.deps);
-        }
-        match died {
-            Some(death) => OccurrenceDied {
-                claim,
-                route,
-                death,
-                next,
-            }
-            .emit(&self.deps),
-            None => {
-                tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, %next, route, "recurring task continues");
-            }
-        }
-    }
 }
 
 /// True if the task of a settled run has ended.
@@ -439,17 +259,4 @@ fn entry_of(claim: &Claim) -> Alarm {
 fn is_failure_of_recurring(ended: &Ended, verdict: Option<&Verdict>) -> bool {
     let failed = verdict.is_some_and(|verdict| !verdict.is_success());
     ended.claim.recurrence.is_some() && failed
-}
-
-/// True if the verdict has data that the ledger could refuse: text or JSON. A verdict without data is refused for a
-/// reason that may pass, whatever the server says.
-fn has_data(verdict: &Verdict) -> bool {
-    match verdict {
-        Verdict::Complete | Verdict::Release => false,
-        Verdict::NextOccurrence { died, result, .. } => died.is_some() || result.is_some(),
-        Verdict::CompleteWith(_)
-        | Verdict::RetryAt { .. }
-        | Verdict::Snooze { .. }
-        | Verdict::Bury(_) => true,
-    }
 }

@@ -1,36 +1,28 @@
 //! Adoption: writes, moves or cancels the rows of keys that programs armed or deleted without a row of their own.
 
-use std::collections::HashMap;
+mod seniors;
+mod writing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::candidates::{Candidates, Ready};
+use crate::engine::candidates::Candidates;
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::engine::reports::{KeyAdopted, KeyRefused, KeyUnfit, TaskWithdrawn};
-use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup};
-use crate::membership::SeniorListener;
+use crate::engine::reports::TaskWithdrawn;
+use crate::ledger::{AdoptionRequest, LedgerError, Lookup};
 use crate::task::{
-    AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, decide_requested,
+    AdoptionDecision, Countdown, State, TaskKey, UnixMs, decide_adoption, decide_requested,
     is_younger,
 };
 use crate::telemetry::DropReason;
-use crate::timer::{
-    Acknowledgement, AdoptionCandidate, Alarm, Cause, Seen, Signal, Source, Standing,
-};
+use crate::timer::{Acknowledgement, AdoptionCandidate, Cause, Seen, Standing};
 
 /// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
 
 /// Pause when the ledger does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
-
-/// Delay before a row that another session has locked is tried again.
-const LOCKED_PAUSE: Duration = Duration::from_secs(1);
-
-/// Interval of the check whether the daemons that act first are alive, and timeout of its answer.
-const SENIOR_CHECK_EVERY: Duration = Duration::from_millis(250);
-const SENIOR_CHECK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Timeout for inspecting keys again.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -117,42 +109,6 @@ impl Adopter {
         };
         // A daemon that cannot stop is worse: the next daemon goes through the keys that still exist.
         let _ = tokio::time::timeout(STOP_TIMEOUT, rest).await;
-    }
-
-    /// Leaves candidates to the daemons that act on them first, as long as these are alive. Returns the others.
-    async fn leave_to_seniors(&self, ready: Vec<Ready>) -> Vec<AdoptionCandidate> {
-        let mut alive = HashMap::new();
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for ready in ready {
-            let may_wait = !ready.may_act();
-            match ready.senior.filter(|_| may_wait) {
-                Some(senior) => {
-                    let is_alive = match alive.get(&senior.id) {
-                        Some(is_alive) => *is_alive,
-                        None => self.is_alive(senior).await,
-                    };
-                    alive.insert(senior.id, is_alive);
-                    match is_alive {
-                        true => theirs.push(ready),
-                        false => ours.push(ready.candidate),
-                    }
-                }
-                None => ours.push(ready.candidate),
-            }
-        }
-        if !theirs.is_empty() {
-            self.candidates.leave_to_seniors(theirs, SENIOR_CHECK_EVERY);
-        }
-        ours
-    }
-
-    async fn is_alive(&self, senior: SeniorListener) -> bool {
-        if !senior.can_be_asked {
-            return true;
-        }
-        let hears = self.deps.membership.is_reachable(senior.id);
-        let hears = tokio::time::timeout(SENIOR_CHECK_TIMEOUT, hears).await;
-        !matches!(hears, Ok(Ok(false)))
     }
 
     /// Compares keys with the ledger, and writes missing rows. Returns the number of rows written.
@@ -294,95 +250,6 @@ impl Adopter {
             .metrics
             .dropped(DropReason::OutOfDate, out_of_date.len() as u64);
         accepted
-    }
-
-    /// Writes rows. Returns the number written, and the candidates to be compared again because their rows have
-    /// changed.
-    async fn write_wanted(
-        &self,
-        wanted: Vec<Wanted>,
-    ) -> Result<(usize, Vec<AdoptionCandidate>), LedgerError> {
-        if wanted.is_empty() {
-            return Ok((0, Vec::new()));
-        }
-        let rows: Vec<AdoptionRequest> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
-        let answers = self.deps.ledger.adopt(&rows).await?;
-        let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
-        let mut answered = Vec::new();
-        for (wanted, answer) in wanted.into_iter().zip(answers) {
-            let Wanted {
-                candidate,
-                row,
-                reason,
-                doubt: _,
-            } = wanted;
-            match answer {
-                Adopted::Written(arming) => {
-                    KeyAdopted { row: &row, reason }.emit(&self.deps);
-                    answered.push(acknowledgement(&candidate, Standing::Pending(arming.due)));
-                    armings.push((row.key, arming));
-                }
-                Adopted::Overtaken => {
-                    self.deps.metrics.dropped(DropReason::Overtaken, 1);
-                    overtaken.push(candidate);
-                }
-                Adopted::Locked => locked.push(candidate),
-                Adopted::Unfit(why) => {
-                    answered.push(acknowledgement(&candidate, Standing::Refused));
-                    KeyUnfit {
-                        key: &candidate.key,
-                        why: &why,
-                    }
-                    .emit(&self.deps)
-                }
-                Adopted::Refused(error) => {
-                    answered.push(acknowledgement(&candidate, Standing::Refused));
-                    KeyRefused { error: &error }.emit(&self.deps)
-                }
-            }
-        }
-        let written = armings.len();
-        self.acknowledge(answered.into_iter().flatten().collect())
-            .await;
-        self.expect_adopted(armings);
-        if !locked.is_empty() {
-            self.candidates.put_back(locked, LOCKED_PAUSE);
-        }
-        Ok((written, overtaken))
-    }
-
-    /// Answers entries of programs. Entries without an answer are proposed again.
-    async fn acknowledge(&self, entries: Vec<Acknowledgement>) {
-        if entries.is_empty() {
-            return;
-        }
-        if let Err(error) = self.deps.timer.acknowledge(&entries).await {
-            tracing::debug!(%error, entries = entries.len(), "could not acknowledge entries: they are proposed again");
-        }
-    }
-
-    /// Has the timer expect adopted tasks due soon, and signals due ones. Their keys are armed already; the look-ahead
-    /// handles tasks that are due later.
-    fn expect_adopted(&self, armings: Vec<(TaskKey, Arming)>) {
-        let now = self.deps.ledger.clock().now();
-        let horizon = now.plus(self.deps.nudge.horizon);
-        let mut soon = Vec::new();
-        for (key, arming) in armings {
-            let (due, arming) = (arming.due, Some(arming));
-            if due <= now {
-                let source = Source::Direct;
-                self.queue.push(Signal {
-                    key,
-                    source,
-                    arming,
-                });
-            } else if due <= horizon {
-                soon.push(Alarm { key, due, arming });
-            }
-        }
-        if !soon.is_empty() {
-            self.deps.timer.expect(soon);
-        }
     }
 
     /// Cancels the task of a deleted key, if the task was adopted from that key and has not changed since. The task may

@@ -3,6 +3,9 @@
 //! [`RouteQueues::held`] is the only place that decides whether a route may start a run now. It checks the route's
 //! concurrency limit, the slots that the route must leave to others, the demand of pull workers, and its rate limit.
 
+mod reload;
+mod starts;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -291,19 +294,6 @@ impl RouteQueues {
         })
     }
 
-    /// Routes with a rate limit that need starts. Each is returned once, until [`end_request`](Self::end_request).
-    pub fn starts_wanted(&mut self) -> Vec<StartsWanted> {
-        let starved = self.queues.iter_mut().filter(|queue| queue.is_starved());
-        let wanted = starved.filter_map(|queue| {
-            queue.requested = true;
-            Some(StartsWanted {
-                name: Arc::clone(&queue.route.name),
-                rate: queue.route.limits.rate?,
-            })
-        });
-        wanted.collect()
-    }
-
     /// Removes the signals from a route's queue that `hindered` keeps from starting. In each class it examines signals
     /// from the front until `limit` of them may start: starts for later signals are not requested yet.
     pub fn set_aside(
@@ -354,54 +344,6 @@ impl RouteQueues {
             pull.is_some_and(|pull| *pull.queue == *pull_queue)
         });
         pulled.map(|queue| Arc::clone(&queue.route.name)).collect()
-    }
-
-    /// Grants a route a number of starts.
-    pub fn grant(&mut self, name: &str, starts: u32) {
-        if let Some(index) = self.by_name.get(name) {
-            self.queues[*index].load.grant(starts);
-        }
-    }
-
-    /// Ends a route's request for starts; the route may request starts again.
-    pub fn end_request(&mut self, name: &str) {
-        if let Some(index) = self.by_name.get(name) {
-            let queue = &mut self.queues[*index];
-            queue.requested = false;
-            if queue.is_starved() {
-                self.wakeups.starved.notify_one();
-            }
-        }
-    }
-
-    /// True if the routes are the current ones of `router`.
-    pub fn is_current(&self, router: &Router) -> bool {
-        self.reloads == router.reloads()
-    }
-
-    /// Adopts the current routes of `router`. Returns all waiting signals, which the caller pushes again. The loads of
-    /// all routes are kept until [`forget_loads`](Self::forget_loads).
-    pub fn reroute(&mut self, router: &Router) -> Vec<(SignalClass, Signal)> {
-        let Self { queues, loads, .. } = std::mem::replace(
-            self,
-            Self::new(router, Arc::clone(&self.wakeups), Arc::clone(&self.demands)),
-        );
-        self.loads = loads;
-        let waiting = queues.into_iter().flat_map(|queue| {
-            let classes = [SignalClass::Fresh, SignalClass::Backlog]
-                .into_iter()
-                .zip(queue.signals);
-            classes
-                .flat_map(|(class, signals)| signals.into_iter().map(move |signal| (class, signal)))
-        });
-        waiting.collect()
-    }
-
-    /// Forgets the loads of removed routes without runs.
-    pub fn forget_loads(&mut self) {
-        let known = &self.by_name;
-        self.loads
-            .retain(|name, load| known.contains_key(name) || load.running() > 0);
     }
 
     fn index_of(&mut self, route: Route) -> usize {

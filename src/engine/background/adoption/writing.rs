@@ -1,0 +1,104 @@
+//! Writes the rows of adopted keys, and tells the timer of them.
+
+use std::time::Duration;
+
+use super::{Adopter, Wanted, acknowledgement};
+use crate::engine::reports::{KeyAdopted, KeyRefused, KeyUnfit};
+use crate::ledger::{Adopted, AdoptionRequest, LedgerError};
+use crate::task::{Arming, TaskKey};
+use crate::telemetry::DropReason;
+use crate::timer::{Acknowledgement, AdoptionCandidate, Alarm, Signal, Source, Standing};
+
+/// Delay before a row that another session has locked is tried again.
+const LOCKED_PAUSE: Duration = Duration::from_secs(1);
+
+impl Adopter {
+    /// Writes rows. Returns the number written, and the candidates to be compared again because their rows have
+    /// changed.
+    pub(super) async fn write_wanted(
+        &self,
+        wanted: Vec<Wanted>,
+    ) -> Result<(usize, Vec<AdoptionCandidate>), LedgerError> {
+        if wanted.is_empty() {
+            return Ok((0, Vec::new()));
+        }
+        let rows: Vec<AdoptionRequest> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
+        let answers = self.deps.ledger.adopt(&rows).await?;
+        let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
+        let mut answered = Vec::new();
+        for (wanted, answer) in wanted.into_iter().zip(answers) {
+            let Wanted {
+                candidate,
+                row,
+                reason,
+                doubt: _,
+            } = wanted;
+            match answer {
+                Adopted::Written(arming) => {
+                    KeyAdopted { row: &row, reason }.emit(&self.deps);
+                    answered.push(acknowledgement(&candidate, Standing::Pending(arming.due)));
+                    armings.push((row.key, arming));
+                }
+                Adopted::Overtaken => {
+                    self.deps.metrics.dropped(DropReason::Overtaken, 1);
+                    overtaken.push(candidate);
+                }
+                Adopted::Locked => locked.push(candidate),
+                Adopted::Unfit(why) => {
+                    answered.push(acknowledgement(&candidate, Standing::Refused));
+                    KeyUnfit {
+                        key: &candidate.key,
+                        why: &why,
+                    }
+                    .emit(&self.deps)
+                }
+                Adopted::Refused(error) => {
+                    answered.push(acknowledgement(&candidate, Standing::Refused));
+                    KeyRefused { error: &error }.emit(&self.deps)
+                }
+            }
+        }
+        let written = armings.len();
+        self.acknowledge(answered.into_iter().flatten().collect())
+            .await;
+        self.expect_adopted(armings);
+        if !locked.is_empty() {
+            self.candidates.put_back(locked, LOCKED_PAUSE);
+        }
+        Ok((written, overtaken))
+    }
+
+    /// Answers entries of programs. Entries without an answer are proposed again.
+    pub(super) async fn acknowledge(&self, entries: Vec<Acknowledgement>) {
+        if entries.is_empty() {
+            return;
+        }
+        if let Err(error) = self.deps.timer.acknowledge(&entries).await {
+            tracing::debug!(%error, entries = entries.len(), "could not acknowledge entries: they are proposed again");
+        }
+    }
+
+    /// Has the timer expect adopted tasks due soon, and signals due ones. Their keys are armed already; the look-ahead
+    /// handles tasks that are due later.
+    fn expect_adopted(&self, armings: Vec<(TaskKey, Arming)>) {
+        let now = self.deps.ledger.clock().now();
+        let horizon = now.plus(self.deps.nudge.horizon);
+        let mut soon = Vec::new();
+        for (key, arming) in armings {
+            let (due, arming) = (arming.due, Some(arming));
+            if due <= now {
+                let source = Source::Direct;
+                self.queue.push(Signal {
+                    key,
+                    source,
+                    arming,
+                });
+            } else if due <= horizon {
+                soon.push(Alarm { key, due, arming });
+            }
+        }
+        if !soon.is_empty() {
+            self.deps.timer.expect(soon);
+        }
+    }
+}
