@@ -8,7 +8,6 @@ use anyhow::Context;
 use lapsed::clock::wall_micros;
 use lapsed::compose::Adapters;
 use lapsed::config::{Secret, TimerKind};
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use lapsed::{Config, TaskClient, TaskKey};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -16,16 +15,11 @@ use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::daemon::StartClock;
+use super::private::Private;
 use super::process::{Daemon, Numbers, Order};
 use super::recorder::Record;
 use super::store::Store;
 use super::tasks::{BATCH, task};
-
-/// Bytes per row in the buffer pool, with index entries and a margin.
-const BYTES_PER_ROW: u64 = 700;
-
-/// Buffer pool for everything else.
-const POOL_BASE_MB: u64 = 512;
 
 /// Assumed write rate until it has been measured.
 const WRITTEN_PER_S: f64 = 5_000.0;
@@ -83,12 +77,6 @@ pub struct Environment {
     pub writers: TaskTracker,
     /// Tells the writers to stop.
     pub stop: CancellationToken,
-}
-
-/// Private servers; stopped when dropped.
-struct Private {
-    redis: PrivateRedis,
-    maria: PrivateMaria,
 }
 
 impl Environment {
@@ -412,33 +400,6 @@ impl Environment {
     }
 }
 
-impl Private {
-    async fn start(rows: u64) -> anyhow::Result<Self> {
-        let redis = PrivateRedis::options()
-            .set("notify-keyspace-events", "Ex")
-            .start();
-        let maria = PrivateMaria::options()
-            .durable(true)
-            .buffer_pool(format!("{}M", pool_mb(rows, memory_mb())))
-            .start();
-        let (redis, maria) = tokio::join!(redis, maria);
-        Ok(Self {
-            redis: redis.context("start a private redis")?,
-            maria: maria.context("start a private database")?,
-        })
-    }
-}
-
-/// Size of a buffer pool that holds the table, at most half of the memory.
-fn pool_mb(rows: u64, memory_mb: u64) -> u64 {
-    (POOL_BASE_MB + rows * BYTES_PER_ROW / 1_000_000).min(memory_mb / 2)
-}
-
-fn memory_mb() -> u64 {
-    let system = rustix::system::sysinfo();
-    system.totalram * u64::from(system.mem_unit) / 1_000_000
-}
-
 async fn delete_keys(
     redis: &mut redis::aio::MultiplexedConnection,
     prefix: &str,
@@ -461,17 +422,5 @@ async fn delete_keys(
             return Ok(());
         }
         cursor = next;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pool_holds_the_table_and_leaves_half_of_the_machine() {
-        assert_eq!(pool_mb(0, 16_000), 512);
-        assert_eq!(pool_mb(1_000_000, 16_000), 1_212);
-        assert_eq!(pool_mb(100_000_000, 16_000), 8_000);
     }
 }

@@ -21,6 +21,7 @@ mod measure;
 mod meter;
 mod options;
 mod plot;
+mod private;
 mod process;
 mod progress;
 mod pull;

@@ -1,0 +1,56 @@
+//! Private servers of a benchmark.
+
+use anyhow::Context;
+use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+
+/// Bytes per row in the buffer pool, with index entries and a margin.
+const BYTES_PER_ROW: u64 = 700;
+
+/// Buffer pool for everything else.
+const POOL_BASE_MB: u64 = 512;
+
+/// Private servers; stopped when dropped.
+pub struct Private {
+    pub redis: PrivateRedis,
+    pub maria: PrivateMaria,
+}
+
+impl Private {
+    /// Starts them, with a buffer pool for this many rows.
+    pub async fn start(rows: u64) -> anyhow::Result<Self> {
+        let redis = PrivateRedis::options()
+            .set("notify-keyspace-events", "Ex")
+            .start();
+        let maria = PrivateMaria::options()
+            .durable(true)
+            .buffer_pool(format!("{}M", pool_mb(rows, memory_mb())))
+            .start();
+        let (redis, maria) = tokio::join!(redis, maria);
+        Ok(Self {
+            redis: redis.context("start a private redis")?,
+            maria: maria.context("start a private database")?,
+        })
+    }
+}
+
+/// Size of a buffer pool that holds the table, at most half of the memory.
+fn pool_mb(rows: u64, memory_mb: u64) -> u64 {
+    (POOL_BASE_MB + rows * BYTES_PER_ROW / 1_000_000).min(memory_mb / 2)
+}
+
+fn memory_mb() -> u64 {
+    let system = rustix::system::sysinfo();
+    system.totalram * u64::from(system.mem_unit) / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_holds_the_table_and_leaves_half_of_the_machine() {
+        assert_eq!(pool_mb(0, 16_000), 512);
+        assert_eq!(pool_mb(1_000_000, 16_000), 1_212);
+        assert_eq!(pool_mb(100_000_000, 16_000), 8_000);
+    }
+}
