@@ -23,6 +23,7 @@ mod wheel;
 #[path = "../support"]
 mod support {
     pub mod daemon;
+    pub mod file_scene;
     pub mod handlers;
     pub mod maria;
     pub mod metrics;
@@ -35,6 +36,7 @@ mod support {
     pub mod resp_door;
     pub mod resp_wire;
     pub mod rig;
+    pub mod scene;
     pub mod setup;
     pub mod shell;
     pub mod tasks;

@@ -1,20 +1,26 @@
 //! After an acknowledged cancel nothing starts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapsed::ledger::CancelAnswer;
 use lapsed::task::{State, UnixMs};
 use tokio::sync::Notify;
 
+use crate::support::daemon::Daemon;
 use crate::support::rig::Rig;
+use crate::support::scene::Scene;
 use crate::support::tasks::{create, key};
 use crate::support::wait::until;
 
 #[tokio::test]
 async fn a_task_cancelled_at_its_due_time_either_ran_before_the_answer_or_never() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
-    let client = rig.client().await;
+    a_cancelled_task_ran_before_the_answer_or_never(&Rig::new("").await).await;
+}
+
+pub async fn a_cancelled_task_ran_before_the_answer_or_never(scene: &impl Scene) {
+    let daemon = scene.ready_daemon().await;
+    let client = scene.producer().await;
     let mut answers = Vec::new();
     for index in 0..100 {
         let name = format!("Job@record@{index}");
@@ -22,23 +28,21 @@ async fn a_task_cancelled_at_its_due_time_either_ran_before_the_answer_or_never(
         let made = create(&client, &name, 80).await;
         // From a little before its time to a little after.
         let offset = [-20, -2, 0, 1, 2, 3, 5, 9][index % 8];
-        rig.until_clock(UnixMs(made.due().0 + offset)).await;
+        scene.until_clock(UnixMs(made.due().0 + offset)).await;
         let answer = client.cancel(&key(&name)).await.unwrap();
-        answers.push((name, answer, rig.now_ms().await));
+        answers.push((name, answer, scene.now_ms().await));
     }
     until("no task is pending or running", async || {
-        rig.number("SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0")
-            .await
-            == 0
+        scene.with_status(0).await == 0
     })
     .await;
     // One more, so that whatever was on its way has come through.
     daemon.create("Job@record@last", 100).await;
-    rig.until_state("Job@record@last", State::Done).await;
+    scene.until_state("Job@record@last", State::Done).await;
 
     let (mut cancelled, mut ran) = (0, 0);
     for (name, answer, answered_at) in answers {
-        let runs = rig.runs_of(&name).await;
+        let runs = scene.runs_of(&name).await;
         match answer {
             CancelAnswer::Cancelled => {
                 cancelled += 1;
@@ -86,28 +90,31 @@ async fn a_cancelled_task_never_runs_and_its_key_is_gone() {
 
 #[tokio::test]
 async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
-    let rig = Rig::new("").await;
-    let mut handlers = crate::support::handlers::handlers();
-    let cancelled = Arc::new(Notify::new());
-    let gate = Arc::clone(&cancelled);
-    handlers.on(("Job", "fails"), move |task: lapsed::TaskContext| {
+    a_failure_after_a_cancellation_is_not_tried_again(&Rig::new("").await).await;
+}
+
+pub async fn a_failure_after_a_cancellation_is_not_tried_again(scene: &impl Scene) {
+    let mut handlers = scene.handlers();
+    let (cancelled, starts) = (Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
+    let (gate, started) = (Arc::clone(&cancelled), Arc::clone(&starts));
+    handlers.on(("Job", "fails"), move || {
         let gate = Arc::clone(&gate);
+        started.fetch_add(1, Ordering::SeqCst);
         async move {
-            crate::support::handlers::write_down(&task).await?;
             gate.notified().await;
-            Err(lapsed::HandlerError::new("no"))
+            Err::<(), _>(lapsed::HandlerError::new("no"))
         }
     });
-    let daemon = rig.daemon_with(handlers);
+    let daemon = Daemon::start(&scene.config(), handlers);
     daemon.create("Job@fails", 0).await;
-    until("it runs", async || rig.runs().await.len() == 1).await;
+    until("it runs", async || starts.load(Ordering::SeqCst) == 1).await;
     let answer = daemon.tasks.cancel(&key("Job@fails")).await.unwrap();
     assert_eq!(answer, CancelAnswer::Running);
     cancelled.notify_one();
-    rig.until_state("Job@fails", State::Cancelled).await;
+    scene.until_state("Job@fails", State::Cancelled).await;
     until("its cancellation is settled", async || {
-        rig.with_status(3).await == 1
+        scene.with_status(3).await == 1
     })
     .await;
-    assert_eq!(rig.runs().await.len(), 1);
+    assert_eq!(starts.load(Ordering::SeqCst), 1);
 }

@@ -3,21 +3,23 @@
 use lapsed::ledger::RescheduleAnswer;
 use lapsed::sandbox::PrivateRedis;
 
+use crate::support::daemon::Daemon;
 use crate::support::rig::Rig;
+use crate::support::scene::Scene;
 use crate::support::setup::Setup;
 use crate::support::tasks::{create, key};
 
 /// Tasks with delays over two seconds, some of them zero, created by a program that runs no daemon.
-async fn each_task_runs_once_and_none_early(rig: &Rig) {
+pub async fn each_task_runs_once_and_none_early(scene: &impl Scene) {
     const TASKS: i64 = 60;
-    let daemon = rig.daemon();
-    let client = rig.client().await;
+    let daemon = Daemon::start(&scene.config(), scene.handlers());
+    let client = scene.producer().await;
     for number in 0..TASKS {
         create(&client, &format!("Job@record@{number}"), number % 20 * 100).await;
     }
-    rig.until_done(TASKS as usize).await;
+    scene.until_done(TASKS as usize).await;
     daemon.stop().await;
-    rig.each_ran_once(TASKS as usize).await;
+    scene.each_ran_once(TASKS as usize).await;
 }
 
 #[tokio::test]
@@ -45,8 +47,11 @@ async fn a_task_runs_once_at_its_time_without_redis_by_ledger_poll() {
 
 #[tokio::test]
 async fn a_task_that_is_moved_runs_once_at_its_new_time() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
+    a_moved_task_runs_once_at_its_new_time(&Rig::new("").await).await;
+}
+
+pub async fn a_moved_task_runs_once_at_its_new_time(scene: &impl Scene) {
+    let daemon = scene.ready_daemon().await;
     let moves = [
         ("Job@record@later", 1_000, 3_000),
         ("Job@record@sooner", 60_000, 1_500),
@@ -60,27 +65,30 @@ async fn a_task_that_is_moved_runs_once_at_its_new_time() {
             other => panic!("{other:?}"),
         };
     }
-    rig.until_done(2).await;
-    rig.each_ran_once(2).await;
-    for run in rig.runs().await {
+    scene.until_done(2).await;
+    scene.each_ran_once(2).await;
+    for run in scene.runs().await {
         assert_eq!(run.due_ms, due[&run.name]);
     }
 }
 
 #[tokio::test]
 async fn a_request_that_is_repeated_runs_the_task_once() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
-    let due = lapsed::UnixMs(rig.now_ms().await + 500);
+    a_repeated_request_runs_the_task_once(&Rig::new("").await).await;
+}
+
+pub async fn a_repeated_request_runs_the_task_once(scene: &impl Scene) {
+    let daemon = scene.ready_daemon().await;
+    let due = lapsed::UnixMs(scene.now_ms().await + 500);
     for _ in 0..3 {
         daemon.tasks.create(key("Job@record@1"), due).await.unwrap();
     }
-    rig.until_done(1).await;
+    scene.until_done(1).await;
     let again = daemon.tasks.create(key("Job@record@1"), due).await.unwrap();
     assert_eq!(again.state(), lapsed::task::State::Done);
     daemon.create("Job@record@2", 500).await;
-    rig.until_done(2).await;
-    rig.each_ran_once(2).await;
+    scene.until_done(2).await;
+    scene.each_ran_once(2).await;
 }
 
 #[tokio::test]

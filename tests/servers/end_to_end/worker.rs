@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lapsed::{Engine, MysqlTask, TaskContext};
 
+use crate::support::file_scene;
 use crate::support::handlers::{handlers, take_effect, write_down};
 use crate::support::process::config_of_program;
 
@@ -27,6 +28,19 @@ async fn serve() {
         std::process::abort();
     });
     Engine::new(config, handlers)
+        .unwrap()
+        .run_until(std::future::pending())
+        .await
+        .unwrap();
+}
+
+/// As [`serve`], with the handlers of a ledger in a file.
+#[tokio::test]
+#[ignore = "a program for the other tests to start"]
+async fn serve_a_file() {
+    let config = config_of_program();
+    tracing_subscriber::fmt().with_ansi(false).init();
+    Engine::new(config, file_scene::handlers())
         .unwrap()
         .run_until(std::future::pending())
         .await

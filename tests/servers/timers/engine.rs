@@ -4,9 +4,9 @@ use lapsed::task::State;
 
 use super::TimerUnderTest;
 use crate::support::maria::numbers;
-use crate::support::process::Process;
 use crate::support::redis_commands::ask;
 use crate::support::rig::Rig;
+use crate::support::scene::Scene;
 use crate::support::tasks::create_many;
 use crate::support::wait::until;
 
@@ -73,20 +73,24 @@ pub async fn entries_of_programs_run_once(timer: TimerUnderTest) {
 }
 
 pub async fn a_killed_daemon_loses_repeats_and_hastens_nothing(timer: TimerUnderTest) {
+    kill_a_daemon(&rig(timer).await).await;
+}
+
+/// Kills a daemon in the middle of its work. Another goes on.
+pub async fn kill_a_daemon(scene: &impl Scene) {
     const TASKS: i64 = 150;
-    let rig = rig(timer).await;
-    let client = rig.client().await.into();
-    let mut first = Process::worker(&rig);
+    let client = scene.producer().await;
+    let mut first = scene.worker();
     create_many(&client, "Job@effect@", TASKS, 500, 20).await;
     create_many(&client, "Job@record@", TASKS, 500, 20).await;
-    until("some are done", async || rig.with_status(1).await >= 60).await;
+    until("some are done", async || scene.with_status(1).await >= 60).await;
     first.kill();
-    let done = rig.with_status(1).await;
+    let done = scene.with_status(1).await;
     assert!(done < 2 * TASKS, "it was killed in the middle of its work");
-    let _second = Process::worker(&rig);
-    rig.until_done(2 * TASKS as usize).await;
-    rig.each_effect_once(TASKS as usize).await;
-    for run in rig.runs().await {
+    let _second = scene.worker();
+    scene.until_done(2 * TASKS as usize).await;
+    scene.each_effect_once(TASKS as usize).await;
+    for run in scene.runs().await {
         assert!(run.at_ms >= run.due_ms, "early: {run:?}");
     }
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test it stops where it went wrong")]
 
 mod alarms;
-mod engine;
+pub mod engine;
 mod harness;
 mod servers;
 mod switching;

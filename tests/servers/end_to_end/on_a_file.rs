@@ -1,0 +1,112 @@
+//! What daemons promise, on a ledger in a file. It is checked by the functions that check it on MySQL.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lapsed::task::State;
+use lapsed::{HandlerError, TaskContext};
+
+use super::{cancelling, due};
+use crate::support::daemon::Daemon;
+use crate::support::file_scene::FileScene;
+use crate::support::scene::Scene;
+use crate::support::tasks::create_many;
+use crate::timers::engine;
+
+#[tokio::test]
+async fn each_task_runs_once_and_none_early() {
+    due::each_task_runs_once_and_none_early(&FileScene::new("").await).await;
+}
+
+#[tokio::test]
+async fn each_task_runs_once_without_probes() {
+    let scene = FileScene::new("ledger_poll.probe = 'none'").await;
+    due::each_task_runs_once_and_none_early(&scene).await;
+}
+
+#[tokio::test]
+async fn the_sweep_alone_runs_every_task() {
+    let scene = FileScene::new("nudge.enabled = false\nledger_poll.probe = 'none'").await;
+    let daemon = scene.ready_daemon().await;
+    create_many(&scene.producer().await, "Job@record@", 20, 100, 50).await;
+    scene.until_done(20).await;
+    scene.each_ran_once(20).await;
+    assert!(daemon.signals("sweep") >= 20.0);
+}
+
+#[tokio::test]
+async fn a_task_that_is_moved_runs_once_at_its_new_time() {
+    due::a_moved_task_runs_once_at_its_new_time(&FileScene::new("").await).await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_runs_the_task_once() {
+    due::a_repeated_request_runs_the_task_once(&FileScene::new("").await).await;
+}
+
+#[tokio::test]
+async fn a_task_cancelled_at_its_due_time_either_ran_before_the_answer_or_never() {
+    let scene = FileScene::new("").await;
+    cancelling::a_cancelled_task_ran_before_the_answer_or_never(&scene).await;
+}
+
+#[tokio::test]
+async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
+    let scene = FileScene::new("").await;
+    cancelling::a_failure_after_a_cancellation_is_not_tried_again(&scene).await;
+}
+
+#[tokio::test]
+async fn a_killed_daemon_loses_repeats_and_hastens_nothing() {
+    engine::kill_a_daemon(&FileScene::new("").await).await;
+}
+
+/// Its front door is the table.
+#[tokio::test]
+async fn rows_of_programs_run_once() {
+    const ROWS: i64 = 40;
+    let scene = FileScene::new("").await;
+    let daemon = scene.ready_daemon().await;
+    let now = scene.now_ms().await;
+    // Each in a transaction of its own, some of them late, at once, and in two seconds.
+    for number in 0..ROWS {
+        let due = now - 200 + number * 60;
+        scene
+            .execute(&format!(
+                "INSERT INTO tb_time_limit_task (key, start_time, end_time) VALUES ('Job@record@{number}', {now}, {due})"
+            ))
+            .await;
+    }
+    scene.until_done(ROWS as usize).await;
+    scene.each_ran_once(ROWS as usize).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_that_fails_is_tried_again_and_is_dead_after_its_last_attempt() {
+    let scene = FileScene::new("retry.max_attempts = 3").await;
+    let attempts = Arc::<AtomicU32>::default();
+    let mut handlers = scene.handlers();
+    let counted = Arc::clone(&attempts);
+    handlers.on(
+        ("Job", "fails"),
+        move |task: TaskContext, until_attempt: u16| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match task.attempt() < until_attempt {
+                    true => Err(HandlerError::new("not yet")),
+                    false => Ok(()),
+                }
+            }
+        },
+    );
+    let daemon = Daemon::start(&scene.config(), handlers);
+    daemon.create("Job@fails@2", 0).await;
+    scene.until_state("Job@fails@2", State::Done).await;
+    daemon.create("Job@fails@9", 0).await;
+    scene.until_state("Job@fails@9", State::Dead).await;
+    assert_eq!(attempts.load(Ordering::SeqCst), 2 + 3);
+    let dead = scene.record("Job@fails@9").await;
+    assert_eq!(dead.attempt, 3, "{dead:?}");
+    daemon.stop().await;
+}
