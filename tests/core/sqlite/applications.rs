@@ -82,6 +82,21 @@ impl Daemon {
     }
 }
 
+/// Creates tasks `0`, `1`, .. that are due at once, and returns when a daemon with these handlers has completed them.
+async fn run_all(ledger: &Arc<SqliteLedger>, handlers: Handlers, count: usize) {
+    let daemon = Daemon::start(ledger, handlers);
+    let all = (0..count).map(|number| {
+        let task = Task::from(key(&number.to_string()));
+        (task, Due::after(Duration::ZERO).unwrap())
+    });
+    client(ledger).create_many(all.collect()).await.unwrap();
+    until("all tasks are done", async || {
+        ledger.stats().await.unwrap().done == count as u64
+    })
+    .await;
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn a_task_exists_if_and_only_if_the_transaction_commits() {
     let (_place, ledger, mut shop) = shop().await;
@@ -169,18 +184,7 @@ async fn effects_and_completion_happen_together_or_not_at_all() {
             task.complete_in(tx).await
         },
     );
-    let daemon = Daemon::start(&ledger, handlers);
-    let tasks = client(&ledger);
-    let all = (0..TASKS).map(|number| {
-        let task = Task::from(key(&number.to_string()));
-        (task, Due::after(Duration::ZERO).unwrap())
-    });
-    tasks.create_many(all.collect()).await.unwrap();
-    until("all tasks are done", async || {
-        ledger.stats().await.unwrap().done == TASKS as u64
-    })
-    .await;
-    daemon.stop().await;
+    run_all(&ledger, handlers, TASKS).await;
     let mut expected: Vec<String> = (0..TASKS)
         .map(|number| key(&number.to_string()).to_string())
         .collect();
@@ -263,7 +267,7 @@ async fn a_handler_creates_its_next_arming_in_its_transaction() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_of_many_handlers_take_turns_with_the_daemon() {
-    const AT_ONCE: u64 = 60;
+    const AT_ONCE: usize = 60;
     let (_place, ledger, shop) = shop().await;
     let mut handlers = Handlers::new();
     handlers.on(
@@ -276,19 +280,8 @@ async fn transactions_of_many_handlers_take_turns_with_the_daemon() {
             task.complete_in(tx).await
         },
     );
-    let daemon = Daemon::start(&ledger, handlers);
-    let tasks = client(&ledger);
-    let all = (0..AT_ONCE).map(|number| {
-        let task = Task::from(key(&number.to_string()));
-        (task, Due::after(Duration::ZERO).unwrap())
-    });
-    tasks.create_many(all.collect()).await.unwrap();
-    until("all tasks are done", async || {
-        ledger.stats().await.unwrap().done == AT_ONCE
-    })
-    .await;
-    daemon.stop().await;
-    assert_eq!(effects(&shop).len(), AT_ONCE as usize);
+    run_all(&ledger, handlers, AT_ONCE).await;
+    assert_eq!(effects(&shop).len(), AT_ONCE);
     for number in 0..AT_ONCE {
         let record = ledger.find(&key(&number.to_string())).await.unwrap();
         assert_eq!(record.unwrap().attempt, 1);
