@@ -111,6 +111,14 @@ impl Condition {
         }
     }
 
+    /// False if the figures say nothing about this condition: the ledger does not answer, so its tasks are not counted.
+    pub fn is_known(self, figures: &Figures) -> bool {
+        match self {
+            Self::Overdue | Self::Retention => figures.ledger_trouble.is_none(),
+            _ => true,
+        }
+    }
+
     /// Says what is wrong, or `None` if this condition does not hold.
     pub fn finding(self, config: &AlertsConfig, figures: &Figures) -> Option<String> {
         let Figures {
@@ -261,6 +269,22 @@ mod tests {
         );
         assert!(found("", &waited(minutes(1))).is_empty());
         assert!(found("", &waited(None)).is_empty());
+    }
+
+    #[test]
+    fn while_the_ledger_is_down_nothing_is_known_of_its_tasks() {
+        let down = Figures {
+            ledger_trouble: Some("the ledger does not answer".to_owned()),
+            ..well()
+        };
+        let is_unknown = |condition: &Condition| !condition.is_known(&down);
+        let unknown: Vec<Condition> = Condition::ALL.into_iter().filter(is_unknown).collect();
+        assert_eq!(unknown, [Condition::Overdue, Condition::Retention]);
+        assert!(
+            Condition::ALL
+                .iter()
+                .all(|condition| condition.is_known(&well()))
+        );
     }
 
     #[test]

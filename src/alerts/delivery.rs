@@ -16,7 +16,7 @@ pub const WAITING_MAX: usize = 64;
 /// Time limit of one attempt.
 pub const ATTEMPT_MAX: Duration = Duration::from_secs(10);
 
-/// Attempts for one message: with their delays, about seven minutes.
+/// Attempts for one message. Their delays add up to about six minutes.
 const ATTEMPTS_MAX: u32 = 12;
 
 /// Delay after the first failed attempt; it doubles up to the other one.

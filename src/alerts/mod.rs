@@ -105,6 +105,9 @@ impl Alerts {
         }
         let mut messages = Vec::new();
         for (index, condition) in Condition::ALL.into_iter().enumerate() {
+            if !condition.is_known(&figures) {
+                continue;
+            }
             let finding = condition.finding(&self.config, &figures);
             let pace = Pace {
                 patience: condition.patience(&self.config),
@@ -162,7 +165,7 @@ impl Alerts {
         Figures {
             did,
             keys_lost,
-            overdue: overdue.filter(|_| self.engine.is_first() && ledger_answers),
+            overdue: overdue.filter(|_| self.engine.is_first()),
             listens: self.engine.is_listening() != Some(false),
             ledger_trouble: (!ledger_answers).then(|| {
                 let trouble = self.engine.ledger_trouble();

@@ -26,8 +26,8 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::server::Limits;
 pub use self::checkup::{Checkup, CheckupFinding, CheckupSeverity};
+use self::server::Limits;
 pub use self::site::Site;
 
 /// Serves until `stop` resolves. Requests that have begun are answered; streams and long polls end.

@@ -130,7 +130,9 @@ impl Browser {
     /// Runs no JavaScript of pages from now on.
     pub async fn switch_scripts_off(&self) {
         let off = json!({"value": true});
-        self.driver.devtools("Emulation.setScriptExecutionDisabled", off).await;
+        self.driver
+            .devtools("Emulation.setScriptExecutionDisabled", off)
+            .await;
     }
 
     /// The path and query of the page.

@@ -60,7 +60,8 @@ async fn busy() -> Daemon {
             at(format!("Mail@send@{n}"), "0s"),
         ]
     });
-    let tagged = json!({"key": "Order@ship@tagged", "in": "3h", "tag": "shop-7", "payload": {"sku": 12}});
+    let tagged =
+        json!({"key": "Order@ship@tagged", "in": "3h", "tag": "shop-7", "payload": {"sku": 12}});
     daemon.schedule(tasks.chain([tagged]));
     daemon.run(&["pause", "Stock", "--reason", "stock is counted"]);
     daemon.until_listed("dead", 12).await;
@@ -104,7 +105,10 @@ async fn every_page_is_in_chinese() {
     let browser = Browser::open_in("zh-CN", &daemon, "/").await;
     for (name, path, _) in PAGES {
         browser.go(path).await;
-        assert_eq!(browser.get("return document.documentElement.lang").await, "zh-CN");
+        assert_eq!(
+            browser.get("return document.documentElement.lang").await,
+            "zh-CN"
+        );
         let title = browser.text_of("h1").await;
         assert!(!title.is_ascii(), "{path} says `{title}`");
         browser.picture(&format!("{name}-zh")).await;
