@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::idempotency::{Begun, IdempotencyKey, Once};
 use super::new_task::{NewTask, Wanted};
 use super::task_view::ReceiptView;
 use super::tasks::create_wanted;
@@ -56,10 +57,12 @@ struct BatchLine {
 /// Creates up to 1000 tasks.
 ///
 /// The body is a JSON array, or JSON lines. The answer is JSON lines, one for each task, in the order of the request; a task
-/// that is refused does not stop the others. If the request fails as a whole, none of the tasks was acknowledged; repeating it
-/// with `at` changes nothing.
+/// that is refused does not stop the others. If the request fails as a whole, no task is acknowledged, and some may be created.
+/// With an `Idempotency-Key`, a repeated request is carried out once, and gets the same answer for a day.
 #[utoipa::path(
+    operation_id = "createTasks",
     post, path = "/tasks/batch", tag = "tasks",
+    params(("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters, chosen by the client for this batch.")),
     request_body(content((Vec<NewTask> = "application/json"), (NewTask = "application/x-ndjson"))),
     responses(
         (status = 200, description = "A line for each task.", body = BatchLine, content_type = "application/x-ndjson"),
@@ -69,6 +72,7 @@ struct BatchLine {
 async fn create(
     State(site): State<Site>,
     caller: Caller,
+    IdempotencyKey(key): IdempotencyKey,
     request: Request,
 ) -> Result<Response, Problem> {
     caller.require(Scope::Schedule)?;
@@ -85,9 +89,26 @@ async fn create(
             format!("found {} tasks, expected 1 to {TASKS_MAX}", texts.len()),
         ));
     }
-    let answer = Batch::new(&site, &caller).create(&texts).await?;
-    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))];
-    Ok((headers, answer).into_response())
+    let Some(key) = key else {
+        let answer = Batch::new(&site, &caller).create(&texts).await?;
+        return Ok(lines_of(answer, false));
+    };
+    let once = match Once::begin(&site, &caller, &key, &body).await? {
+        Begun::Before(answer) => return Ok(lines_of(answer, true)),
+        Begun::New(once) => once,
+    };
+    let answer = Batch::new(&site, &caller).create(&texts).await;
+    once.finish(&site, answer.as_deref().ok()).await;
+    Ok(lines_of(answer?, false))
+}
+
+fn lines_of(answer: String, replayed: bool) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, NDJSON)], answer).into_response();
+    if replayed {
+        let headers = response.headers_mut();
+        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    response
 }
 
 fn elements(body: &Bytes) -> Result<Vec<&[u8]>, Problem> {
@@ -123,7 +144,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Creates the tasks, and returns the lines of the answer.
-    async fn create(mut self, texts: &[&[u8]]) -> Result<Vec<u8>, Problem> {
+    async fn create(mut self, texts: &[&[u8]]) -> Result<String, Problem> {
         self.answers.resize_with(texts.len(), || None);
         let mut once: Vec<(usize, TaskKey, (Task, Due))> = Vec::new();
         for (place, text) in texts.iter().enumerate() {
@@ -217,7 +238,7 @@ impl<'a> Batch<'a> {
         });
     }
 
-    async fn tell(self) -> Result<Vec<u8>, Problem> {
+    async fn tell(self) -> Result<String, Problem> {
         let answers: Vec<BatchLine> = self.answers.into_iter().flatten().collect();
         let created = answers.iter().filter(|line| line.status == 201).count();
         if created > 0 {
@@ -225,10 +246,10 @@ impl<'a> Batch<'a> {
             let change = Change::of_many("create", "batch", created as u64);
             self.site.audit(self.caller, change).await;
         }
-        let mut text = Vec::new();
+        let mut text = String::new();
         for line in &answers {
-            serde_json::to_writer(&mut text, line).expect("it can be written as JSON");
-            text.push(b'\n');
+            text += &serde_json::to_string(line).expect("it can be written as JSON");
+            text.push('\n');
         }
         Ok(text)
     }

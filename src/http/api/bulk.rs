@@ -71,6 +71,7 @@ struct Bulk {
 /// With `dry_run`, counts them. Otherwise the answer is JSON lines with the numbers so far; the last has `done`. The work ends
 /// when the client leaves. Tasks that are created meanwhile may be left out.
 #[utoipa::path(
+    operation_id = "cancelTasks",
     post, path = "/cancel", tag = "operations", request_body = Bulk,
     responses(
         (status = 200, description = "With `dry_run` the count, otherwise lines of progress.", content(
@@ -111,6 +112,7 @@ async fn cancel(
 /// With `dry_run`, counts them. Otherwise the answer is JSON lines with the numbers so far; the last has `done`. The work ends
 /// when the client leaves. The tasks run behind those that fall due meanwhile.
 #[utoipa::path(
+    operation_id = "redriveTasks",
     post, path = "/redrive", tag = "operations", request_body = Bulk,
     responses(
         (status = 200, description = "With `dry_run` the count, otherwise lines of progress.", content(
@@ -153,6 +155,7 @@ async fn redrive(
 /// With `dry_run`, counts them. Otherwise the answer is JSON lines with the numbers so far; the last has `done`. The work ends
 /// when the client leaves.
 #[utoipa::path(
+    operation_id = "discardTasks",
     post, path = "/discard", tag = "operations", request_body = Bulk,
     responses(
         (status = 200, description = "With `dry_run` the count, otherwise lines of progress.", content(

@@ -52,6 +52,7 @@ struct Done {
 
 /// Completes a task. The report may be repeated.
 #[utoipa::path(
+    operation_id = "completeClaim",
     post, path = "/claims/{claim}/done", tag = "workers", request_body = Option<Done>,
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
@@ -85,6 +86,7 @@ struct Fail {
 
 /// Reports that a task failed. The retry policy of its route decides, unless a member does.
 #[utoipa::path(
+    operation_id = "failClaim",
     post, path = "/claims/{claim}/fail", tag = "workers", request_body = Fail,
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
@@ -132,6 +134,7 @@ struct Snooze {
 
 /// Has a task given out again after a delay. Not a failure.
 #[utoipa::path(
+    operation_id = "snoozeClaim",
     post, path = "/claims/{claim}/snooze", tag = "workers", request_body = Snooze,
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
@@ -153,6 +156,7 @@ async fn snooze(
 
 /// Extends a claim by the visibility of its route from now.
 #[utoipa::path(
+    operation_id = "renewClaim",
     post, path = "/claims/{claim}/renew", tag = "workers",
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
@@ -184,6 +188,7 @@ async fn renew(
 
 /// Gives a task back unused. No attempt is counted.
 #[utoipa::path(
+    operation_id = "releaseClaim",
     post, path = "/claims/{claim}/release", tag = "workers",
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(

@@ -33,6 +33,7 @@ pub fn routes() -> OpenApiRouter<Site> {
 /// Each event is `changed`; its data is a JSON list of what may have changed: `stats`, `tasks`, `pauses`, `workers`, `audit`.
 /// The first event has all of them. The client then asks for what it shows.
 #[utoipa::path(
+    operation_id = "streamEvents",
     get, path = "/events", tag = "operations",
     responses(
         (status = 200, description = "A stream of events.", body = String, content_type = "text/event-stream"),

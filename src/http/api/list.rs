@@ -81,6 +81,7 @@ pub struct TaskPage {
 /// The order depends on the filters and is that of an index: by id, by key, or by state and due time. A page costs the same
 /// wherever it begins, and holds no payloads.
 #[utoipa::path(
+    operation_id = "listTasks",
     get, path = "/tasks", tag = "tasks",
     params(
         TaskFilter,

@@ -6,6 +6,7 @@ mod claims;
 mod detached;
 mod events;
 mod filter;
+mod idempotency;
 mod list;
 mod new_task;
 mod openapi;

@@ -75,6 +75,7 @@ struct PauseList {
 
 /// Lists pauses, the hold, and releases from it.
 #[utoipa::path(
+    operation_id = "listPauses",
     get, path = "/pauses", tag = "operations",
     responses(
         (status = 200, description = "All pauses.", body = PauseList),
@@ -109,6 +110,7 @@ struct NewPause {
 ///
 /// Within 2 s after the answer, no more of its tasks start. Pausing twice changes nothing.
 #[utoipa::path(
+    operation_id = "pause",
     post, path = "/pauses", tag = "operations", request_body = NewPause,
     responses(
         (status = 201, description = "The tasks are paused.", body = PauseView),
@@ -165,6 +167,7 @@ struct Resumed {
 ///
 /// Returns the pause that was lifted. A pause of a wider scope remains.
 #[utoipa::path(
+    operation_id = "resume",
     delete, path = "/pauses", tag = "operations", params(Resumed),
     responses(
         (status = 200, description = "The pause was lifted, or the tasks are released.", body = PauseView),

@@ -109,6 +109,7 @@ impl TakenTask {
 /// Each task is leased to the worker for the visibility of its route. If the worker does not settle or renew it by then, it is
 /// given out again. Tasks whose answer cannot be sent are given back at once.
 #[utoipa::path(
+    operation_id = "takeTasks",
     post, path = "/queues/{queue}/take", tag = "workers", request_body = Option<Take>,
     params(("queue" = String, Path, description = "The name in `pull = { queue = \"..\" }` of a route.")),
     responses(

@@ -75,6 +75,7 @@ struct PercentilesView {
 ///
 /// Counts are bounded: with many rows, `at_least` names those that are not complete.
 #[utoipa::path(
+    operation_id = "getStats",
     get, path = "/stats", tag = "operations",
     responses(
         (status = 200, description = "The counts.", body = StatsView),

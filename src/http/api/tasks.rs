@@ -37,6 +37,7 @@ pub fn routes() -> OpenApiRouter<Site> {
 /// If an unfinished task of this key exists, `if_pending` decides. Repeating the request with the same `at` changes nothing;
 /// with `in`, it moves the task.
 #[utoipa::path(
+    operation_id = "createTask",
     post, path = "/tasks", tag = "tasks", request_body = NewTask,
     responses(
         (status = 201, description = "The task is committed to the ledger.", body = ReceiptView),
@@ -62,6 +63,7 @@ async fn create(
 /// Repeating the request with the same `at` changes nothing. A task with the same due time and another payload is replaced.
 /// A task that has run at this due time does not run again.
 #[utoipa::path(
+    operation_id = "putTask",
     put, path = "/tasks/{key}", tag = "tasks", request_body = NewTask,
     params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`.")),
     responses(
@@ -92,6 +94,7 @@ async fn put(
 
 /// Returns a task.
 #[utoipa::path(
+    operation_id = "getTask",
     get, path = "/tasks/{key}", tag = "tasks",
     params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`.")),
     responses(
@@ -130,6 +133,7 @@ struct NewDue {
 
 /// Moves a pending task to another due time.
 #[utoipa::path(
+    operation_id = "moveTask",
     patch, path = "/tasks/{key}", tag = "tasks", request_body = NewDue,
     params(
         ("key" = String, Path, description = "The task key; `/` in it is written as `%2F`."),
@@ -185,6 +189,7 @@ struct Cancelled {
 ///
 /// A run that has begun is not stopped, but the task is not tried again. Repeating the request gives the same answer.
 #[utoipa::path(
+    operation_id = "cancelTask",
     delete, path = "/tasks/{key}", tag = "tasks",
     params(
         ("key" = String, Path, description = "The task key; `/` in it is written as `%2F`."),
@@ -232,6 +237,7 @@ async fn cancel(
 
 /// Makes a pending task due now.
 #[utoipa::path(
+    operation_id = "runTask",
     post, path = "/tasks/{key}/run", tag = "tasks",
     params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`.")),
     responses(
@@ -263,6 +269,7 @@ async fn run(
 ///
 /// It keeps its id and its history. Its counters begin again.
 #[utoipa::path(
+    operation_id = "redriveTask",
     post, path = "/tasks/{key}/redrive", tag = "tasks",
     params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`.")),
     responses(
@@ -291,6 +298,7 @@ async fn redrive(
 
 /// Deletes a dead task.
 #[utoipa::path(
+    operation_id = "discardTask",
     post, path = "/tasks/{key}/discard", tag = "tasks",
     params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`.")),
     responses(

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::rig::{Answer, Api};
+use super::rig::{Answer, Api, json as with_json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_line_is_answered_and_a_bad_one_does_not_stop_the_others() {
@@ -65,4 +65,55 @@ async fn a_batch_has_at_most_a_thousand_tasks() {
     }
     let text = api.request("POST", "/v1/tasks/batch").body("{}");
     Answer::of(text).await.is_problem(415, "unsupported-type");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_with_a_key_is_carried_out_once() {
+    let api = Api::start().await;
+    let send = async |key: &str, body: serde_json::Value| {
+        let request = api.request("POST", "/v1/tasks/batch");
+        Answer::of(with_json(request.header("idempotency-key", key), &body)).await
+    };
+    let body = || json!([{"key": "Order@close", "in": "1h", "unique": true}, {"key": "no"}]);
+    let first = send("k-1", body()).await;
+    assert_eq!(first.lines()[0]["status"], 201, "{}", first.text);
+    assert!(!first.headers.contains_key("idempotency-replayed"));
+    let again = send("k-1", body()).await;
+    assert_eq!((again.status.as_u16(), &again.text), (200, &first.text));
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(api.get("/v1/stats").await.json()["pending"], 1);
+
+    send("k-1", json!([{"key": "Order@close", "in": "1h"}]))
+        .await
+        .is_problem(422, "idempotency-key-reused");
+    assert_ne!(send("k-2", body()).await.text, first.text);
+    send("", body()).await.is_problem(400, "invalid");
+    send(&"k".repeat(256), body())
+        .await
+        .is_problem(400, "invalid");
+    send("k-3", json!([])).await.is_problem(400, "invalid");
+    assert_eq!(
+        send("k-3", body()).await.status,
+        200,
+        "a refused request does not use its key up"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_requests_with_a_key_at_the_same_time_one_is_carried_out() {
+    let api = Api::start().await;
+    let body = json!([{"key": "Order@close", "in": "1h", "unique": true}]);
+    let send = || {
+        let request = api.request("POST", "/v1/tasks/batch");
+        Answer::of(with_json(request.header("idempotency-key", "k-1"), &body))
+    };
+    let answers = futures_util::future::join_all((0..8).map(|_| send())).await;
+    for answer in &answers {
+        assert!(
+            [200, 409].contains(&answer.status.as_u16()),
+            "{}",
+            answer.text
+        );
+    }
+    assert_eq!(api.get("/v1/stats").await.json()["pending"], 1);
 }
