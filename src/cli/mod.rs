@@ -31,6 +31,7 @@ mod sweep;
 mod take;
 mod task_options;
 mod tasks;
+mod token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -210,6 +211,10 @@ enum Command {
     /// Print the hash of a password, read from stdin, for `[resp]`
     #[cfg(feature = "resp")]
     HashPassword,
+    /// Print a random token for a client of the HTTP API, and the entry with its hash for the configuration
+    ///
+    /// The token is shown only now. It is not stored.
+    Token(token::Token),
     /// Validate the configuration
     CheckConfig,
     /// Print a shell completion script
@@ -270,6 +275,11 @@ impl Cli {
         if let Command::Dev(dev) = self.command {
             return dev.run(source.clone()).await;
         }
+        if let Command::Token(token) = self.command {
+            return token.run(Output {
+                json: self.global.json,
+            });
+        }
         #[cfg(feature = "resp")]
         if let Command::HashPassword = self.command {
             return hash_password::run();
@@ -312,7 +322,7 @@ impl Cli {
             #[cfg(feature = "bench")]
             Command::BenchDaemon(daemon) => daemon.run(config).await,
             Command::CheckConfig => check_config::run(&config, source, output),
-            Command::Completions { .. } => unreachable!("answered above"),
+            Command::Completions { .. } | Command::Token(_) => unreachable!("answered above"),
             #[cfg(all(feature = "sqlite", feature = "resp"))]
             Command::Dev(_) => unreachable!("answered above"),
             #[cfg(feature = "resp")]

@@ -1,14 +1,13 @@
 //! Masks: what of a task is not shown.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::config::{ClassGlob, HttpConfig};
 use crate::ledger::TaskRecord;
 use crate::task::TaskKey;
 
-/// Stands for what is not shown.
-const HIDDEN: &str = "[hidden]";
+/// Stands for what is not shown. Valid as an argument of a key.
+const HIDDEN: &str = "hidden";
 
 /// What of a task is not shown, to any caller. Workers that take a task get all of it.
 #[derive(Clone)]
@@ -25,29 +24,37 @@ impl Masks {
         has(&self.0.mask_payloads, key)
     }
 
-    /// Returns the record without what is not shown.
-    pub fn apply(&self, mut record: TaskRecord) -> TaskRecord {
-        if !self.hides_payload(&record.key) {
-            return record;
+    /// Hides what is not shown of a task whose key the caller knows.
+    pub fn apply(&self, task: &mut TaskRecord) {
+        if !self.hides_payload(&task.key) {
+            return;
         }
-        let hidden = || HIDDEN.to_owned();
-        let json = || format!("\"{HIDDEN}\"");
-        record.payload = record.payload.map(|_| json());
-        record.result = record.result.map(|_| json());
-        record.last_error = record.last_error.map(|_| hidden());
-        for mishap in &mut record.history {
-            mishap.error = hidden();
+        task.payload = None;
+        task.result = None;
+        task.last_error = task.last_error.take().map(|_| HIDDEN.to_owned());
+        for mishap in &mut task.history {
+            mishap.error = HIDDEN.to_owned();
         }
-        record
     }
 
-    /// Returns the key as lists show it: without arguments that are not shown.
-    pub fn key_text<'a>(&self, key: &'a TaskKey) -> Cow<'a, str> {
-        match has(&self.0.mask_arguments, key) && key.args().next().is_some() {
-            true => Cow::Owned(format!("{}@{}@{HIDDEN}", key.class(), key.method())),
-            false => Cow::Borrowed(key.as_str()),
+    /// Hides what is not shown of tasks in a list, their arguments included.
+    pub fn apply_to_list(&self, tasks: &mut [TaskRecord]) {
+        for task in tasks {
+            self.apply(task);
+            if has(&self.0.mask_arguments, &task.key) && task.key.args().next().is_some() {
+                task.key = without_arguments(&task.key);
+            }
         }
     }
+}
+
+fn without_arguments(key: &TaskKey) -> TaskKey {
+    let hidden = TaskKey::build(key.class(), key.method(), [HIDDEN]);
+    // A key of the maximum length may have an argument that is shorter.
+    let none = || TaskKey::build(key.class(), key.method(), Vec::<&str>::new());
+    hidden
+        .or_else(|_| none())
+        .expect("the beginning of a key is a key")
 }
 
 fn has(globs: &[ClassGlob], key: &TaskKey) -> bool {
@@ -64,9 +71,11 @@ mod tests {
         let text = "http.mask_payloads = 'Mail@send'\nhttp.mask_arguments = 'User'";
         let masks = Masks::new(Arc::new(Config::from_toml(text).unwrap().http));
         let key = |text| TaskKey::parse(text).unwrap();
-        assert_eq!(masks.key_text(&key("User@end@me")), "User@end@[hidden]");
-        assert_eq!(masks.key_text(&key("User@end")), "User@end");
-        assert_eq!(masks.key_text(&key("Mail@send@me")), "Mail@send@me");
+        assert!(has(&masks.0.mask_arguments, &key("User@end@me")));
+        assert_eq!(
+            without_arguments(&key("User@end@me@you")),
+            key("User@end@hidden")
+        );
         assert!(masks.hides_payload(&key("Mail@send@me")));
         assert!(!masks.hides_payload(&key("Mail@read@me")));
     }

@@ -113,11 +113,16 @@ pub async fn page(site: &Site, caller: &Caller, filter: &ListFilter) -> Result<T
         site.paused()
     )?;
     let ListPage {
-        tasks,
-        malformed,
+        mut tasks,
+        mut malformed,
         next,
         searched,
     } = page;
+    site.masks.apply_to_list(&mut tasks);
+    if caller.is_limited() {
+        // Rows without a class.
+        malformed.clear();
+    }
     let visible = tasks
         .iter()
         .filter(|task| caller.require_key(&task.key).is_ok());

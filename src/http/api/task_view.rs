@@ -19,7 +19,7 @@ pub struct TaskView {
     /// The payload, as it was given; `null` if there is none. Masked payloads are `null`, too.
     #[schema(value_type = Option<Value>)]
     pub payload: Option<Box<RawValue>>,
-    /// True if the payload, the arguments in the key, the errors and the result are masked for this caller.
+    /// True if payload, result and errors are masked, by `http.mask_payloads`.
     pub masked: bool,
     /// The trace in which it was created.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -114,8 +114,10 @@ async fn show(
         async { site.tasks.find(key).await.map_err(Problem::from) },
         site.paused()
     )?;
-    let task = found.ok_or_else(Problem::no_task)?;
-    let view = TaskView::new(&task, &paused);
+    let mut task = found.ok_or_else(Problem::no_task)?;
+    site.masks.apply(&mut task);
+    let mut view = TaskView::new(&task, &paused);
+    view.masked = site.masks.hides_payload(&task.key);
     let etag = etag(&view.summary.id);
     Ok(([(header::ETAG, etag)], Json(view)).into_response())
 }

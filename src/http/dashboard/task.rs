@@ -206,7 +206,10 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
             let (task, count) =
                 tokio::join!(site.tasks.find(parsed), site.figures.count(&site.tasks));
             let paused = Paused::of(&count?.pauses);
-            task?.map(|task| found(task, &paused, f))
+            task?.map(|mut task| {
+                site.masks.apply(&mut task);
+                found(task, &paused, f)
+            })
         }
         Err(_) => None,
     };

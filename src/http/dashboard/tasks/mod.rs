@@ -128,7 +128,12 @@ async fn panel(site: &Site, f: &Frame, q: &TaskQuery) -> Panel {
 async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
     let filter = q.filter(&f.preferences.zone)?;
     let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
-    let page = page?;
+    let mut page = page?;
+    site.masks.apply_to_list(&mut page.tasks);
+    if f.caller.is_limited() {
+        // Rows without a class.
+        page.malformed.clear();
+    }
     let paused = Paused::of(&count?.pauses);
     let visible = page
         .tasks
