@@ -4,6 +4,7 @@ mod dashboard;
 mod doctor;
 mod end_to_end;
 mod http_api;
+mod http_access;
 mod importing;
 mod key_expiry;
 mod ledger_conformance;

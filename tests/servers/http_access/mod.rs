@@ -1,0 +1,8 @@
+//! Who may do what over HTTP: daemons as processes, requests byte by byte.
+
+mod browsers;
+mod clients;
+mod logins;
+mod proxies;
+mod rig;
+mod views;
