@@ -30,6 +30,8 @@ texts! {
         alone: "This daemon has not heard its own heartbeat yet: Redis does not answer, or it has just started.", "此守护进程尚未收到自己的心跳：Redis 没有响应，或刚刚启动。";
         versions: "Different versions run: {}. Update the older ones when you can.", "正在运行不同的版本：{}。请尽快升级旧版本。";
         differ: "Not all daemons run the same tasks: what only one of them runs waits while it is away.", "各守护进程运行的任务不同：只由其中一个运行的任务，会在其离线时等待。";
+        warning: "Warning", "警告";
+        note: "Note", "提示";
         this: "this one", "本进程";
         ready: "takes tasks", "接收任务";
         full: "no free slot", "没有空闲槽位";
@@ -101,6 +103,8 @@ struct List<'a> {
     /// The versions, if there is more than one.
     versions: Option<String>,
     differ: bool,
+    /// False for a timer without expiry events.
+    has_events: bool,
 }
 
 async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
@@ -113,7 +117,10 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
         query: String::new(),
         shows: "workers",
     };
-    let list = shown(&site.engine.daemons(), f);
+    let list = List {
+        has_events: site.engine.is_listening().is_some(),
+        ..shown(&site.engine.daemons(), f)
+    };
     Panel::load(f, source, async { Ok(list) }).await
 }
 
@@ -144,6 +151,7 @@ fn shown<'a>(members: &[Member], f: &'a Frame) -> List<'a> {
             skills.into_iter().any(is_single)
         }),
         daemons,
+        has_events: true,
     }
 }
 

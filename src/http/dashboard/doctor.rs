@@ -30,7 +30,7 @@ texts! {
     /// Texts of the findings.
     DoctorTexts {
         title: "Doctor", "诊断";
-        lead: "What `lapsed doctor` finds about the servers, the table and the clocks. The checks change nothing.", "`lapsed doctor` 对服务器、数据表和时钟的检查结果。检查不会做任何修改。";
+        lead: "What the command lapsed doctor finds about the servers, the table and the clocks. The checks change nothing.", "命令 lapsed doctor 对服务器、数据表和时钟的检查结果。检查不会做任何修改。";
         checked: "Checked", "检查于";
         running: "Checking now. This takes up to 20 s.", "正在检查，最多需要 20 秒。";
         again: "Checking again.", "正在重新检查。";

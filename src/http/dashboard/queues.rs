@@ -36,9 +36,10 @@ texts! {
         title: "Queues and workers", "队列与工作进程";
         lead: "Workers take the tasks of pull queues over HTTP or a Redis client. The workers are those that asked this daemon.", "工作进程通过 HTTP 或 Redis 客户端领取拉取队列的任务。此处仅列出向本守护进程请求的工作进程。";
         none: "No route of this daemon has a pull queue. Add one with `pull = { queue = \"mail\" }`.", "此守护进程没有拉取队列路由。可用 `pull = { queue = \"mail\" }` 添加。";
-        no_worker: "No worker asks for this queue, and tasks are overdue: {}. Start its workers.", "没有工作进程请求此队列，超时任务：{}。请启动工作进程。";
-        behind: "Tasks are overdue although workers ask: {}, the oldest by {}. Check whether the class is paused.", "虽有工作进程请求，仍有超时任务：{} 个，最早已超时 {}。请检查该类是否被暂停。";
-        busy: "Tasks are overdue and all workers are busy: {}, the oldest by {}. Start more workers.", "有超时任务且所有工作进程繁忙：{} 个，最早已超时 {}。请增加工作进程。";
+        no_worker: "No worker asks for this queue. Overdue tasks: {}. Start its workers.", "没有工作进程请求此队列，超时任务：{}。请启动工作进程。";
+        behind: "Overdue tasks although workers ask: {}, the oldest by {}. Check whether the class is paused.", "虽有工作进程请求，仍有超时任务：{} 个，最早已超时 {}。请检查该类是否被暂停。";
+        busy: "All workers are busy. Overdue tasks: {}, the oldest by {}. Start more workers.", "有超时任务且所有工作进程繁忙：{} 个，最早已超时 {}。请增加工作进程。";
+        act_now: "Act now", "立即处理";
         waiting: "Workers that wait", "等待中的工作进程";
         wanted: "Tasks they ask for", "请求的任务数";
         overdue: "Overdue", "已超时";
@@ -165,7 +166,7 @@ fn queue(status: PullQueueStatus, methods: &[&MethodStats], f: &Frame) -> Queue 
     let is_part = workers.len() > WORKERS_MAX;
     Queue {
         trouble: trouble(&tasks, waiting, wanted, visibility, &workers, f),
-        visibility: f.took(&ms(visibility)),
+        visibility: moment::length(ms(visibility), f.language()),
         wanted: wanted as u64,
         waiting: waiting as u64,
         methods: methods.iter().map(|method| method.name.clone()).collect(),

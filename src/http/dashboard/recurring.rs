@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
 use super::panel::{Panel, Source};
+use super::row::first_line;
 use super::texts::texts;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
@@ -180,6 +181,6 @@ fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
         },
         next: f.relative(&task.due_at),
         then,
-        error: task.last_error.clone().unwrap_or_default(),
+        error: first_line(task.last_error.as_deref().unwrap_or_default()),
     }
 }

@@ -45,7 +45,7 @@ texts! {
         title: "Dead", "死信";
         lead: "Tasks that failed for good. Mend the cause, then redrive them; or discard what is of no use any more.", "彻底失败的任务。请先消除原因再重新投递；不再需要的可以丢弃。";
         none: "No task is dead.", "没有死信任务。";
-        counted: "{} dead tasks, {} kinds of error", "{} 个死信任务，{} 类错误";
+        counted: "Dead tasks: {}. Kinds of error: {}.", "{} 个死信任务，{} 类错误";
         part: "Only the {} that fell due first are grouped here; there are more.", "此处仅对最先到期的 {} 个任务分组，实际更多。";
         more: "Only the {} largest groups are shown.", "仅显示最大的 {} 组。";
         tasks: "Tasks", "任务数";
