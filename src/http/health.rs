@@ -51,9 +51,8 @@ fn reasons(
         Some(trouble) => format!("The ledger does not answer, so no task starts: {trouble}."),
         None => "The ledger has not answered yet, so no task starts.".to_owned(),
     });
-    let subscription = (subscription == Some(false)).then(|| {
-        "The subscription to Redis is down: tasks start from the ledger, up to 2 s late.".to_owned()
-    });
+    let subscription = (subscription == Some(false))
+        .then(|| "The subscription to Redis is down: tasks may start up to 2 s late.".to_owned());
     let stopping = stopping
         .then(|| "The daemon is stopping: runs end, and no further task starts here.".to_owned());
     [ledger, subscription, stopping]

@@ -170,6 +170,7 @@ impl Site {
     /// The URL of a task, for the header `Location`.
     pub fn url_of(&self, key: &TaskKey) -> HeaderValue {
         let key = utf8_percent_encode(key.as_str(), IN_PATH);
-        HeaderValue::try_from(format!("/v1/tasks/{key}")).expect("it is ASCII")
+        let url = format!("{}/v1/tasks/{key}", self.config.base_path);
+        HeaderValue::try_from(url).expect("a base path and an encoded key are ASCII")
     }
 }

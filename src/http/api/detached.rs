@@ -31,3 +31,70 @@ pub async fn answer(request: Request, next: Next) -> Response {
         Problem::of(ProblemKind::TimedOut, detail).into_response()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::any;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A server whose requests begin, wait, and end.
+    struct Slow {
+        begun: Semaphore,
+        may_end: Semaphore,
+        ended: Semaphore,
+    }
+
+    async fn begun(method: Method, slow: &Arc<Slow>) -> tokio::task::JoinHandle<()> {
+        let server = Arc::clone(slow);
+        let handler = move || async move {
+            server.begun.add_permits(1);
+            let _ = server.may_end.acquire().await;
+            server.ended.add_permits(1);
+        };
+        let router = Router::new()
+            .route("/", any(handler))
+            .layer(from_fn(answer));
+        let request = axum::http::Request::builder().method(method).uri("/");
+        let request = request.body(Body::empty()).unwrap();
+        let asking = tokio::spawn(async move {
+            let _ = TowerToHyperService::new(router).call(request).await;
+        });
+        slow.begun.acquire().await.unwrap().forget();
+        asking
+    }
+
+    fn slow() -> Arc<Slow> {
+        Arc::new(Slow {
+            begun: Semaphore::new(0),
+            may_end: Semaphore::new(0),
+            ended: Semaphore::new(0),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_change_goes_on_when_its_client_leaves_and_a_look_does_not() {
+        for (method, goes_on) in [(Method::PUT, true), (Method::GET, false)] {
+            let slow = slow();
+            let asking = begun(method, &slow).await;
+            asking.abort();
+            let _ = asking.await;
+            slow.may_end.add_permits(1);
+            match goes_on {
+                true => drop(slow.ended.acquire().await.unwrap()),
+                false => {
+                    tokio::task::yield_now().await;
+                    assert_eq!(slow.ended.available_permits(), 0);
+                }
+            }
+        }
+    }
+}

@@ -41,10 +41,15 @@ pub struct Answer {
 impl Api {
     /// On an SQLite file.
     pub async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// On an SQLite file, with more settings.
+    pub async fn start_with(more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("lapsed.db");
         let settings = format!(
-            "timer = 'ledger_poll'\nledger.url = 'sqlite://{}'\n{SETTINGS}",
+            "timer = 'ledger_poll'\nledger.url = 'sqlite://{}'\n{SETTINGS}{more}",
             file.display()
         );
         let config = Config::from_toml(&settings).unwrap();

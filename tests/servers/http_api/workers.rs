@@ -100,7 +100,7 @@ async fn a_worker_that_leaves_while_it_waits_gets_no_task() {
     let api = Api::start().await;
     let body = r#"{"wait":"50s"}"#;
     let head = format!(
-        "POST /v1/queues/mail/take HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/queues/mail/take HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     for _ in 0..20 {
