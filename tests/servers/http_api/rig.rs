@@ -56,11 +56,9 @@ impl Api {
         let ledger = SqliteLedger::new(&config.ledger).unwrap();
         ledger.migrate(false).await.unwrap();
         ledger.close().await;
-        let api = Self::serve(&config).await;
-        Self {
-            _file: Some(directory),
-            ..api
-        }
+        let mut api = Self::serve(&config).await;
+        api._file = Some(directory);
+        api
     }
 
     /// With these settings.
