@@ -86,7 +86,7 @@
 //! | [`timer`] | the seam to the source of signals; adapters: Redis keys, sorted sets, a wheel, the ledger alone |
 //! | [`membership`] | the seam to the other daemons on the ledger; adapters: Redis, memory |
 //! | [`limiter`] | the seam to the rate limits of all daemons; adapters: Redis, the ledger, memory |
-//! | [`http`] | metrics and probes |
+//! | [`http`] | the HTTP API, the dashboard, metrics and probes |
 //! | [`resp`] | the front door for Redis clients |
 //! | [`trace`] | the trace that running code belongs to |
 //! | [`sandbox`] | private servers for tests and demos |
@@ -98,7 +98,7 @@
 //! | `mysql` | the ledger in MySQL or MariaDB; enough for a library of producers and workers |
 //! | `sqlite` | the ledger in an SQLite file, without servers; enough for such a library, too |
 //! | `webhook` | routes with a `webhook` target |
-//! | `http` | [`http`]: metrics and probes |
+//! | `http` | [`http`]: the HTTP API, the dashboard, metrics and probes |
 //! | `resp` | [`resp`]: the front door for Redis clients |
 //! | `cli` | the program `lapsed` |
 //! | `bench` | `lapsed bench` |

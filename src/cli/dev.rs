@@ -86,7 +86,7 @@ impl Dev {
             "Tasks are in {file}. Due tasks are logged here. Ctrl-C stops. Try in another terminal:\n  \
              {cli} SETEX Hello@world 5 '{{\"to\":\"you\"}}'\n  \
              {cli} TTL Hello@world\n  \
-             curl http://{http}/metrics"
+             open http://{http}/ in a browser"
         )
     }
 }

@@ -3,8 +3,8 @@
 mod dashboard;
 mod doctor;
 mod end_to_end;
-mod http_api;
 mod http_access;
+mod http_api;
 mod importing;
 mod key_expiry;
 mod ledger_conformance;
