@@ -46,6 +46,14 @@ impl Masks {
             }
         }
     }
+
+    /// Hides arguments that are not shown in a text that may be a key.
+    pub fn subject(&self, text: String) -> String {
+        match TaskKey::parse(&text) {
+            Ok(key) if has(&self.0.mask_arguments, &key) => without_arguments(&key).to_string(),
+            _ => text,
+        }
+    }
 }
 
 fn without_arguments(key: &TaskKey) -> TaskKey {

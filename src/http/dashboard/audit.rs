@@ -122,6 +122,8 @@ async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>
                 .ok_or_else(|| Problem::invalid("`before` is not the address of an older page"))?,
         ),
     };
+    // It names tasks of every class.
+    f.caller.require_class(None)?;
     let page = site.audit_log.page(before, LIMIT).await?;
     Ok(List {
         f,
@@ -129,11 +131,19 @@ async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>
         rows: page
             .entries
             .into_iter()
-            .map(|entry| row(entry, f))
+            .map(|entry| row(masked(entry, site), f))
             .collect(),
         is_first: wanted.before.is_empty(),
         next: page.next.map(|next| encoded(&text_of(next))),
     })
+}
+
+fn masked(mut entry: AuditEntry, site: &Site) -> AuditEntry {
+    entry.subject = site.masks.subject(entry.subject);
+    for key in &mut entry.keys {
+        *key = site.masks.subject(std::mem::take(key));
+    }
+    entry
 }
 
 fn row(entry: AuditEntry, f: &Frame) -> Row {

@@ -14,6 +14,7 @@ mod dead;
 mod doctor;
 mod figures;
 mod frame;
+mod login;
 mod moment;
 mod overview;
 mod panel;
@@ -40,6 +41,7 @@ pub fn routes() -> Router<Site> {
     Router::new()
         .route("/assets/{version}/{name}", get(assets::serve))
         .route("/preferences", get(preferences::change))
+        .merge(login::routes())
         .merge(overview::routes())
         .merge(upcoming::routes())
         .merge(tasks::routes())

@@ -92,8 +92,8 @@ pub(super) struct Changed {
 }
 
 /// Stores preferences in cookies, and returns to the page.
-pub(super) async fn change(State(_): State<Site>, Query(wish): Query<Changed>) -> Response {
-    let base = "";
+pub(super) async fn change(State(site): State<Site>, Query(wish): Query<Changed>) -> Response {
+    let base = &site.config.base_path;
     let language = wish.lang.as_deref().and_then(Language::of_tag);
     let theme = wish.theme.as_deref().and_then(Theme::of);
     let zone = wish.zone.filter(|name| TimeZone::get(name).is_ok());

@@ -138,7 +138,8 @@ async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>
         ..ListFilter::default()
     };
     let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
-    let (page, paused) = (page?, Paused::of(&count?.pauses));
+    let (mut page, paused) = (page?, Paused::of(&count?.pauses));
+    site.masks.apply_to_list(&mut page.tasks);
     let visible = page
         .tasks
         .iter()

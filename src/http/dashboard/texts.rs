@@ -131,6 +131,7 @@ texts! {
         zone: "Times in {}", "时区：{}";
         keys_help: "Keyboard shortcuts", "键盘快捷键";
         signed_in: "Signed in as {}", "当前用户：{}";
+        log_out: "Log out", "退出登录";
         attempt: "Attempt", "尝试";
         recurring: "recurring", "周期任务";
         needs_script: "Changes need JavaScript. Reading does not.", "修改操作需要 JavaScript，查看不需要。";

@@ -82,6 +82,26 @@ fn a_person_logs_in_works_and_logs_out() {
 }
 
 #[test]
+fn the_login_page_says_what_went_wrong_and_repeats_nothing_as_html() {
+    let site = Site::start(&clients());
+    let page = site.get(
+        "/login?next=%22%3E%3Cscript%3E1%3C/script%3E&failed=%3Cb%3E",
+        &[],
+    );
+    page.assert_ok();
+    assert!(!page.body.contains("<script>") && !page.body.contains("<b>"));
+    assert!(page.body.contains("There is no client with this token."));
+    let first = site.get("/login", &[]);
+    assert!(!first.body.contains("role=\"alert\""));
+    let cookie = log_in(&site, "t-read").cookie();
+    let overview = site.get("/", &[("Cookie", &cookie)]);
+    assert!(overview.body.contains("action=\"/logout\""));
+    // Without tokens there is nothing to log in with.
+    let open = Site::start("").get("/login", &[]);
+    assert_eq!((open.status, open.header("location")), (303, "/"));
+}
+
+#[test]
 fn a_login_leads_to_no_other_site() {
     let site = Site::start(&clients());
     for next in [

@@ -48,6 +48,5 @@ fn what_is_masked_is_nowhere() {
             "{path}: {}",
             list.body
         );
-        assert!(list.body.contains("Order@close@eve"), "{path}");
     }
 }

@@ -133,7 +133,8 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
     let until = Instant::now() + READ_FOR;
     let mut read = 0;
     let is_part = loop {
-        let page = site.tasks.list(&filter).await?;
+        let mut page = site.tasks.list(&filter).await?;
+        site.masks.apply_to_list(&mut page.tasks);
         read += page.tasks.len();
         let visible = |task: &TaskRecord| f.caller.require_key(&task.key).is_ok();
         for task in page.tasks.into_iter().filter(visible) {
