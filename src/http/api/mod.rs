@@ -25,6 +25,7 @@ use axum::routing::{any, get};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 
+pub use self::filter::TaskFilter;
 use super::site::Site;
 
 /// Routes of the API.

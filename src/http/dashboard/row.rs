@@ -2,15 +2,16 @@
 
 use super::frame::Frame;
 use super::moment::Moment;
+use crate::http::site::Site;
 use crate::ledger::TaskRecord;
-use crate::task::{Hindrance, Paused, State, TaskKey, UnixMs};
+use crate::task::{Hindrance, Paused, State, UnixMs};
 
 /// A task as a row of a list. Payload, history and result are left out.
 pub struct Row {
-    /// Its key.
-    pub key: TaskKey,
-    /// Address of its page.
-    pub href: String,
+    /// Its key, without arguments that are masked.
+    pub key: String,
+    /// Address of its page; `None` if it would show masked arguments.
+    pub href: Option<String>,
     /// Its state, as a word.
     pub state: &'static str,
     /// Class of its mark: the state, `overdue` or `kept`.
@@ -31,7 +32,9 @@ pub struct Row {
 
 impl Row {
     /// Shows a task.
-    pub fn of(task: &TaskRecord, paused: &Paused, f: &Frame) -> Self {
+    pub fn of(task: TaskRecord, paused: &Paused, site: &Site, f: &Frame) -> Self {
+        let task = site.masks.apply(task);
+        let key = site.masks.key_text(&task.key);
         let waits = matches!(task.state, State::Pending | State::Waiting);
         let kept_back = paused.hinders(&task.key, task.due).filter(|_| waits);
         let mark = match kept_back {
@@ -41,14 +44,14 @@ impl Row {
         };
         let at = task.finished.unwrap_or(task.due_at);
         Self {
-            href: f.task_href(&task.key),
-            key: task.key.clone(),
+            href: (key == task.key.as_str()).then(|| f.task_href(&task.key)),
+            key: key.into_owned(),
             state: task.state.as_str(),
             mark,
             kept_back,
             at: f.relative(&at),
             attempt: task.attempt,
-            tag: task.tag.clone().unwrap_or_default(),
+            tag: task.tag.unwrap_or_default(),
             error: first_line(task.last_error.as_deref().unwrap_or_default()),
             is_recurring: task.recurrence.is_some(),
         }

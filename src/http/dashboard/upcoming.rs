@@ -184,21 +184,20 @@ async fn list<'a>(site: &Site, f: &'a Frame, class: &str) -> Result<List<'a>, Pr
         let query = format!("state=pending,waiting&class={class}&due_after={from}");
         (format!("{}/tasks?{query}", f.base), page.tasks.len())
     });
-    let visible = page
-        .tasks
-        .iter()
-        .filter(|task| f.caller.require_key(&task.key).is_ok());
+    let tasks = page.tasks.into_iter();
+    let visible = tasks.filter(|task| f.caller.may_touch(&task.key));
     Ok(List {
         f,
         t: UpcomingTexts::of(f.language()),
-        groups: groups(visible, &paused, f),
+        groups: groups(visible, &paused, site, f),
         later,
     })
 }
 
-fn groups<'a>(
-    tasks: impl Iterator<Item = &'a TaskRecord>,
+fn groups(
+    tasks: impl Iterator<Item = TaskRecord>,
     paused: &Paused,
+    site: &Site,
     f: &Frame,
 ) -> Vec<Group> {
     let t = UpcomingTexts::of(f.language());
@@ -214,7 +213,7 @@ fn groups<'a>(
         let ahead = task.due_at.0.saturating_sub(f.now.0);
         let end = ends.iter().find(|(end, _)| ahead < *end);
         let (_, name) = end.unwrap_or(&ends[ends.len() - 1]);
-        let row = Row::of(task, paused, f);
+        let row = Row::of(task, paused, site, f);
         match groups.last_mut() {
             Some(group) if group.name == *name => group.rows.push(row),
             _ => groups.push(Group {

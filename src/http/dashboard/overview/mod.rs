@@ -18,7 +18,7 @@ use super::texts::texts;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::MethodStats;
-use crate::task::{PauseKind, UnixMs};
+use crate::task::{PauseKind, TaskKey, UnixMs};
 
 /// Routes of the page and its panels.
 pub fn routes() -> Router<Site> {
@@ -289,6 +289,10 @@ async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> 
     const MOST: usize = 25;
     let count = site.figures.count(&site.tasks).await?;
     let mut methods = count.stats.methods.clone();
+    methods.retain(|method| {
+        let key = TaskKey::parse(&method.name);
+        key.is_ok_and(|key| f.caller.may_touch(&key))
+    });
     methods.sort_by_key(|method| {
         let unfinished = method.pending + method.waiting + method.running;
         std::cmp::Reverse((method.overdue_ms_max, method.dead, unfinished))

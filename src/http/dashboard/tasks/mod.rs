@@ -59,8 +59,8 @@ texts! {
         all_that_match: "All that match", "所有匹配的任务";
         cancel_all: "Cancel all that match…", "取消所有匹配的任务…";
         redrive_all: "Redrive all that match…", "重新投递所有匹配的任务…";
-        cancel_needs: "To cancel many tasks, filter by key, class, method or tag only.", "要批量取消，请仅按键、类、方法或标签筛选。";
-        redrive_needs: "To redrive many tasks, filter by the state dead only.", "要批量重新投递，请仅选择死信状态。";
+        discard_all: "Discard all that match…", "丢弃所有匹配的任务…";
+        change_needs: "To cancel many tasks, choose states of unfinished ones only. To redrive or discard many, choose the state dead only.", "要批量取消，请仅选择未完成的状态；要批量重新投递或丢弃，请仅选择死信状态。";
         schedule: "Schedule a task", "新建任务";
     }
 }
@@ -126,7 +126,7 @@ async fn panel(site: &Site, f: &Frame, q: &TaskQuery) -> Panel {
 }
 
 async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
-    let filter = q.filter(&f.preferences.zone)?;
+    let filter = q.filter(f.now, &f.preferences.zone)?;
     let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
     let mut page = page?;
     site.masks.apply_to_list(&mut page.tasks);
@@ -135,15 +135,15 @@ async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a
         page.malformed.clear();
     }
     let paused = Paused::of(&count?.pauses);
-    let visible = page
-        .tasks
-        .iter()
-        .filter(|task| f.caller.require_key(&task.key).is_ok());
+    let tasks = page.tasks.into_iter();
+    let visible = tasks.filter(|task| f.caller.may_touch(&task.key));
     Ok(List {
         f,
         t: TasksTexts::of(f.language()),
         q,
-        rows: visible.map(|task| Row::of(task, &paused, f)).collect(),
+        rows: visible
+            .map(|task| Row::of(task, &paused, site, f))
+            .collect(),
         malformed: page.malformed,
         next: page.next.map(|next| next.to_string()),
         searched: page.searched,

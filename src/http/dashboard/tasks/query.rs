@@ -4,10 +4,11 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
+use crate::http::api::TaskFilter;
 use crate::http::dashboard::frame::encoded;
 use crate::http::problem::Problem;
-use crate::ledger::{ListCursor, ListFilter, StateFilter};
-use crate::task::{Reason, State, UnixMs};
+use crate::ledger::{ListCursor, ListFilter};
+use crate::task::UnixMs;
 
 /// Tasks of a page.
 pub const LIMIT: u32 = 50;
@@ -122,28 +123,24 @@ impl TaskQuery {
         parts.join("&")
     }
 
-    /// The filter of the ledger. Times without an offset are in this zone.
+    /// The filter as the API takes it. Times without an offset are in this zone.
     ///
     /// # Errors
-    /// The first filter that does not fit.
-    pub fn filter(&self, zone: &TimeZone) -> Result<ListFilter, Problem> {
+    /// A time does not fit.
+    fn api(&self, zone: &TimeZone) -> Result<TaskFilter, Problem> {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let moment = |name: &str, text: &str| match text {
             "" => Ok(None),
-            text => moment(text, zone).map(Some).ok_or_else(|| {
-                let text = text.escape_debug();
-                Problem::invalid(format!(
-                    "`{name}` is `{text}`, expected a time such as `2026-11-21T20:00`"
-                ))
-            }),
+            text => match moment(text, zone) {
+                Some(at) => Ok(Some(at.to_string())),
+                None => Err(Problem::invalid(format!(
+                    "`{name}` is `{}`, expected a time such as `2026-11-21T20:00`",
+                    text.escape_debug()
+                ))),
+            },
         };
-        let states = self.states.iter().map(|name| state(name));
-        let states: Result<Vec<StateFilter>, Problem> = states.collect();
-        let reason = (!self.reason.is_empty()).then(|| self.reason.parse::<Reason>());
-        let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
-        let cursor = (!self.cursor.is_empty()).then(|| self.cursor.parse::<ListCursor>());
-        Ok(ListFilter {
-            states: states?,
+        Ok(TaskFilter {
+            state: text(&self.states.join(",")),
             class: text(&self.class),
             method: text(&self.method),
             tag: text(&self.tag),
@@ -151,71 +148,81 @@ impl TaskQuery {
             recurring: self.recurring,
             due_after: moment("due_after", &self.due_after)?,
             due_before: moment("due_before", &self.due_before)?,
-            reason: reason.transpose().map_err(|error| invalid(&error))?,
+            reason: text(&self.reason),
             error: text(&self.error),
-            cursor: cursor.transpose().map_err(|error| invalid(&error))?,
-            limit: LIMIT,
-            ..ListFilter::default()
+            ..TaskFilter::default()
         })
     }
 
-    /// True if the API can cancel all tasks that match: it knows the key, class, method and tag, and no other filter.
-    pub fn may_cancel(&self) -> bool {
-        let selects = [&self.prefix, &self.class, &self.tag]
-            .iter()
-            .any(|text| !text.is_empty());
-        let Self {
-            states,
-            method,
-            class,
-            error,
-            reason,
-            due_after,
-            due_before,
-            recurring,
-            ..
-        } = self;
-        let others = [error, reason, due_after, due_before];
-        let has_others = *recurring || others.iter().any(|text| !text.is_empty());
-        selects && states.is_empty() && !has_others && (method.is_empty() || !class.is_empty())
+    /// The filter of the ledger, the same as that of the API. Ages count back from `now`.
+    ///
+    /// # Errors
+    /// The first filter that does not fit.
+    pub fn filter(&self, now: UnixMs, zone: &TimeZone) -> Result<ListFilter, Problem> {
+        let cursor = (!self.cursor.is_empty()).then(|| self.cursor.parse::<ListCursor>());
+        let cursor = cursor.transpose();
+        Ok(ListFilter {
+            cursor: cursor.map_err(|error| Problem::invalid(format!("`cursor`: {error}")))?,
+            limit: LIMIT,
+            ..self.api(zone)?.list(now)?
+        })
     }
 
-    /// True if the API can redrive all tasks that match: they are dead ones.
+    /// True if all tasks that match can be cancelled: none of the states is that of a finished task.
+    pub fn may_cancel(&self) -> bool {
+        const FINISHED: [&str; 3] = ["done", "dead", "cancelled"];
+        let is_finished = |state: &String| FINISHED.contains(&state.as_str());
+        self.reason.is_empty() && !self.states.iter().any(is_finished)
+    }
+
+    /// True if all tasks that match can be redriven and discarded: they are dead.
     pub fn may_redrive(&self) -> bool {
         self.states == ["dead"]
     }
 
-    /// The filter as the API takes it, JSON. Its states are left out if they are implied.
+    /// The body of a change of all tasks that match, JSON; `{}` if a filter does not fit.
     pub fn body(&self, zone: &TimeZone) -> String {
         let mut body = Map::new();
-        for (name, text) in self
-            .texts()
-            .into_iter()
-            .filter(|(_, text)| !text.is_empty())
-        {
-            let text = match name {
-                "due_after" | "due_before" => moment(text, zone).map(|at| at.to_string()),
-                _ => Some(text.to_owned()),
-            };
-            body.extend(text.map(|text| (name.to_owned(), Value::String(text))));
-        }
-        if self.recurring {
-            body.insert("recurring".to_owned(), Value::Bool(true));
+        if let Ok(filter) = self.api(zone) {
+            let TaskFilter {
+                state,
+                class,
+                method,
+                tag,
+                prefix,
+                recurring,
+                due_after,
+                due_before,
+                reason,
+                error,
+                older_than: _,
+                newer_than: _,
+            } = filter;
+            let texts = [
+                ("class", class),
+                ("method", method),
+                ("tag", tag),
+                ("prefix", prefix),
+                ("due_after", due_after),
+                ("due_before", due_before),
+                ("reason", reason),
+                ("error", error),
+            ];
+            let texts = texts.into_iter();
+            let texts = texts.filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
+            body.extend(texts);
+            if recurring {
+                body.insert("recurring".to_owned(), Value::Bool(true));
+            }
+            if let Some(state) = state {
+                // Without another filter, the API asks for this word.
+                if body.is_empty() {
+                    body.insert("all".to_owned(), Value::Bool(true));
+                }
+                body.insert("state".to_owned(), state.into());
+            }
         }
         Value::Object(body).to_string()
-    }
-}
-
-fn state(name: &str) -> Result<StateFilter, Problem> {
-    let mut all = State::ALL.into_iter();
-    match all.find(|state| state.as_str() == name) {
-        Some(state) => Ok(StateFilter::Is(state)),
-        None if name == "overdue" => Ok(StateFilter::Overdue),
-        None => Err(Problem::invalid(format!(
-            "`{}` is not a state, expected one of `{}`",
-            name.escape_debug(),
-            STATES.join("`, `")
-        ))),
     }
 }
 
@@ -259,7 +266,7 @@ mod tests {
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         for text in ["2026-11-21T21:00", "2026-11-21T20:00:00Z"] {
             let query = query(&format!("due_after={text}"));
-            let filter = query.filter(&berlin).unwrap();
+            let filter = query.filter(UnixMs(0), &berlin).unwrap();
             assert_eq!(filter.due_after, Some(UnixMs(1_795_291_200_000)), "{text}");
         }
     }
@@ -267,27 +274,24 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let refused = |text: &str| {
-            let problem = query(text).filter(&TimeZone::UTC).unwrap_err();
+            let problem = query(text).filter(UnixMs(0), &TimeZone::UTC).unwrap_err();
             problem.detail().to_owned()
         };
-        assert!(refused("state=bad").starts_with("`bad` is not a state"));
+        assert!(refused("state=bad").contains("`bad` is not a state"));
         assert!(refused("due_before=noon").starts_with("`due_before` is `noon`"));
         assert!(refused("reason=bad").contains("is not a reason"));
         assert!(refused("cursor=bad").contains("cursor"));
     }
 
     #[test]
-    fn all_that_match_are_only_changed_if_the_api_means_the_same_tasks() {
+    fn all_that_match_are_changed_as_their_states_allow() {
         for (text, cancel, redrive) in [
-            ("", false, false),
             ("tag=a", true, false),
-            ("class=A&method=b", true, false),
-            ("method=b", false, false),
-            ("tag=a&state=pending", false, false),
-            ("tag=a&error=x", false, false),
-            ("tag=a&recurring=1", false, false),
+            ("tag=a&state=pending,overdue", true, false),
             ("state=dead&error=x", false, true),
             ("state=dead,done", false, false),
+            ("state=running,done", false, false),
+            ("reason=poison", false, false),
         ] {
             let query = query(text);
             assert_eq!(
@@ -296,10 +300,17 @@ mod tests {
                 "{text}"
             );
         }
-        let body = query("state=dead&error=x&due_after=2026-11-21T20:00").body(&TimeZone::UTC);
+    }
+
+    #[test]
+    fn the_api_gets_the_filters_that_the_list_has() {
+        let body = |text| query(text).body(&TimeZone::UTC);
         assert_eq!(
-            body,
-            r#"{"due_after":"2026-11-21T20:00:00.000Z","error":"x"}"#
+            body("state=dead&error=x&due_after=2026-11-21T20:00"),
+            r#"{"due_after":"2026-11-21T20:00:00.000Z","error":"x","state":"dead"}"#
         );
+        assert_eq!(body("state=dead"), r#"{"all":true,"state":"dead"}"#);
+        assert_eq!(body("recurring=1"), r#"{"recurring":true}"#);
+        assert_eq!(body("due_after=noon"), "{}");
     }
 }
