@@ -65,6 +65,9 @@ pub struct Claimed {
     pub permit: RoutePermit,
 }
 
+/// By key: the route, its permit, and the source of the signal.
+type Routes = HashMap<TaskKey, (Route, RoutePermit, Source)>;
+
 /// The claimant of pulled tasks. It does not name this process: the worker keeps its claim when the process ends.
 fn pull_claimant(pull: &PullConfig) -> Claimant {
     Claimant {
@@ -146,11 +149,7 @@ impl Claimer {
     }
 
     /// Claims the tasks of these signals, in one statement for this process and one for each pull queue.
-    async fn claim_due(
-        &self,
-        due: &[Signal],
-        routes: &HashMap<TaskKey, (Route, RoutePermit, Source)>,
-    ) -> Result<Vec<Claim>, LedgerError> {
+    async fn claim_due(&self, due: &[Signal], routes: &Routes) -> Result<Vec<Claim>, LedgerError> {
         let mut batches: HashMap<Option<&PullConfig>, Vec<Arming>> = HashMap::new();
         for signal in due {
             let route = routes.get(&signal.key);
@@ -181,10 +180,7 @@ impl Claimer {
     }
 
     /// Returns route, permit and source of each key. Leaves out keys that are known to have no row.
-    fn skip_rowless(
-        &self,
-        taken: Vec<Taken>,
-    ) -> (HashMap<TaskKey, (Route, RoutePermit, Source)>, Vec<Signal>) {
+    fn skip_rowless(&self, taken: Vec<Taken>) -> (Routes, Vec<Signal>) {
         let mut routes = HashMap::with_capacity(taken.len());
         let mut signals = Vec::with_capacity(taken.len());
         for Taken {
