@@ -5,6 +5,9 @@ use crate::task::UnixMs;
 /// Number of bars.
 const BARS: usize = 60;
 
+/// Lengths of the stretches, in seconds.
+const STEPS_S: [i64; 13] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600];
+
 /// Height of the highest bar, in units of the drawing.
 const HEIGHT: u64 = 48;
 
@@ -50,7 +53,12 @@ impl Timeline {
         let last = times.last()?.0.saturating_sub(now.0);
         let least = if has_more { 1 } else { HOUR_MS };
         let bars = BARS as i64;
-        let step = (last.max(least) / bars + 1).max(1000);
+        let fits = |step: &&i64| **step * 1000 * bars >= last.max(least);
+        let step = STEPS_S
+            .iter()
+            .find(fits)
+            .unwrap_or(&STEPS_S[STEPS_S.len() - 1])
+            * 1000;
         let mut counts = [0_u64; BARS];
         for at in times {
             let index = at.0.saturating_sub(now.0) / step;

@@ -41,7 +41,7 @@ async fn every_page_has_its_structure_and_is_small_with_all_that_it_loads() {
             "<html lang=\"en\"",
             "<main id=\"main\"",
             "<nav ",
-            "<title>",
+            "· lapsed</title>",
             "role=\"search\"",
         ] {
             assert_eq!(body.matches(part).count(), 1, "{path}: {part}");

@@ -114,6 +114,7 @@ texts! {
         failing: "A background task fails: {}", "后台任务失败：{}";
         failing_do: "It is repeated by itself. ({})", "它会自动重试。（{}）";
         show_overdue: "Show overdue tasks", "查看超时任务";
+        show_pauses: "Show pauses", "查看暂停项";
         show_dead: "Show dead tasks", "查看死信任务";
         show_malformed: "Show tasks", "查看任务";
     }
@@ -132,13 +133,14 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
         });
     };
     let text = str::to_owned;
+    let to_pauses = Some(("/pauses", texts.show_pauses));
     if let Some(trouble) = &facts.ledger_trouble {
         let action = fill(texts.ledger_do, &[trouble]);
         find(Severity::Bad, text(texts.ledger), action, None);
     }
     if facts.all_paused {
         let (what, action) = (text(texts.all_paused), text(texts.all_paused_do));
-        find(Severity::Bad, what, action, None);
+        find(Severity::Bad, what, action, to_pauses);
     }
     if let Some(counts) = &facts.counts {
         let late = Duration::from_millis(counts.overdue_ms_max);
@@ -163,7 +165,7 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
     }
     if facts.has_hold {
         let (what, action) = (text(texts.hold), text(texts.hold_do));
-        find(Severity::Warning, what, action, None);
+        find(Severity::Warning, what, action, to_pauses);
     }
     for (name, error) in &facts.failing {
         let what = fill(texts.failing, &[name]);
@@ -183,7 +185,7 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
     }
     if facts.pauses > 0 && !facts.all_paused {
         let what = fill(texts.paused, &[&number(facts.pauses as u64)]);
-        find(Severity::Note, what, text(texts.paused_do), None);
+        find(Severity::Note, what, text(texts.paused_do), to_pauses);
     }
     if let Some(counts) = &facts.counts
         && counts.dead > 0
@@ -192,7 +194,7 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
             0 => (Severity::Note, fill(texts.dead, &[&number(counts.dead)])),
             lately => (Severity::Warning, fill(texts.died, &[&number(lately)])),
         };
-        let link = Some(("/tasks?state=dead", texts.show_dead));
+        let link = Some(("/dead", texts.show_dead));
         find(severity, what, text(texts.dead_do), link);
     }
     findings.sort_by_key(|finding| finding.severity);
