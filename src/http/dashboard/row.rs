@@ -2,16 +2,15 @@
 
 use super::frame::Frame;
 use super::moment::Moment;
-use crate::http::site::Site;
 use crate::ledger::TaskRecord;
-use crate::task::{Hindrance, Paused, State, UnixMs};
+use crate::task::{Hindrance, Paused, State, TaskKey, UnixMs};
 
 /// A task as a row of a list. Payload, history and result are left out.
 pub struct Row {
-    /// Its key, without arguments that are masked.
-    pub key: String,
-    /// Address of its page; `None` if it would show masked arguments.
-    pub href: Option<String>,
+    /// Its key.
+    pub key: TaskKey,
+    /// Address of its page.
+    pub href: String,
     /// Its state, as a word.
     pub state: &'static str,
     /// Class of its mark: the state, `overdue` or `kept`.
@@ -32,9 +31,7 @@ pub struct Row {
 
 impl Row {
     /// Shows a task.
-    pub fn of(task: TaskRecord, paused: &Paused, site: &Site, f: &Frame) -> Self {
-        let task = site.masks.apply(task);
-        let key = site.masks.key_text(&task.key);
+    pub fn of(task: TaskRecord, paused: &Paused, f: &Frame) -> Self {
         let waits = matches!(task.state, State::Pending | State::Waiting);
         let kept_back = paused.hinders(&task.key, task.due).filter(|_| waits);
         let mark = match kept_back {
@@ -44,8 +41,8 @@ impl Row {
         };
         let at = task.finished.unwrap_or(task.due_at);
         Self {
-            href: (key == task.key.as_str()).then(|| f.task_href(&task.key)),
-            key: key.into_owned(),
+            href: f.task_href(&task.key),
+            key: task.key,
             state: task.state.as_str(),
             mark,
             kept_back,

@@ -134,7 +134,6 @@ texts! {
         log_out: "Log out", "退出登录";
         attempt: "Attempt", "尝试";
         recurring: "recurring", "周期任务";
-        log_out: "Log out", "退出登录";
         needs_script: "Changes need JavaScript. Reading does not.", "修改操作需要 JavaScript，查看不需要。";
         panel_failed: "This part could not be loaded", "此部分无法加载";
         panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";

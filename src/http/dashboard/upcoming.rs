@@ -189,17 +189,12 @@ async fn list<'a>(site: &Site, f: &'a Frame, class: &str) -> Result<List<'a>, Pr
     Ok(List {
         f,
         t: UpcomingTexts::of(f.language()),
-        groups: groups(visible, &paused, site, f),
+        groups: groups(visible, &paused, f),
         later,
     })
 }
 
-fn groups(
-    tasks: impl Iterator<Item = TaskRecord>,
-    paused: &Paused,
-    site: &Site,
-    f: &Frame,
-) -> Vec<Group> {
+fn groups(tasks: impl Iterator<Item = TaskRecord>, paused: &Paused, f: &Frame) -> Vec<Group> {
     let t = UpcomingTexts::of(f.language());
     let ends = [
         (60_000, t.minute),
@@ -213,7 +208,7 @@ fn groups(
         let ahead = task.due_at.0.saturating_sub(f.now.0);
         let end = ends.iter().find(|(end, _)| ahead < *end);
         let (_, name) = end.unwrap_or(&ends[ends.len() - 1]);
-        let row = Row::of(task, paused, site, f);
+        let row = Row::of(task, paused, f);
         match groups.last_mut() {
             Some(group) if group.name == *name => group.rows.push(row),
             _ => groups.push(Group {

@@ -141,9 +141,7 @@ async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a
         f,
         t: TasksTexts::of(f.language()),
         q,
-        rows: visible
-            .map(|task| Row::of(task, &paused, site, f))
-            .collect(),
+        rows: visible.map(|task| Row::of(task, &paused, f)).collect(),
         malformed: page.malformed,
         next: page.next.map(|next| next.to_string()),
         searched: page.searched,
