@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::driver::client;
 use crate::support::program::{lapsed, said};
 use crate::support::wait::until;
 
@@ -67,6 +68,27 @@ impl Daemon {
         drop(stdin);
         let (code, stdout, stderr) = said(child.wait_with_output().unwrap());
         assert_eq!(code, 0, "{stdout}{stderr}");
+    }
+
+    /// The answer of the API to a `POST`, which succeeds.
+    pub fn call(&self, path: &str, body: Value) -> impl Future<Output = Value> + use<> {
+        let url = format!("{}{path}", self.origin);
+        async move {
+            let request = client()
+                .post(url)
+                .header("content-type", "application/json");
+            let response = request.body(body.to_string()).send().await.unwrap();
+            let status = response.status();
+            let text = response.text().await.unwrap();
+            assert!(status.is_success(), "{status}: {text}");
+            serde_json::from_str(&text).unwrap_or_default()
+        }
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Waits until at least this many tasks are of a state.

@@ -29,13 +29,13 @@ pub struct Driver {
     _home: TempDir,
 }
 
-/// What the browser did not do.
+/// What the browser did not do: a code such as `stale element reference`, and a text for people.
 #[derive(Debug)]
 pub struct Refusal {
-    /// One of the codes of WebDriver, such as `stale element reference`.
-    pub code: String,
-    /// For people.
-    pub message: String,
+    #[expect(dead_code, reason = "shown by `Debug`")]
+    code: String,
+    #[expect(dead_code, reason = "shown by `Debug`")]
+    message: String,
 }
 
 /// An element of the page that was loaded when it was found.
@@ -56,14 +56,11 @@ impl Driver {
         });
         let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         let port = told_port(&mut stdout);
-        // reqwest asks for a provider, though nothing is encrypted.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().no_proxy().timeout(PATIENCE).build();
         let mut this = Self {
             child,
             port,
             session: String::new(),
-            client: client.unwrap(),
+            client: client(),
             _stdout: stdout,
             _home: home,
         };
@@ -180,6 +177,14 @@ impl Driver {
         )?;
         stream.read_exact(&mut [0]).map(drop)
     }
+}
+
+/// A client for plain HTTP on this machine.
+pub fn client() -> Client {
+    // reqwest asks for a provider, though nothing is encrypted. An error means that one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder().no_proxy().timeout(PATIENCE);
+    client.build().unwrap()
 }
 
 /// Reads the port that the driver has chosen.

@@ -5,6 +5,7 @@ mod browser;
 mod daemon;
 mod driver;
 mod harness;
+mod journeys;
 mod pages;
 
 /// What this binary uses of `tests/support`.
