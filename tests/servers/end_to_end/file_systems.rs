@@ -98,7 +98,7 @@ fn a_file_system_that_is_read_only_is_named() {
         .collect();
     assert_eq!(errors.len(), 2, "{stderr}");
     for error in errors {
-        assert!(error.contains("lapsed.db`"), "{stderr}");
+        assert!(error.contains("lapsed.db"), "{stderr}");
         assert!(
             error.contains("read-only") || error.contains("Read-only"),
             "{stderr}"

@@ -121,6 +121,8 @@ async fn a_ledger_that_is_away_is_an_error_and_the_connection_goes_on() {
     let daemon = Process::listen(&rig, &[]);
     let mut client = Wire::connect(port(&daemon).await);
     assert_eq!(client.ask(&["SETEX", "Job@a@1", "1000", ""]), ok());
+    // A daemon that starts while its ledger is away ends with an error.
+    daemon.until_logged("audited").await;
     rig.maria().kill();
     for command in [
         &["SETEX", "Job@a@2", "1000", ""][..],
