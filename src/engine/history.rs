@@ -339,9 +339,7 @@ mod tests {
         let history = of(&ledger, "a");
         history.write(0, &died(1)).await.unwrap();
         for name in ["later", "0/b"] {
-            let inserted = ledger
-                .insert_document(Collection::History, name, "[]")
-                .await;
+            let inserted = ledger.insert_document(Collection::History, name, "7").await;
             assert_eq!(inserted.unwrap(), None);
         }
         ledger.clock().set(UnixMs(MINUTE_MS));
