@@ -39,6 +39,7 @@ pub async fn serve(
     let (events, metrics) = (Arc::clone(&site.events), Arc::clone(&site.metrics));
     let _ticking = AbortOnDropHandle::new(tokio::spawn(async move { events.run(&metrics).await }));
     let (stopping, work) = (site.stopping.clone(), site.work.clone());
+    let audit_log = site.audit_log.clone();
     let stop = async move {
         stop.await;
         stopping.cancel();
@@ -46,6 +47,7 @@ pub async fn serve(
     server::serve(listener, routes(site), Limits::default(), stop).await;
     work.close();
     work.wait().await;
+    audit_log.flush().await;
 }
 
 fn routes(site: Site) -> Router {
