@@ -78,11 +78,6 @@ impl Sessions {
         }
     }
 
-    /// How long a session lasts.
-    pub fn length(&self) -> Duration {
-        self.length
-    }
-
     /// Opens a session. Returns the value of its cookie.
     pub async fn open(&self, client: &str, token_hash: &[u8; 32]) -> String {
         let (shared, _) = self.known(None).await;
