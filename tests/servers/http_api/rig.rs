@@ -19,8 +19,7 @@ use crate::support::wait::{DEADLINE, until};
 
 /// Over the defaults: routes for a pull queue, and retries at once.
 const SETTINGS: &str = "retry = { ladder = ['50ms'], jitter = 0.0, max_attempts = 2 }\n\
-     [[routes]]\nmatch = '^Mail@send'\npull = { queue = 'mail', visibility = '30s' }\n\
-     keep_result = true\n";
+     [[routes]]\nmatch = '^Mail@send'\npull = { queue = 'mail', visibility = '30s' }\n";
 
 /// A daemon with HTTP. `Job@run` succeeds, `Job@die` fails for good, `Job@hang` runs until the daemon stops.
 pub struct Api {
