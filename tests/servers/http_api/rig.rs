@@ -80,6 +80,8 @@ impl Api {
                 http::serve(listener, site, http_stops.cancelled_owned()).await;
             }),
         ];
+        // Another test may have chosen it before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().timeout(DEADLINE);
         handle.ready().await;
         Self {
