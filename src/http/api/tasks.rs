@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::new_task::{NewTask, Wanted, due};
 use super::precondition::{IfMatch, changed_meanwhile};
 use super::task_view::{ReceiptView, TaskView};
-use crate::client::{IfSame, Receipt, Replaced, Stands, Task};
+use crate::client::{IfSame, NotArmed, Receipt, Replaced, Stands, Task};
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
@@ -376,7 +376,9 @@ pub async fn create_wanted(site: &Site, wanted: Wanted) -> Result<CreatedTask, P
         Wanted::Once(task, due) => site.tasks.create(task, due).await?,
         Wanted::Series(task, recurrence) => site.tasks.create_recurring(task, recurrence).await?,
     };
-    let is_new = receipt.stands() == Stands::Asked && receipt.since() >= asked;
+    let is_new = receipt.stands() == Stands::Asked
+        && receipt.since() >= asked
+        && receipt.not_armed() != Some(NotArmed::LeftAsItIs);
     Ok(CreatedTask::new(key, &receipt, is_new))
 }
 

@@ -23,13 +23,14 @@ async fn requests_beyond_the_limits_are_refused() {
     let many: String = (0..200).map(|n| format!("x-{n}: y\r\n")).collect();
     let answer = raw(
         &api,
-        format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{many}\r\n").as_bytes(),
+        format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{many}\r\n")
+            .as_bytes(),
     )
     .await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
     let answer = raw(&api, b"NOT HTTP\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-    let head = "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 3000000\r\n\r\n";
+    let head = "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 3000000\r\n\r\n";
     let answer = raw(&api, head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     assert!(answer.contains("/problems/too-large"), "{answer}");
@@ -39,7 +40,7 @@ async fn requests_beyond_the_limits_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_ends_early_changes_nothing() {
     let api = Api::start().await;
-    let head = "PUT /v1/tasks/Order@close@1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"in\":\"1h\"}";
+    let head = "PUT /v1/tasks/Order@close@1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"in\":\"1h\"}";
     let mut gone = TcpStream::connect(api.address()).await.unwrap();
     gone.write_all(head.as_bytes()).await.unwrap();
     drop(gone);

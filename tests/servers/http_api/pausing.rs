@@ -25,7 +25,7 @@ async fn a_class_is_paused_and_resumed_by_its_name() {
         (&pauses["pauses"][0]["class"], &pauses["pauses"][0]["by"]),
         (&json!("Job"), &json!("anonymous"))
     );
-    api.create("Job@run@1", "0ms").await;
+    api.create("Job@run@1", "1h").await;
     assert_eq!(
         api.get("/v1/tasks/Job@run@1").await.json()["kept_back"],
         "paused"
@@ -41,6 +41,7 @@ async fn a_class_is_paused_and_resumed_by_its_name() {
     api.delete("/v1/pauses?class=Job&method=run")
         .await
         .is_problem(404, "not-paused");
+    assert_eq!(api.post("/v1/tasks/Job@run@1/run").await.status, 200);
     api.until_state("Job@run@1", "done").await;
     api.delete("/v1/pauses?everything=true&held=true")
         .await

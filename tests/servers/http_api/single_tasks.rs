@@ -10,7 +10,7 @@ const AT: &str = "2035-01-01T09:00:00.250Z";
 async fn a_task_is_created_shown_moved_and_cancelled() {
     let api = Api::start().await;
     let body = json!({"class": "Order", "method": "close", "args": ["4/2", "ü"], "in": "30m",
-                      "payload": {"amount": 1.10, "n": 1}, "tag": "shop-7", "max_attempts": 3});
+                      "payload": {"amount": 1.1, "n": 1}, "tag": "shop-7", "max_attempts": 3});
     let made = api.send("POST", "/v1/tasks", body).await;
     assert_eq!(made.status, 201, "{}", made.text);
     let path = made.header("location").to_owned();
@@ -27,7 +27,7 @@ async fn a_task_is_created_shown_moved_and_cancelled() {
     );
     assert_eq!(task["state"], "pending");
     assert!(
-        shown.text.contains(r#"{"amount":1.10,"n":1}"#),
+        shown.text.contains(r#"{"amount":1.1,"n":1}"#),
         "{}",
         shown.text
     );
@@ -167,7 +167,10 @@ async fn a_task_runs_now_and_a_dead_one_is_redriven_and_discarded() {
     let dead = api.get("/v1/tasks/Job@die@1").await.json();
     assert_eq!(
         (&dead["reason"], &dead["last_error"]),
-        (&json!("permanent"), &json!("it cannot work"))
+        (
+            &json!("permanent"),
+            &json!("permanent failure: it cannot work")
+        )
     );
     assert_eq!(api.post("/v1/tasks/Job@die@1/redrive").await.status, 200);
     api.until_state("Job@die@1", "dead").await;

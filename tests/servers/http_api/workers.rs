@@ -91,7 +91,7 @@ async fn a_task_that_fails_is_tried_again_postponed_given_back_or_dead() {
     let dead = api.get("/v1/tasks/Mail@send@1").await.json();
     assert_eq!(
         (&dead["state"], &dead["last_error"]),
-        (&json!("dead"), &json!("no such user"))
+        (&json!("dead"), &json!("permanent failure: no such user"))
     );
 }
 
