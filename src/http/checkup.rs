@@ -161,6 +161,7 @@ mod tests {
             old.is_some() && is_running,
             "the old report is shown meanwhile"
         );
+        tokio::task::yield_now().await;
         assert_eq!(runs.load(Ordering::SeqCst), 2);
     }
 

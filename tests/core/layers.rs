@@ -44,7 +44,15 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ),
     (
         "http",
-        &["client", "config", "engine", "ledger", "task", "telemetry"],
+        &[
+            "client",
+            "config",
+            "engine",
+            "ledger",
+            "membership",
+            "task",
+            "telemetry",
+        ],
     ),
     (
         "resp",
