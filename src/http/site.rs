@@ -134,7 +134,7 @@ impl Site {
     /// # Errors
     /// The ledger fails.
     pub async fn paused(&self) -> Result<Paused, Problem> {
-        Ok(Paused::of(&*self.pauses().await?))
+        Ok(Paused::of(&self.pauses().await?))
     }
 
     /// Has the next request read the pauses again, after a change.

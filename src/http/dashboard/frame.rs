@@ -43,8 +43,11 @@ pub enum Place {
     Audit,
 }
 
-/// The navigation: each page, its path below the base, and its name.
-const NAVIGATION: &[(Place, &str, fn(&FrameTexts) -> &'static str)] = &[
+/// A page of the navigation: its path below the base, and its name.
+type Entrance = (Place, &'static str, fn(&FrameTexts) -> &'static str);
+
+/// The navigation.
+const NAVIGATION: &[Entrance] = &[
     (Place::Overview, "/", |texts| texts.overview),
     (Place::Upcoming, "/upcoming", |texts| texts.upcoming),
     (Place::Tasks, "/tasks", |texts| texts.tasks),
