@@ -99,6 +99,7 @@ fn the_first_task_runs_within_ten_seconds_and_the_second_start_remembers() {
     let answer = client.ask(&["SETEX", "Hello@later", "1000", ""]);
     assert_eq!(answer, Reply::Simple("OK".to_owned()));
     assert_eq!(dev.interrupt(), Some(0));
+    assert!(client.is_closed());
     assert!(directory.path().join("lapsed.db").exists());
 
     let dev = Dev::start(directory.path());

@@ -77,6 +77,12 @@ impl Wire {
         }
     }
 
+    /// Waits for the end of the connection. False if something else arrives.
+    pub fn is_closed(&mut self) -> bool {
+        // A reset is an end, too.
+        self.stream.fill_buf().is_ok_and(<[u8]>::is_empty)
+    }
+
     fn replies(&mut self, count: &str) -> Vec<Reply> {
         (0..length(count)).map(|_| self.reply()).collect()
     }
