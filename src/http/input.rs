@@ -1,14 +1,23 @@
 //! Input of requests: parts of the path, the query and JSON bodies. What does not fit is a [`Problem`].
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use std::time::Duration;
+
+use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::problem::{Problem, ProblemKind};
 use crate::task::TaskKey;
+
+/// Maximum length of a JSON body, in bytes.
+const BODY_BYTES_MAX: usize = 2 << 20;
+
+/// Time for a body to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(20);
 
 /// The task key in the path, where `/` is written as `%2F`.
 pub struct KeyInPath(pub TaskKey);
@@ -55,9 +64,9 @@ pub struct JsonBody<T>(pub T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
-        let body = body(request, state).await?;
+        let body = body(request, BODY_BYTES_MAX).await?;
         let value = serde_json::from_slice(&body);
         value.map(Self).map_err(|error| json_problem(&error))
     }
@@ -74,7 +83,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJ
             let JsonBody(value) = JsonBody::from_request(request, state).await?;
             return Ok(Self(value));
         }
-        match body(request, state).await?.is_empty() {
+        match body(request, BODY_BYTES_MAX).await?.is_empty() {
             true => Ok(Self(T::default())),
             false => Err(Problem::of(
                 ProblemKind::UnsupportedType,
@@ -105,18 +114,35 @@ pub fn require_type(headers: &HeaderMap, expected: &[&str]) -> Result<(), Proble
     }
 }
 
-/// Reads the body, up to the limit of its route.
+/// Reads a body of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// The body is too large, or the connection ends.
-pub async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
-    let body = Bytes::from_request(request, state).await;
-    body.map_err(|error| match error {
-        BytesRejection::FailedToBufferBody(error) if error.status() == 413 => Problem::of(
+/// The body is too large, arrives too slowly, or the connection ends.
+pub async fn body(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
+    let too_large = || {
+        Problem::of(
             ProblemKind::TooLarge,
-            "the body has more bytes than this request may have",
-        ),
-        error => Problem::invalid(error.body_text()),
+            format!("expected a body of at most {bytes_max} bytes"),
+        )
+    };
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|bytes| bytes.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
+        return Err(too_large());
+    }
+    let body = timeout(BODY_WITHIN, to_bytes(request.into_body(), bytes_max)).await;
+    let body = body.map_err(|_| {
+        Problem::of(
+            ProblemKind::TimedOut,
+            format!("the body did not arrive within {} s", BODY_WITHIN.as_secs()),
+        )
+    })?;
+    body.map_err(|error| {
+        let source = std::error::Error::source(&error);
+        match source.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
+            true => too_large(),
+            false => Problem::invalid("the connection ended before the body did"),
+        }
     })
 }
 

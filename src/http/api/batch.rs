@@ -1,7 +1,7 @@
 //! Creation of many tasks in one request. Each line of the answer stands for a task.
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -34,9 +34,7 @@ const JSON: &str = "application/json";
 
 /// Routes of batches.
 pub fn routes() -> OpenApiRouter<Site> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .layer(DefaultBodyLimit::max(BYTES_MAX))
+    OpenApiRouter::new().routes(routes!(create))
 }
 
 /// What became of one task of a batch.
@@ -78,7 +76,7 @@ async fn create(
     caller.require(Scope::Schedule)?;
     require_type(request.headers(), &[JSON, NDJSON])?;
     let is_array = require_type(request.headers(), &[JSON]).is_ok();
-    let body = body(request, &site).await?;
+    let body = body(request, BYTES_MAX).await?;
     let texts = match is_array {
         true => elements(&body)?,
         false => lines(&body),

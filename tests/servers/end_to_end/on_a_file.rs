@@ -10,7 +10,6 @@ use super::{cancelling, due};
 use crate::support::daemon::Daemon;
 use crate::support::file_scene::FileScene;
 use crate::support::scene::Scene;
-use crate::support::tasks::create_many;
 use crate::timers::engine;
 
 #[tokio::test]
@@ -22,16 +21,6 @@ async fn each_task_runs_once_and_none_early() {
 async fn each_task_runs_once_without_probes() {
     let scene = FileScene::new("ledger_poll.probe = 'none'").await;
     due::each_task_runs_once_and_none_early(&scene).await;
-}
-
-#[tokio::test]
-async fn the_sweep_alone_runs_every_task() {
-    let scene = FileScene::new("nudge.enabled = false\nledger_poll.probe = 'none'").await;
-    let daemon = scene.ready_daemon().await;
-    create_many(&scene.producer().await, "Job@record@", 20, 100, 50).await;
-    scene.until_done(20).await;
-    scene.each_ran_once(20).await;
-    assert!(daemon.signals("sweep") >= 20.0);
 }
 
 #[tokio::test]

@@ -171,7 +171,8 @@ async fn at_sigterm_what_runs_is_finished_and_nothing_new_starts() {
 async fn page(address: &str, path: &str) -> (String, String) {
     let get = async {
         let mut stream = TcpStream::connect(address).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
