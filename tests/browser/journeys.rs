@@ -154,6 +154,8 @@ async fn hostile_texts_are_shown_as_texts() {
     browser.shows("</script><script>hacked=1</script>").await;
     browser.go("/pauses").await;
     browser.shows(HOSTILE).await;
+    // The panel is refused with a text.
+    browser.expect_in_console("Failed to load resource");
     browser
         .go("/tasks?state=%3Cscript%3Ehacked=1%3C/script%3E")
         .await;
