@@ -56,7 +56,7 @@ async fn a_task_is_cancelled_on_its_page() {
     browser.go("/audit").await;
     browser.shows_in("main", "Shop@open@1").await;
     browser.shows_in("main", "cancel").await;
-    browser.picture("audit").await;
+    browser.picture("audit-entries").await;
     browser.close().await;
 }
 
@@ -197,5 +197,32 @@ async fn a_daemon_that_is_gone_is_noticed() {
             == true
     })
     .await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_person_logs_in_and_out() {
+    const TOKEN: &str = "correct-horse-battery-staple-0123456789";
+    let daemon = Daemon::start(&format!("http.tokens = ['{TOKEN}']"));
+    let browser = Browser::open(&daemon, "/pauses").await;
+    browser.shows("Log in").await;
+    browser.picture("login").await;
+    browser.type_in("#token", "wrong\n").await;
+    until("a wrong token is refused", async || {
+        !browser.text_of("#failed").await.is_empty()
+    })
+    .await;
+    browser.type_in("#token", &format!("{TOKEN}\n")).await;
+    // Back to the page that was asked for.
+    browser.shows("Nothing is paused.").await;
+    let kept = browser.get("return document.cookie").await;
+    assert!(
+        !kept.as_str().unwrap().contains(TOKEN),
+        "no script reads the token"
+    );
+    browser.click("footer button", "Log out").await;
+    browser.shows_in("button", "Log in").await;
+    browser.go("/pauses").await;
+    browser.shows_in("button", "Log in").await;
     browser.close().await;
 }
