@@ -86,7 +86,7 @@ texts! {
     /// Texts of findings.
     VerdictTexts {
         well: "All is well", "一切正常";
-        well_detail: "The ledger answers, and nothing is overdue.", "账本响应正常，没有超时任务。";
+        well_detail: "The ledger answers, and no task waits longer than it should.", "账本响应正常，没有任务等待过久。";
         bad: "Act now", "立即处理";
         warning: "Warning", "警告";
         note: "Note", "提示";
