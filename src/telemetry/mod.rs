@@ -7,5 +7,6 @@ mod marks;
 mod metrics;
 
 pub use self::drop_reason::DropReason;
+#[cfg(feature = "http")]
 pub use self::marks::TaskMarks;
 pub use self::metrics::Metrics;
