@@ -266,8 +266,19 @@ impl Browser {
             let expected = self.expected.borrow();
             entry["level"] == "SEVERE" && !expected.iter().any(|part| message.contains(part))
         };
-        let mut said = self.driver.console().await;
-        said.retain(is_bad);
+        // The driver hears of entries in their order, but later than the page has written them.
+        const LAST: &str = "the visit ends";
+        self.get(&format!("console.error('{LAST}')")).await;
+        let is_last = |entry: &Value| entry["message"].as_str().unwrap_or_default().contains(LAST);
+        let said = RefCell::new(Vec::new());
+        until("the console has been read", async || {
+            let read = self.driver.console().await;
+            said.borrow_mut().extend(read);
+            said.borrow().iter().any(is_last)
+        })
+        .await;
+        let mut said = said.into_inner();
+        said.retain(|entry| !is_last(entry) && is_bad(entry));
         assert!(said.is_empty(), "the console says: {said:#?}");
     }
 }
