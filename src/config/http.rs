@@ -144,7 +144,7 @@ pub fn hash_token(token: &str) -> [u8; 32] {
 pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> {
     let listen = listen(&mut section, p);
     let mut clients = tokens(&mut section, p).unwrap_or_default();
-    clients.extend(entries(&mut section, p));
+    clients.extend(section.named_entries("clients", p, client, |client| &client.name));
     refuse_same_tokens(&clients, &section.at("clients"), p);
     let base_path = base_path(&mut section, p);
     let hosts = hosts(&mut section, p);
@@ -221,25 +221,6 @@ fn tokens(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpClient>> {
 }
 
 /// `[[http.clients]]`
-fn entries(section: &mut Reader, p: &mut Problems) -> Vec<HttpClient> {
-    let mut clients: Vec<HttpClient> = Vec::new();
-    for (index, table) in section.entries("clients", p).into_iter().enumerate() {
-        let reader = Reader {
-            table,
-            path: format!("{}[{index}]", section.at("clients")),
-        };
-        let path = reader.at("name");
-        let Some(client) = client(reader, p) else {
-            continue;
-        };
-        if clients.iter().any(|other| other.name == client.name) {
-            p.add(&path, format!("`{}` is defined twice", client.name));
-        }
-        clients.push(client);
-    }
-    clients
-}
-
 fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
     let name = section.checked(
         "name",

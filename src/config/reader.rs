@@ -49,6 +49,32 @@ impl Reader {
         self.optional(key, problems).unwrap_or_default()
     }
 
+    /// Entries of `[[key]]` that have different names. `read` reads one, `name` returns its name.
+    pub(super) fn named_entries<T>(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+        read: fn(Self, &mut Problems) -> Option<T>,
+        name: fn(&T) -> &str,
+    ) -> Vec<T> {
+        let mut entries: Vec<T> = Vec::new();
+        for (index, table) in self.entries(key, problems).into_iter().enumerate() {
+            let reader = Self {
+                table,
+                path: format!("{}[{index}]", self.at(key)),
+            };
+            let path = reader.at("name");
+            let Some(entry) = read(reader, problems) else {
+                continue;
+            };
+            if entries.iter().any(|other| name(other) == name(&entry)) {
+                problems.add(&path, format!("`{}` is defined twice", name(&entry)));
+            }
+            entries.push(entry);
+        }
+        entries
+    }
+
     pub(super) fn at(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()

@@ -73,7 +73,7 @@ pub struct RespTls {
 pub(super) fn resp(mut section: Reader, p: &mut Problems) -> Option<RespConfig> {
     let listen = listen(&mut section, p);
     let password: Option<String> = section.take("password", p);
-    let mut users = users(&mut section, p);
+    let mut users = section.named_entries("users", p, user, |user| &user.name);
     if let Some(password) = password.filter(|password| !password.is_empty()) {
         let path = section.at("password");
         if is_hash(&password, &path, p) {
@@ -146,25 +146,6 @@ fn listen(section: &mut Reader, p: &mut Problems) -> Option<Option<SocketAddr>> 
 }
 
 /// `[[resp.users]]`
-fn users(section: &mut Reader, p: &mut Problems) -> Vec<RespUser> {
-    let mut users: Vec<RespUser> = Vec::new();
-    for (index, table) in section.entries("users", p).into_iter().enumerate() {
-        let reader = Reader {
-            table,
-            path: format!("{}[{index}]", section.at("users")),
-        };
-        let path = reader.at("name");
-        let Some(user) = user(reader, p) else {
-            continue;
-        };
-        if users.iter().any(|other| other.name == user.name) {
-            p.add(&path, format!("`{}` is defined twice", user.name));
-        }
-        users.push(user);
-    }
-    users
-}
-
 fn user(mut section: Reader, p: &mut Problems) -> Option<RespUser> {
     let name = section.checked(
         "name",
