@@ -73,13 +73,8 @@ async fn page(State(site): State<Site>, frame: Frame) -> Response {
 
 /// True if tasks are held. A ledger that does not answer shows in the panel.
 async fn has_hold(site: &Site) -> bool {
-    let count = site.figures.count(&site.tasks).await;
-    count.is_ok_and(|count| {
-        count
-            .pauses
-            .iter()
-            .any(|pause| pause.kind == PauseKind::Hold)
-    })
+    let pauses = site.pauses().await;
+    pauses.is_ok_and(|pauses| pauses.iter().any(|pause| pause.kind == PauseKind::Hold))
 }
 
 #[derive(Template)]

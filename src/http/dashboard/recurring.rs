@@ -137,8 +137,8 @@ async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>
         limit: LIMIT,
         ..ListFilter::default()
     };
-    let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
-    let (mut page, paused) = (page?, Paused::of(&count?.pauses));
+    let (page, paused) = tokio::join!(site.tasks.list(&filter), site.paused());
+    let (mut page, paused) = (page?, paused?);
     site.masks.apply_to_list(&mut page.tasks);
     let visible = page
         .tasks

@@ -203,9 +203,8 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
     let found = match &parsed {
         Ok(parsed) => {
             f.caller.require_key(parsed)?;
-            let (task, count) =
-                tokio::join!(site.tasks.find(parsed), site.figures.count(&site.tasks));
-            let paused = Paused::of(&count?.pauses);
+            let (task, paused) = tokio::join!(site.tasks.find(parsed), site.paused());
+            let paused = paused?;
             task?.map(|mut task| {
                 site.masks.apply(&mut task);
                 found(task, &paused, f)

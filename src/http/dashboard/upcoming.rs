@@ -173,10 +173,10 @@ async fn list<'a>(site: &Site, f: &'a Frame, class: &str) -> Result<List<'a>, Pr
         limit: LIMIT,
         ..ListFilter::default()
     };
-    let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
+    let (page, paused) = tokio::join!(site.tasks.list(&filter), site.paused());
     let mut page = page?;
     site.masks.apply_to_list(&mut page.tasks);
-    let paused = Paused::of(&count?.pauses);
+    let paused = paused?;
     let later = page.next.is_some().then(|| {
         let from = page.tasks.last().map_or(f.now, |task| task.due_at);
         let class = encoded(class);

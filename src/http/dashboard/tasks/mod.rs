@@ -16,7 +16,7 @@ use super::texts::texts;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::MalformedRow;
-use crate::task::{Paused, Reason, TaskKey};
+use crate::task::{Reason, TaskKey};
 
 /// Routes of the page and its panel.
 pub fn routes() -> Router<Site> {
@@ -127,14 +127,14 @@ async fn panel(site: &Site, f: &Frame, q: &TaskQuery) -> Panel {
 
 async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
     let filter = q.filter(f.now, &f.preferences.zone)?;
-    let (page, count) = tokio::join!(site.tasks.list(&filter), site.figures.count(&site.tasks));
+    let (page, paused) = tokio::join!(site.tasks.list(&filter), site.paused());
     let mut page = page?;
     site.masks.apply_to_list(&mut page.tasks);
     if f.caller.is_limited() {
         // Rows without a class.
         page.malformed.clear();
     }
-    let paused = Paused::of(&count?.pauses);
+    let paused = paused?;
     let tasks = page.tasks.into_iter();
     let visible = tasks.filter(|task| f.caller.may_touch(&task.key));
     Ok(List {
