@@ -108,6 +108,37 @@ fn pull_workers_get_each_task_once_while_others_wait() {
 }
 
 #[test]
+fn http_is_measured_request_by_request_and_page_by_page() {
+    let arguments = "http --pending 300 --dead 40 --rate 50 --duration 1s --connections 4 --loads 2 --followers 5 --tasks 300 --pairs 1";
+    let document = measure_on("--embedded", arguments);
+    let [reading, creating, pages @ .., alone, followed] = rows(&document).as_slice() else {
+        panic!("{document}");
+    };
+    assert_eq!(reading["samples"], 50);
+    assert!(number(creating, "created_per_s") > 0.0, "{creating}");
+    for page in pages {
+        assert_eq!(page["failed_panels"], 0, "{page}");
+        assert!(
+            number(page, "html_kb") > number(page, "html_gzip_kb"),
+            "{page}"
+        );
+        let with_assets = number(page, "with_assets_gzip_kb");
+        assert!(with_assets > number(page, "html_gzip_kb"), "{page}");
+    }
+    let labels: Vec<&str> = pages
+        .iter()
+        .filter_map(|page| page["label"].as_str())
+        .collect();
+    assert!(labels.contains(&"/dead"), "{labels:?}");
+    for (row, followers) in [(alone, 0), (followed, 5)] {
+        assert_eq!(row["followers"], followers, "{row}");
+        assert_eq!((&row["lost"], &row["duplicates"]), (&0.into(), &0.into()));
+    }
+    assert_eq!(alone["hint_bytes"], 0);
+    assert!(number(followed, "hint_bytes") > 0.0, "{followed}");
+}
+
+#[test]
 fn each_net_alone_has_a_row_and_what_did_not_fire_is_counted() {
     let plot = tempfile::NamedTempFile::new().unwrap();
     let file = plot.path().to_str().unwrap();

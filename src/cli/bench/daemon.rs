@@ -1,6 +1,6 @@
 //! `lapsed bench-daemon`: the engine of `listen` with a handler that only reads the clock.
 //!
-//! It speaks to the measuring process in lines on its standard output: `door <address>`, `ready`, `audited`, and five times a second
+//! It speaks to the measuring process in lines on its standard output: `door <address>`, `http <address>`, `ready`, `audited`, and five times a second
 //! `progress <tasks started> <runs not settled yet> <tasks of the backlog started> <Redis events received>`. A line on its standard input, or
 //! its end, stops it; it then writes its record and ends. Interrupts of the terminal are the measuring process'
 //! business.
@@ -19,10 +19,13 @@ use lapsed::compose::Adapters;
 use lapsed::config::{RespConfig, RouteConfig};
 use lapsed::engine::{Handle, Metrics};
 use lapsed::handler::{Handler, HandlerError};
+use lapsed::http::Site;
 use lapsed::resp::Listener;
 use lapsed::{Config, Handlers, TaskContext};
 use tokio::io::AsyncBufReadExt;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +40,12 @@ pub const METHOD: &str = "run";
 
 /// Class of slow tasks that compete with the measured ones; their method is [`METHOD`].
 pub const SLOW_CLASS: &str = "BenchSlow";
+
+/// Class of tasks that fail for good, with [`ERRORS`] different errors; their method is [`METHOD`].
+pub const FAILING_CLASS: &str = "BenchFailing";
+
+/// Number of different errors.
+const ERRORS: u32 = 20;
 
 /// Class of which there are no tasks.
 const EMPTY_CLASS: &str = "BenchEmpty";
@@ -113,9 +122,17 @@ impl BenchDaemon {
             };
             handlers.on((SLOW_CLASS, METHOD), slow);
         }
+        handlers.on((FAILING_CLASS, METHOD), |args: Vec<String>| async move {
+            let number: u32 = args.first().and_then(|arg| arg.parse().ok()).unwrap_or(0);
+            Err(HandlerError::permanent(format!(
+                "error {}",
+                number % ERRORS
+            )))
+        });
         let engine = adapters.engine(&config, handlers);
         let handle = engine.handle();
         let stop_door = CancellationToken::new();
+        let http = serve_http(&config, &adapters, handle.clone(), stop_door.clone()).await?;
         let client = adapters.client();
         let door = Listener::open(&config.resp, client, Arc::clone(&adapters.metrics))?;
         let door = match door {
@@ -141,8 +158,8 @@ impl BenchDaemon {
         telling.abort();
         ignoring.abort();
         stop_door.cancel();
-        if let Some(door) = door {
-            door.await.context("close the front door")?;
+        for server in [door, http].into_iter().flatten() {
+            server.await.context("close the listeners")?;
         }
         adapters.ledger.close().await;
         result?;
@@ -151,6 +168,25 @@ impl BenchDaemon {
             .with_context(|| format!("write `{}`", self.record.display()))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Serves the API and the dashboard, if the configuration has an address for them.
+async fn serve_http(
+    config: &Config,
+    adapters: &Adapters,
+    handle: Handle,
+    stop: CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
+    let Some(address) = config.http.listen else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("listen on `{address}`"))?;
+    say(&format!("http {}", listener.local_addr()?))?;
+    let metrics = Arc::clone(&adapters.metrics);
+    let site = Site::new(&config.http, adapters.client(), handle, metrics);
+    let serving = lapsed::http::serve(listener, site, stop.cancelled_owned());
+    Ok(Some(tokio::spawn(serving)))
 }
 
 /// The queue of the tasks, and one that stays empty.

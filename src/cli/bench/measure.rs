@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon::{PROGRESS_EVERY, SLOW_CLASS};
 use super::environment::Environment;
+use super::http::{Followed, Followers};
 use super::meter::{Costs, Meter};
 use super::options::arriving;
 use super::process::{Daemon, Numbers, Progress};
@@ -68,6 +69,8 @@ pub struct Plan<'a> {
     pub deaf: bool,
     /// Redis is stopped after everything is written.
     pub redis_down: bool,
+    /// Number of clients that follow the events of the first daemon, which must serve HTTP.
+    pub followers: u32,
     /// The daemon starts after everything is written, and its audit runs during the measurement.
     pub audit: bool,
 }
@@ -88,6 +91,7 @@ impl Plan<'_> {
             beside: None,
             deaf: false,
             redis_down: false,
+            followers: 0,
             audit: false,
         }
     }
@@ -126,6 +130,12 @@ impl Plan<'_> {
         } else {
             backlog = Some(self.write_backlog(environment, first).await?);
         }
+        let followers = match (self.followers, daemons.first_mut()) {
+            (1.., Some(daemon)) => {
+                Some(Followers::gather(daemon.http().await?, self.followers).await?)
+            }
+            _ => None,
+        };
         let events_before = events(&daemons);
         let (first_due, written, beside) =
             self.write_tasks(environment, first + self.backlog).await?;
@@ -172,6 +182,7 @@ impl Plan<'_> {
         // The next progress line includes the last arrivals.
         sleep(2 * PROGRESS_EVERY).await;
         let events = events(&daemons).saturating_sub(events_before);
+        let followed = followers.map_or_else(Followed::default, Followers::leave);
         let mut record = Record::empty(total as usize);
         for daemon in daemons {
             record.merge(daemon.stop().await?);
@@ -199,6 +210,7 @@ impl Plan<'_> {
             beside_done,
             settled_us,
             costs,
+            followed,
             events,
         })
     }

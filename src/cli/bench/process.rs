@@ -71,6 +71,8 @@ pub struct Progress {
     pub events: u64,
     /// Address of its front door.
     pub door: Option<SocketAddr>,
+    /// Address of its HTTP API.
+    pub http: Option<SocketAddr>,
 }
 
 /// A running daemon; killed when dropped.
@@ -177,6 +179,14 @@ impl Daemon {
         door.context("the daemon has opened no front door; set LAPSED_LOG=info to see why")
     }
 
+    /// Waits until it serves HTTP, and returns the address.
+    pub async fn http(&mut self) -> anyhow::Result<SocketAddr> {
+        self.reached(READY_WITHIN, |progress| progress.http.is_some())
+            .await?;
+        let http = self.progress().http;
+        http.context("the daemon does not serve HTTP; set LAPSED_LOG=info to see why")
+    }
+
     /// Whether the condition holds in time; an error if the daemon ends first.
     async fn reached(
         &mut self,
@@ -239,6 +249,10 @@ async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
             Some("door") => {
                 let address = words.next().and_then(|word| word.parse().ok());
                 tell.send_modify(|progress| progress.door = address);
+            }
+            Some("http") => {
+                let address = words.next().and_then(|word| word.parse().ok());
+                tell.send_modify(|progress| progress.http = address);
             }
             Some("progress") => {
                 let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);

@@ -1,5 +1,6 @@
 //! Results of a run: start times, number of runs, and costs.
 
+use super::http::Followed;
 use super::meter::Costs;
 use super::recorder::Record;
 use super::samples::{Lateness, Samples};
@@ -42,6 +43,8 @@ pub struct Results {
     pub settled_us: u64,
     /// Costs.
     pub costs: Costs,
+    /// Clients that followed the events of the daemon over HTTP.
+    pub followed: Followed,
     /// Keyspace events that Redis delivered to all daemons, from before the tasks were written to the end.
     pub events: u64,
 }

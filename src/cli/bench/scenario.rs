@@ -10,6 +10,7 @@ use super::daemons::Daemons;
 use super::enqueue::Enqueue;
 use super::environment::Environment;
 use super::fairness::Fairness;
+use super::http::Http;
 use super::idle::Idle;
 use super::kill::Kill;
 use super::lateness::Lateness;
@@ -46,6 +47,9 @@ pub enum Scenario {
     /// Tasks handed over to pull workers at the front door: lateness at a steady rate, then the rate at which tasks that are
     /// due are taken and completed
     Pull(Pull),
+    /// The HTTP API and the dashboard: reading and creating single tasks, loading each page, and what clients that follow
+    /// the events cost the engine
+    Http(Http),
     /// The same work with each timer: lateness, burst, memory and cost
     ///
     /// For each timer: writes the pending tasks and measures the memory that Redis needs for them; runs tasks at a steady
@@ -78,6 +82,7 @@ macro_rules! with_options {
             Kill "kill",
             Adopt "adopt",
             Pull "pull",
+            Http "http",
             Compare "compare",
         )
     };
@@ -121,6 +126,10 @@ impl Scenario {
             Self::Kill(it) => u64::from(it.tasks),
             Self::Adopt(it) => arriving(it.rate, it.duration),
             Self::Pull(it) => u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
+            Self::Http(it) => {
+                let created = arriving(20_000, it.duration);
+                u64::from(it.dead) + created + 2 * u64::from(it.pairs) * u64::from(it.tasks)
+            }
             Self::Compare(it) => {
                 let one = u64::from(it.pending) + u64::from(it.burst);
                 it.timers().len() as u64 * (one + 3 * arriving(it.rate, it.duration))

@@ -99,17 +99,28 @@ impl Store {
 
     /// Number of leased rows in this range.
     pub async fn leased(&self, rows: (u64, u64)) -> anyhow::Result<u64> {
-        let leased = "BETWEEN ? AND ? AND status = 0 AND lease_until > 0";
+        self.count(rows, "status = 0 AND lease_until > 0").await
+    }
+
+    /// Number of dead rows in this range.
+    pub async fn dead(&self, rows: (u64, u64)) -> anyhow::Result<u64> {
+        self.count(rows, "status = 2").await
+    }
+
+    async fn count(&self, rows: (u64, u64), which: &'static str) -> anyhow::Result<u64> {
         let count: i64 = match self {
             Self::Server { table, .. } => {
-                let text = format!("SELECT COUNT(*) FROM `{table}` WHERE id {leased}");
+                let text =
+                    format!("SELECT COUNT(*) FROM `{table}` WHERE id BETWEEN ? AND ? AND {which}");
                 let found = sqlx::query_scalar(AssertSqlSafe(text))
                     .bind(rows.0)
                     .bind(rows.1);
                 found.fetch_one(&mut self.server().await?).await?
             }
             Self::File { table, .. } => {
-                let text = format!("SELECT COUNT(*) FROM \"{table}\" WHERE id {leased}");
+                let text = format!(
+                    "SELECT COUNT(*) FROM \"{table}\" WHERE id BETWEEN ? AND ? AND {which}"
+                );
                 self.ask(&text, signed(rows), |row| row.get(0))?
             }
         };

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use self::crowd::Crowd;
 use self::workers::Crew;
 use super::environment::Environment;
+use super::http::Followed;
 use super::meter::Meter;
 use super::options::{Common, arriving, positive_span, rate, seconds, some_tasks, span, tasks};
 use super::process::{Daemon, Numbers};
@@ -261,6 +262,7 @@ impl Pull {
             beside_done: 0,
             settled_us,
             costs,
+            followed: Followed::default(),
             events: 0,
         })
     }
