@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use crate::telemetry::{Metrics, TaskMarks};
 
-/// Interval of hints: at most two a second.
+/// Shortest interval of hints: at most two a second.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// Time between two hints for each client, so that all of them together get at most 250 messages a second.
+const EVERY_PER_CLIENT: Duration = Duration::from_millis(4);
 
 /// Hints that a slow client may be behind. Those that it misses are made up for by one with every topic.
 const BEHIND_MAX: usize = 16;
@@ -88,6 +91,12 @@ impl Events {
         self.hints.subscribe()
     }
 
+    /// Time until the next hint: with many clients, hints are rarer.
+    fn pause(&self) -> Duration {
+        let clients = u32::try_from(self.hints.receiver_count()).unwrap_or(u32::MAX);
+        EVERY.max(EVERY_PER_CLIENT.saturating_mul(clients))
+    }
+
     /// A hint with every topic, for a client that has missed some.
     pub fn everything() -> Hint {
         hint(u8::MAX)
@@ -95,11 +104,9 @@ impl Events {
 
     /// Sends hints. Never returns.
     pub async fn run(&self, metrics: &Metrics) {
-        let mut ticks = interval(EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut before = metrics.marks();
         loop {
-            ticks.tick().await;
+            sleep(self.pause()).await;
             let now = metrics.marks();
             for topic in changed(&before, &now) {
                 self.touch(topic);
@@ -171,5 +178,23 @@ mod tests {
             &*Events::everything(),
             r#"["stats","tasks","pauses","workers","audit"]"#
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_clients_get_fewer_hints() {
+        let (events, metrics) = (Events::default(), Metrics::default());
+        let mut clients: Vec<_> = (0..500).map(|_| events.subscribe()).collect();
+        let watching = async {
+            let begun = tokio::time::Instant::now();
+            for seconds in [2, 4] {
+                events.touch(Topic::Audit);
+                clients[499].recv().await.unwrap();
+                assert_eq!(begun.elapsed().as_secs(), seconds);
+            }
+        };
+        tokio::select! {
+            () = events.run(&metrics) => unreachable!("it never returns"),
+            () = watching => {}
+        }
     }
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::problem::Problem;
-
 /// An answer that is asked for at most once at a time, and shared while it is fresh.
+#[derive(Debug)]
 pub struct Recent<T> {
     fresh_for: Duration,
     known: Mutex<Option<(Instant, T)>>,
@@ -30,7 +29,7 @@ impl<T: Clone> Recent<T> {
     ///
     /// # Cancel safety
     /// Cancel safe: the next caller asks again.
-    pub async fn get(&self, ask: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    pub async fn get<E>(&self, ask: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let mut known = self.known.lock().await;
         if let Some((at, answer)) = &*known
             && at.elapsed() < self.fresh_for
@@ -56,13 +55,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_shared_while_it_is_fresh_and_an_error_is_not() {
         let recent = Recent::new(Duration::from_secs(1));
-        let refused = recent.get(async { Err(Problem::invalid("x")) }).await;
-        assert!(refused.is_err());
-        assert_eq!(recent.get(async { Ok(1) }).await.unwrap(), 1);
-        assert_eq!(recent.get(async { Ok(2) }).await.unwrap(), 1);
+        let answer = |answer: Result<i32, &'static str>| recent.get(async move { answer });
+        assert_eq!(answer(Err("refused")).await, Err("refused"));
+        assert_eq!(answer(Ok(1)).await, Ok(1));
+        assert_eq!(answer(Ok(2)).await, Ok(1));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(recent.get(async { Ok(3) }).await.unwrap(), 3);
+        assert_eq!(answer(Ok(3)).await, Ok(3));
         recent.forget().await;
-        assert_eq!(recent.get(async { Ok(4) }).await.unwrap(), 4);
+        assert_eq!(answer(Ok(4)).await, Ok(4));
     }
 }

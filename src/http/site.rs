@@ -19,7 +19,7 @@ use super::recent::Recent;
 use crate::client::TaskClient;
 use crate::config::HttpConfig;
 use crate::engine::Handle;
-use crate::ledger::{DetailedStats, DetailedStatsLimits};
+use crate::ledger::DetailedStats;
 use crate::task::{Pause, Paused, TaskKey};
 use crate::telemetry::Metrics;
 
@@ -32,7 +32,7 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b':');
 
-/// How long counts and pauses are shared by requests.
+/// How long pauses are shared by requests.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
 /// Changes of many tasks that go on at the same time.
@@ -72,7 +72,6 @@ pub struct Site {
 /// Answers of the ledger that requests share.
 struct RecentAnswers {
     pauses: Recent<Arc<Vec<Pause>>>,
-    stats: Recent<Arc<DetailedStats>>,
 }
 
 impl Site {
@@ -99,7 +98,6 @@ impl Site {
             work: TaskTracker::new(),
             recent: Arc::new(RecentAnswers {
                 pauses: Recent::new(SHARED_FOR),
-                stats: Recent::new(SHARED_FOR),
             }),
             bulk: Arc::new(Semaphore::new(BULK_MAX)),
         }
@@ -142,16 +140,13 @@ impl Site {
         self.recent.pauses.forget().await;
     }
 
-    /// Counts of tasks, at most a second old. Each count is bounded: `at_least` names those that are not complete.
+    /// Counts of tasks, at most two seconds old. Each count is bounded: `at_least` names those that are not complete.
     ///
     /// # Errors
     /// The ledger fails.
     pub async fn stats(&self) -> Result<Arc<DetailedStats>, Problem> {
-        let ask = async {
-            let limits = DetailedStatsLimits::default();
-            Ok(Arc::new(self.tasks.detailed_stats(limits).await?))
-        };
-        self.recent.stats.get(ask).await
+        let count = self.figures.count(&self.tasks).await?;
+        Ok(Arc::clone(&count.stats))
     }
 
     /// Room for a change of many tasks.

@@ -188,7 +188,8 @@ fn notes(scenario: &Scenario, environment: &Environment) -> Vec<String> {
     } else {
         "lateness: until a worker has its task, on the database's clock as this process follows it, accurate to about 2 ms; early means more than 2 ms early"
     };
-    let answered = "GET, POST: until the last byte of the answer; GET counts from the moment at which the request was to be sent; the client shares the cores with the daemon";
+    let answered =
+        "GET, POST: until the last byte of the answer; the client shares the cores with the daemon";
     let paged = "pages: one at a time, until the last byte; kb: of the page, and compressed with all that it loads";
     let notes: &[&str] = match scenario {
         Scenario::Pull(_) => &[handed, counts],

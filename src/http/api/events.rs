@@ -28,7 +28,7 @@ pub fn routes() -> OpenApiRouter<Site> {
     OpenApiRouter::new().routes(routes!(events))
 }
 
-/// Streams hints, at most two a second.
+/// Streams hints, at most two a second; fewer if many clients follow.
 ///
 /// Each event is `changed`; its data is a JSON list of what may have changed: `stats`, `tasks`, `pauses`, `workers`, `audit`.
 /// The first event has all of them. The client then asks for what it shows.

@@ -18,7 +18,7 @@ pub fn routes() -> OpenApiRouter<Site> {
     OpenApiRouter::new().routes(routes!(stats))
 }
 
-/// Counts of tasks, at most a second old.
+/// Counts of tasks, at most two seconds old.
 #[derive(Debug, Serialize, ToSchema)]
 struct StatsView {
     pending: u64,

@@ -1,26 +1,22 @@
-//! Figures about all tasks, shared by everybody who looks: however many do, the ledger is asked once in some seconds.
+//! Figures about all tasks. All callers share them, so the ledger counts at most once in two seconds.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::client::{ClientError, TaskClient};
+use crate::http::recent::Recent;
 use crate::ledger::{DetailedStats, DetailedStatsLimits, DueScan, Window};
 use crate::task::{Pause, UnixMs};
 
-/// Figures of this age are shown without a question to the ledger.
-const FRESH: Duration = Duration::from_secs(3);
+/// How long figures are shared.
+const FRESH: Duration = Duration::from_secs(2);
 
-/// Figures of this age are shown to others while one caller has them counted again.
-const USABLE: Duration = Duration::from_secs(60);
-
-/// What is counted for a page: a bounded part of a large table.
+/// What is counted: a bounded part of a large table.
 const LIMITS: DetailedStatsLimits = DetailedStatsLimits {
-    rows: 10_000,
-    entries: 100_000,
-    dead: 5_000,
-    done: 2_000,
+    rows: 2_000,
+    entries: 50_000,
+    dead: 2_000,
+    done: 1_000,
 };
 
 /// The tasks that fall due next: how far ahead, and how many at most.
@@ -36,7 +32,7 @@ pub struct Count {
     /// When it said so, by the ledger's clock.
     pub at: UnixMs,
     /// Tasks by state, and by class and method.
-    pub stats: DetailedStats,
+    pub stats: Arc<DetailedStats>,
     /// Pauses, holds and releases that stand.
     pub pauses: Vec<Pause>,
     /// When the next tasks may start, soonest first.
@@ -53,11 +49,17 @@ impl Count {
 }
 
 /// The latest count.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Figures {
-    latest: Mutex<Option<(Instant, Arc<Count>)>>,
-    /// Held by the caller that has them counted.
-    counting: tokio::sync::Mutex<()>,
+    latest: Recent<Arc<Count>>,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            latest: Recent::new(FRESH),
+        }
+    }
 }
 
 impl Figures {
@@ -69,46 +71,23 @@ impl Figures {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn count(&self, tasks: &TaskClient) -> Result<Arc<Count>, ClientError> {
-        if let Some(count) = self.younger_than(FRESH) {
-            return Ok(count);
-        }
-        let turn = match self.younger_than(USABLE) {
-            // Another caller counts: what there is will do.
-            Some(count) => match self.counting.try_lock() {
-                Ok(turn) => turn,
-                Err(_) => return Ok(count),
-            },
-            None => self.counting.lock().await,
-        };
-        if let Some(count) = self.younger_than(FRESH) {
-            return Ok(count);
-        }
-        let ledger = tasks.ledger();
-        let (stats, pauses, ahead) = tokio::join!(
-            tasks.detailed_stats(LIMITS),
-            tasks.pauses(),
-            ledger.scan(AHEAD)
-        );
-        let ahead = ahead?;
-        let count = Arc::new(Count {
-            at: tasks.clock_now(),
-            stats: stats?,
-            pauses: pauses?,
-            ahead: ahead.rows.iter().map(|task| task.due_at).collect(),
-            has_more_ahead: ahead.next.is_some(),
-        });
-        *self.latest() = Some((Instant::now(), Arc::clone(&count)));
-        drop(turn);
-        Ok(count)
+        self.latest.get(count(tasks)).await
     }
+}
 
-    fn younger_than(&self, age: Duration) -> Option<Arc<Count>> {
-        let latest = self.latest();
-        let (counted, count) = latest.as_ref()?;
-        (counted.elapsed() < age).then(|| Arc::clone(count))
-    }
-
-    fn latest(&self) -> MutexGuard<'_, Option<(Instant, Arc<Count>)>> {
-        self.latest.lock().expect("nothing panics while holding it")
-    }
+async fn count(tasks: &TaskClient) -> Result<Arc<Count>, ClientError> {
+    let ledger = tasks.ledger();
+    let (stats, pauses, ahead) = tokio::join!(
+        tasks.detailed_stats(LIMITS),
+        tasks.pauses(),
+        ledger.scan(AHEAD)
+    );
+    let ahead = ahead?;
+    Ok(Arc::new(Count {
+        at: tasks.clock_now(),
+        stats: Arc::new(stats?),
+        pauses: pauses?,
+        ahead: ahead.rows.iter().map(|task| task.due_at).collect(),
+        has_more_ahead: ahead.next.is_some(),
+    }))
 }

@@ -32,6 +32,8 @@ mod upcoming;
 
 use axum::Router;
 use axum::routing::get;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
 
 pub use self::figures::Figures;
 use super::site::Site;
@@ -54,4 +56,5 @@ pub fn routes() -> Router<Site> {
         .merge(daemons::routes())
         .merge(doctor::routes())
         .merge(audit::routes())
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }

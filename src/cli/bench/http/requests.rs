@@ -18,8 +18,7 @@ use crate::cli::bench::tasks::{FAR, task};
 /// Delay of created tasks: none falls due during the measurement.
 const DUE_IN: &str = "240h";
 
-/// Reads far tasks at this rate, each on a connection that is free. A request counts from the moment that it was to be
-/// sent, so that waiting for a connection counts, too.
+/// Reads far tasks at this rate, each on a connection that is free. Waiting for a connection counts, too.
 pub async fn read(
     address: SocketAddr,
     connections: u32,
@@ -41,6 +40,8 @@ pub async fn read(
     for number in 0..count {
         let at = begun + Duration::from_secs_f64(f64::from(number) / f64::from(rate));
         sleep_until(at).await;
+        // Timers are a millisecond late.
+        let at = Instant::now();
         let mut connection: Connection = free.recv().await.context("wait for a connection")?;
         let give_back = give_back.clone();
         // Consecutive requests are for rows that are far apart.
