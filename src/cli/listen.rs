@@ -27,9 +27,6 @@ use tokio_util::sync::CancellationToken;
 /// Interval of systemd status messages, unless the watchdog requires a shorter one.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 
-/// Time for open HTTP connections to end after the engine has stopped.
-const HTTP_GRACE: Duration = Duration::from_secs(2);
-
 #[derive(Args)]
 pub struct Listen {
     /// Hold tasks that are overdue now for review, e.g. after restoring a dump, until `lapsed resume --held`
@@ -98,10 +95,8 @@ pub async fn listen(
     let result = engine.run_until(stop.clone().cancelled_owned()).await;
     stop.cancel();
     stop_http.cancel();
-    if let Some(mut http) = http
-        && tokio::time::timeout(HTTP_GRACE, &mut http).await.is_err()
-    {
-        http.abort();
+    if let Some(http) = http {
+        let _ = http.await;
     }
     if let Some(resp) = resp {
         let _ = resp.await;

@@ -8,9 +8,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::problem::{Problem, ProblemKind};
+use super::site::Site;
 use crate::task::TaskKey;
 
 /// Maximum length of a JSON body, in bytes.
@@ -18,6 +20,9 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 
 /// Time for a body to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(20);
+
+/// Time for a body to arrive when the daemon stops.
+const LAST_BODY_WITHIN: Duration = Duration::from_secs(1);
 
 /// The task key in the path, where `/` is written as `%2F`.
 pub struct KeyInPath(pub TaskKey);
@@ -61,12 +66,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for InQuery<T> {
 /// A JSON body. The header `Content-Type` is required: a page of another site cannot send it without asking.
 pub struct JsonBody<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<Site> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
-        let body = body(request, BODY_BYTES_MAX).await?;
+        let body = body(request, &site.stopping, BODY_BYTES_MAX).await?;
         let value = serde_json::from_slice(&body);
         value.map(Self).map_err(|error| json_problem(&error))
     }
@@ -75,15 +80,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 /// A JSON body that may be left out.
 pub struct OptionalJson<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJson<T> {
+impl<T: DeserializeOwned + Default> FromRequest<Site> for OptionalJson<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
         if request.headers().contains_key(header::CONTENT_TYPE) {
-            let JsonBody(value) = JsonBody::from_request(request, state).await?;
+            let JsonBody(value) = JsonBody::from_request(request, site).await?;
             return Ok(Self(value));
         }
-        match body(request, BODY_BYTES_MAX).await?.is_empty() {
+        match body(request, &site.stopping, BODY_BYTES_MAX)
+            .await?
+            .is_empty()
+        {
             true => Ok(Self(T::default())),
             false => Err(Problem::of(
                 ProblemKind::UnsupportedType,
@@ -117,8 +125,12 @@ pub fn require_type(headers: &HeaderMap, expected: &[&str]) -> Result<(), Proble
 /// Reads a body of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// The body is too large, arrives too slowly, or the connection ends.
-pub async fn body(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
+/// The body is too large, arrives too slowly, the daemon stops before it has arrived, or the connection ends.
+pub async fn body(
+    request: Request,
+    stopping: &CancellationToken,
+    bytes_max: usize,
+) -> Result<Bytes, Problem> {
     let too_large = || {
         Problem::of(
             ProblemKind::TooLarge,
@@ -130,7 +142,18 @@ pub async fn body(request: Request, bytes_max: usize) -> Result<Bytes, Problem> 
     if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(too_large());
     }
-    let body = timeout(BODY_WITHIN, to_bytes(request.into_body(), bytes_max)).await;
+    let stopped = async {
+        stopping.cancelled().await;
+        sleep(LAST_BODY_WITHIN).await;
+    };
+    let body = tokio::select! {
+        biased;
+        body = timeout(BODY_WITHIN, to_bytes(request.into_body(), bytes_max)) => body,
+        () = stopped => return Err(Problem::of(
+            ProblemKind::Stopping,
+            "this daemon is stopping: the body has not arrived, nothing is changed",
+        )),
+    };
     let body = body.map_err(|_| {
         Problem::of(
             ProblemKind::TimedOut,
@@ -149,4 +172,41 @@ pub async fn body(request: Request, bytes_max: usize) -> Result<Bytes, Problem> 
 /// The problem of a text that is not the JSON that was expected.
 pub fn json_problem(error: &serde_json::Error) -> Problem {
     Problem::invalid(format!("body: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body;
+    use futures_util::{StreamExt as _, stream};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A request whose body has begun and does not end.
+    fn endless() -> Request {
+        let begun = stream::once(async { Ok::<_, Infallible>("{") });
+        Request::new(Body::from_stream(begun.chain(stream::pending())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_is_given_up() {
+        let stopping = CancellationToken::new();
+        let begun = Instant::now();
+        let late = body(endless(), &stopping, 100).await.unwrap_err();
+        assert_eq!(
+            (late.status().as_u16(), begun.elapsed()),
+            (504, BODY_WITHIN)
+        );
+        stopping.cancel();
+        let begun = Instant::now();
+        let stopped = body(endless(), &stopping, 100).await.unwrap_err();
+        assert_eq!(
+            (stopped.status().as_u16(), begun.elapsed()),
+            (503, LAST_BODY_WITHIN)
+        );
+        let whole = body(Request::new(Body::from("{}")), &stopping, 100).await;
+        assert_eq!(whole.unwrap(), "{}");
+    }
 }

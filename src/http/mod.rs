@@ -21,16 +21,22 @@ mod site;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use self::checkup::{Checkup, CheckupFinding, CheckupSeverity};
 use self::server::Limits;
 pub use self::site::Site;
 
-/// Serves until `stop` resolves. Requests that have begun are answered; streams and long polls end.
+/// Time for changes of many tasks to end when the server stops.
+const WORK_END_WITHIN: Duration = Duration::from_secs(2);
+
+/// Serves until `stop` resolves. Then streams and long polls end, requests that have begun have 2 s to be answered, and the
+/// audit log is written. It returns within seconds, whatever clients and the ledger do.
 pub async fn serve(
     listener: TcpListener,
     site: Site,
@@ -46,7 +52,9 @@ pub async fn serve(
     };
     server::serve(listener, routes(site), Limits::default(), stop).await;
     work.close();
-    work.wait().await;
+    if timeout(WORK_END_WITHIN, work.wait()).await.is_err() {
+        tracing::warn!("a change of many tasks has not ended in time");
+    }
     audit_log.flush().await;
 }
 

@@ -17,6 +17,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,10 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes of the headers of a request.
     pub header_bytes: usize,
+    /// Time in which a client must take a part of what it is sent. The connection of one that does not read is cut.
+    pub read_within: Duration,
+    /// Time for requests that have begun when the server stops. What is left then is cut.
+    pub end_within: Duration,
 }
 
 impl Default for Limits {
@@ -38,6 +43,8 @@ impl Default for Limits {
             headers_within: Duration::from_secs(30),
             headers: 100,
             header_bytes: 64 * 1024,
+            read_within: Duration::from_secs(30),
+            end_within: Duration::from_secs(2),
         }
     }
 }
@@ -48,7 +55,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for the answer to a connection that is refused.
 const REFUSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Serves until `stop` resolves. Then requests that have begun are answered, and idle connections are closed at once.
+/// Serves until `stop` resolves. Then requests that have begun have `end_within` to be answered, and idle connections are
+/// closed at once.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -57,6 +65,7 @@ pub async fn serve(
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
     let connections = GracefulShutdown::new();
+    let cut = CancellationToken::new();
     let mut server = http1::Builder::new();
     server
         .timer(TokioTimer::new())
@@ -82,7 +91,9 @@ pub async fn serve(
             tokio::spawn(refuse(stream));
             continue;
         };
+        // A connection that is lost already ends by itself.
         let _ = stream.set_nodelay(true);
+        let _ = cut_unread(&stream, limits.read_within);
         let routes = TowerToHyperService::new(router.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(address));
@@ -90,18 +101,220 @@ pub async fn serve(
         });
         let connection = server.serve_connection(TokioIo::new(stream), service);
         let connection = connections.watch(connection);
+        let cut = cut.clone();
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, client.address = %address, "a connection of HTTP was lost");
+            match cut.run_until_cancelled_owned(connection).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::debug!(%error, client.address = %address, "a connection of HTTP was lost");
+                }
+                None => {
+                    tracing::debug!(client.address = %address, "cut a connection of HTTP: the daemon stops");
+                }
             }
             drop(permit);
         });
     }
     drop(listener);
-    connections.shutdown().await;
+    let _ = timeout(limits.end_within, connections.shutdown()).await;
+    cut.cancel();
+}
+
+/// Has the kernel cut the connection if its client takes none of what was sent for this long.
+#[cfg(target_os = "linux")]
+fn cut_unread(stream: &TcpStream, within: Duration) -> rustix::io::Result<()> {
+    let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(stream, millis)
+}
+
+/// Other systems have no such option: their own limits apply.
+#[cfg(not(target_os = "linux"))]
+fn cut_unread(_: &TcpStream, _: Duration) -> std::io::Result<()> {
+    Ok(())
 }
 
 async fn refuse(mut stream: TcpStream) {
     let answer = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
     let _ = timeout(REFUSE_WITHIN, stream.write_all(answer)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::net::SocketAddr;
+
+    use axum::body::{Body, Bytes};
+    use axum::routing::get;
+    use futures_util::stream;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::sync::{mpsc, oneshot};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    /// Far beyond what a busy machine needs.
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    const SHORT: Duration = Duration::from_millis(300);
+
+    struct Serving {
+        address: SocketAddr,
+        stop: Option<oneshot::Sender<()>>,
+        serving: JoinHandle<()>,
+        /// Closed when an endless answer is given up.
+        endless: mpsc::Receiver<Infallible>,
+    }
+
+    impl Serving {
+        /// `/` answers at once, `/endless` never ends its answer, `/slow` never begins it.
+        async fn start(limits: Limits) -> Self {
+            let (answering, endless) = mpsc::channel(1);
+            let answer = move || {
+                let answering = answering.clone();
+                let parts = stream::repeat_with(move || {
+                    let _ = &answering;
+                    Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 16 * 1024]))
+                });
+                std::future::ready(Body::from_stream(parts))
+            };
+            let router = Router::new()
+                .route("/", get("here"))
+                .route("/endless", get(answer))
+                .route("/slow", get(std::future::pending::<()>));
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let (stop, stopped) = oneshot::channel();
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            Self {
+                address,
+                stop: Some(stop),
+                serving: tokio::spawn(serve(listener, router, limits, stopped)),
+                endless,
+            }
+        }
+
+        /// Connects and sends this.
+        async fn send(&self, bytes: &str) -> TcpStream {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            stream.write_all(bytes.as_bytes()).await.unwrap();
+            stream
+        }
+
+        async fn stop(&mut self) {
+            let _ = self.stop.take().unwrap().send(());
+            let ended = timeout(DEADLINE, &mut self.serving).await;
+            ended.expect("it stops").unwrap();
+        }
+    }
+
+    fn ask(path: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    }
+
+    /// Reads the head and the body of an answer of `/`.
+    async fn answer(stream: &mut TcpStream) -> String {
+        let mut read = String::new();
+        let mut buffer = [0; 1_024];
+        while !read.ends_with("here") {
+            let length = stream.read(&mut buffer).await.unwrap();
+            assert!(length > 0, "the connection ended: {read}");
+            read += std::str::from_utf8(&buffer[..length]).unwrap();
+        }
+        read
+    }
+
+    /// Reads until the server closes the connection.
+    async fn rest(stream: &mut TcpStream) -> String {
+        let mut read = String::new();
+        let ended = timeout(DEADLINE, stream.read_to_string(&mut read)).await;
+        ended.expect("the connection ends").unwrap();
+        read
+    }
+
+    #[tokio::test]
+    async fn a_connection_beyond_the_limit_is_refused_until_another_one_ends() {
+        let server = Serving::start(Limits {
+            connections: 2,
+            ..Limits::default()
+        })
+        .await;
+        let mut first = server.send(&ask("/")).await;
+        answer(&mut first).await;
+        let mut second = server.send(&ask("/")).await;
+        answer(&mut second).await;
+        let mut third = server.send("").await;
+        let refused = rest(&mut third).await;
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
+        drop(first);
+        let room = async {
+            loop {
+                let mut stream = TcpStream::connect(server.address).await.unwrap();
+                let mut read = [0; 12];
+                let _ = stream.write_all(ask("/").as_bytes()).await;
+                if stream.read_exact(&mut read).await.is_ok() && read == *b"HTTP/1.1 200" {
+                    return;
+                }
+            }
+        };
+        timeout(DEADLINE, room).await.expect("there is room again");
+        second.write_all(ask("/").as_bytes()).await.unwrap();
+        answer(&mut second).await;
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_slowly_or_nothing_is_cut() {
+        let server = Serving::start(Limits {
+            headers_within: SHORT,
+            ..Limits::default()
+        })
+        .await;
+        let mut silent = server.send("").await;
+        assert_eq!(rest(&mut silent).await, "");
+        let mut slow = server.send("GET / HTTP/1.1\r\nhost: lo").await;
+        assert_eq!(rest(&mut slow).await, "");
+        let mut idle = server.send(&ask("/")).await;
+        let read = rest(&mut idle).await;
+        assert!(read.starts_with("HTTP/1.1 200 "), "{read}");
+        assert!(read.ends_with("here"), "{read}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_cut() {
+        let mut server = Serving::start(Limits {
+            read_within: SHORT,
+            ..Limits::default()
+        })
+        .await;
+        let _deaf = server.send(&ask("/endless")).await;
+        // The answer has begun, and the server itself holds no sender.
+        server.serving.abort();
+        let given_up = timeout(DEADLINE, server.endless.recv()).await;
+        assert!(given_up.is_ok(), "the answer goes on");
+    }
+
+    #[tokio::test]
+    async fn a_stop_cuts_what_does_not_end() {
+        let mut server = Serving::start(Limits {
+            end_within: SHORT,
+            ..Limits::default()
+        })
+        .await;
+        let mut idle = server.send(&ask("/")).await;
+        answer(&mut idle).await;
+        let mut half = server.send("GET / HTTP/1.1\r\nhost: lo").await;
+        let mut slow = server.send(&ask("/slow")).await;
+        let deaf = server.send(&ask("/endless")).await;
+        // Data has arrived: the answer has begun.
+        deaf.readable().await.unwrap();
+        server.stop().await;
+        for stream in [&mut idle, &mut half, &mut slow] {
+            assert_eq!(rest(stream).await, "");
+        }
+        let given_up = timeout(DEADLINE, server.endless.recv()).await;
+        assert!(given_up.is_ok(), "the answer goes on");
+    }
 }

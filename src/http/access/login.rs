@@ -1,5 +1,7 @@
 //! Logging in and out with a browser.
 
+use std::time::Duration;
+
 use axum::extract::{DefaultBodyLimit, Form, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -7,6 +9,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use tower_http::timeout::TimeoutLayer;
 
 use super::peer::Peer;
 use super::{Access, Cookie};
@@ -23,12 +26,19 @@ pub(super) const LOGOUT: &str = "/logout";
 /// Maximum length of the form, in bytes.
 const FORM_BYTES_MAX: usize = 8_192;
 
+/// Time for the form to arrive. Anyone may send it, also without credentials.
+const FORM_WITHIN: Duration = Duration::from_secs(20);
+
 /// Routes that log in and out.
 pub fn routes() -> Router<Site> {
     Router::new()
         .route(LOGIN, post(log_in))
         .route(LOGOUT, post(log_out))
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::REQUEST_TIMEOUT,
+            FORM_WITHIN,
+        ))
 }
 
 #[derive(Deserialize)]
