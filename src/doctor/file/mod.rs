@@ -3,11 +3,12 @@
 mod judge;
 
 use super::Finding;
+use super::ledger::documents::{DOCUMENTS, WITHOUT};
 use super::runner::{Runner, words};
 use super::units::{count, span};
 use crate::Config;
 use crate::ledger::sqlite::SqliteLedger;
-use crate::ledger::{Admin as _, Ledger as _, LedgerError};
+use crate::ledger::{Admin as _, Collection, Documents as _, Ledger as _, LedgerError};
 
 const REACHABLE: &str = "ledger.reachable";
 const INTEGRITY: &str = "ledger.integrity";
@@ -51,6 +52,14 @@ async fn examine_file(config: &Config, ledger: &SqliteLedger, runner: &mut Runne
         ),
     };
     runner.add([integrity]);
+    let read = ledger.find_document(Collection::Audit, "doctor");
+    let documents = match runner.bounded(read).await {
+        Some(Ok(_)) => Finding::ok(DOCUMENTS, "the audit log and the history can be written"),
+        Some(Err(error)) => Finding::warning(DOCUMENTS, format!("{}: {WITHOUT}", words(&error)))
+            .remedy("run `lapsed migrate`, which creates the table of documents"),
+        None => Finding::unknown(DOCUMENTS, "it took too long"),
+    };
+    runner.add([documents]);
     let backlog = async {
         let waited = ledger.overdue_for().await?;
         let counts = ledger.stats().await?;

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod capacity;
+pub(super) mod documents;
 mod grants;
 mod index;
 mod pauses;

@@ -23,7 +23,7 @@ const TRIALS: [(&str, &str); 3] = [
     ),
 ];
 
-const NO_SUCH_TABLE: u16 = 1146;
+pub(super) const NO_SUCH_TABLE: u16 = 1146;
 
 /// Checks the table of rates, which is used only without Redis.
 pub(super) async fn examine(

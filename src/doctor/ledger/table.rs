@@ -4,6 +4,7 @@ use sqlx::{MySqlConnection, Row as _};
 
 use super::backlog::{BACKLOG, Backlog};
 use super::capacity::{BUFFER_POOL, ID, buffer_pool, id_capacity, next_id, size};
+use super::documents;
 use super::grants::{GRANTS, grants, identity, refused};
 use super::index::{INDEX, LEGACY_INDEX, explain, judge_plan, key_indexes, legacy_index};
 use super::pauses;
@@ -52,6 +53,7 @@ pub(super) async fn examine(
     if shape.is_ok() {
         pauses::examine(conn, &queries, runner).await?;
         rates::examine(config, conn, &queries, runner).await?;
+        documents::examine(config, conn, &queries, runner).await?;
         read_back::examine(conn, &queries, runner).await?;
         let plan = runner.query(&[INDEX], explain(conn, &queries)).await?;
         runner.add(plan.map(|plan| judge_plan(table, plan.as_ref())));

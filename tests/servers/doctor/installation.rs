@@ -33,6 +33,7 @@ async fn an_installation_that_is_well_has_no_warning() -> Result {
         "ledger.table",
         "ledger.grants",
         "ledger.pauses",
+        "ledger.documents",
         "ledger.index",
         "ledger.id",
         "ledger.buffer_pool",

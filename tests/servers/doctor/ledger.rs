@@ -98,6 +98,12 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
         "may not SELECT, INSERT, UPDATE on the table of rates",
     );
     assert_contains(remedy(rates), "GRANT SELECT, INSERT, UPDATE ON");
+    let documents = finding(&report, "ledger.documents", Severity::Warning);
+    assert_contains(&documents.found, "may not SELECT, INSERT, UPDATE, DELETE");
+    assert_contains(
+        remedy(documents),
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON tb_time_limit_task_documents TO",
+    );
     let pruning = finding(&report, "ledger.grants", Severity::Note);
     assert_contains(&pruning.found, "reader@% may not DELETE");
     assert_contains(
@@ -111,6 +117,48 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
     let refused = finding(&report, "ledger.grants", Severity::Error);
     assert_contains(&refused.found, "reader@% may not INSERT, UPDATE, DELETE");
     assert!(!report.to_string().contains("s3cret"), "{report}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_table_of_documents_that_is_missing_or_has_another_shape_is_a_warning() -> Result {
+    let url = ledger("documents").await?;
+    let config = ledger_only(&url)?;
+    let documents = "tb_time_limit_task_documents";
+    for (change, found, mend) in [
+        (
+            format!("ALTER TABLE {documents} RENAME COLUMN body TO text"),
+            "Unknown column 'body'",
+            "rename",
+        ),
+        (
+            format!("ALTER TABLE {documents} DROP INDEX ix_written"),
+            "ix_written",
+            "rename",
+        ),
+        (
+            format!("DROP TABLE {documents}"),
+            "does not exist: there is no audit log",
+            "lapsed migrate",
+        ),
+    ] {
+        sql(&url, &change).await?;
+        let report = doctor::examine(&config).await;
+        let warning = finding(&report, "ledger.documents", Severity::Warning);
+        assert_contains(&warning.found, found);
+        assert_contains(remedy(warning), mend);
+        finding(&report, "ledger.table", Severity::Ok);
+    }
+    let mut silent = config.clone();
+    silent.http.listen = None;
+    let report = doctor::examine(&silent).await;
+    finding(&report, "ledger.documents", Severity::Note);
+
+    let mut conn = MySqlConnection::connect(&url).await?;
+    let table = TableName::new("tb_time_limit_task")?;
+    migrate::apply(&mut conn, &table, &Options::default(), &mut |_| {}).await?;
+    let report = doctor::examine(&config).await;
+    finding(&report, "ledger.documents", Severity::Ok);
     Ok(())
 }
 
