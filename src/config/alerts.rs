@@ -53,8 +53,9 @@ pub(super) fn alerts(mut section: Reader, p: &mut Problems) -> Option<AlertsConf
     let repeat = section.duration_or_none("repeat", p, SOON);
     let late = section.duration_or_none("late", p, Duration::from_millis(1));
     let overdue = section.duration_or_none("overdue", p, SOON);
-    let dead = section.take("dead", p);
-    let swept = section.checked("swept", p, |percent| *percent <= 100, "0 to 100 percent");
+    let dead = section.checked("dead", p, |tasks: &i64| *tasks >= 0, "0 or more tasks");
+    let is_percent = |percent: &i64| (0..=100).contains(percent);
+    let swept = section.checked("swept", p, is_percent, "0 to 100 percent");
     #[cfg(feature = "webhook")]
     let webhook = destination(section, p);
     #[cfg(not(feature = "webhook"))]
@@ -69,8 +70,8 @@ pub(super) fn alerts(mut section: Reader, p: &mut Problems) -> Option<AlertsConf
         repeat: repeat?,
         late: late?,
         overdue: overdue?,
-        dead: dead?,
-        swept: swept?,
+        dead: dead?.unsigned_abs(),
+        swept: u8::try_from(swept?).expect("a percentage"),
     })
 }
 
@@ -154,8 +155,8 @@ mod tests {
         );
         let problems = problems.unwrap_err();
         for expected in [
-            "`alerts.swept`: expected 0 to 100 percent",
-            "`alerts.window`: expected at least 1000 ms",
+            "`alerts.swept`: expected 0 to 100 percent, found 101",
+            "`alerts.window`: expected at least 1000 ms, found \"0s\"",
             "`alerts.format`: unknown variant `xml`",
             "`alerts.lates`: is not the name of a setting, did you mean `late`?",
         ] {

@@ -303,7 +303,7 @@ mod tests {
             problems.unwrap_err(),
             [
                 "`routes[0].stream.key`: expected no other placeholders than {class} and {method}, found {id}",
-                "`routes[0].stream.maxlen`: expected at least 1 entry",
+                "`routes[0].stream.maxlen`: expected at least 1 entry, found 0",
                 "`routes[0].stream.url`: expected redis://, rediss:// or unix://, then a server and the number of a database",
                 "`routes[0].stream.max`: is not the name of a setting",
             ]

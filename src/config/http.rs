@@ -222,14 +222,16 @@ fn tokens(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpClient>> {
 
 /// `[[http.clients]]`
 fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
-    let name = section.checked(
+    let is_name = |name: &String| {
+        !name.is_empty()
+            && name.len() <= 128
+            && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
+    let name = shown(
+        &mut section,
         "name",
         p,
-        |name: &String| {
-            !name.is_empty()
-                && name.len() <= 128
-                && !name.contains(|c: char| c.is_whitespace() || c.is_control())
-        },
+        is_name,
         "1 to 128 bytes without white space",
     );
     let hash = section.text_or_file("token_sha256", p);
@@ -238,7 +240,8 @@ fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
         (Some(hash), None) => {
             // What was found may be a token.
             let hash = hash_of(&hash).ok_or_else(|| {
-                "expected the 64 hexadecimal digits that `lapsed token` prints".to_owned()
+                let found = hash.chars().count();
+                format!("expected the 64 hexadecimal digits that `lapsed token` prints, found {found} characters")
             });
             section.parsed("token_sha256", hash, p)
         }
@@ -309,7 +312,23 @@ fn base_path(section: &mut Reader, p: &mut Problems) -> Option<String> {
                             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
                 })
     };
-    section.checked("base_path", p, is_path, expected)
+    shown(section, "base_path", p, is_path, expected)
+}
+
+/// A text that is no secret: a wrong one is shown.
+fn shown(
+    section: &mut Reader,
+    key: &str,
+    p: &mut Problems,
+    holds: impl FnOnce(&String) -> bool,
+    expected: &str,
+) -> Option<String> {
+    let text: String = section.take(key, p)?;
+    let checked = match holds(&text) {
+        true => Ok(text),
+        false => Err(format!("expected {expected}, found {text:?}")),
+    };
+    section.parsed(key, checked, p)
 }
 
 fn hosts(section: &mut Reader, p: &mut Problems) -> Option<Vec<String>> {
@@ -335,7 +354,9 @@ fn secure_cookies(section: &mut Reader, p: &mut Problems) -> Option<SecureCookie
         "auto" => Ok(SecureCookies::Auto),
         "always" => Ok(SecureCookies::Always),
         "never" => Ok(SecureCookies::Never),
-        _ => Err("expected \"auto\", \"always\" or \"never\"".to_owned()),
+        _ => Err(format!(
+            "expected \"auto\", \"always\" or \"never\", found {text:?}"
+        )),
     };
     section.parsed("secure_cookies", found, p)
 }

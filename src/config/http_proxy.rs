@@ -110,11 +110,12 @@ pub(super) fn proxy(mut section: Reader, p: &mut Problems) -> Option<ProxyConfig
                 "expected at least one, because `http.proxy.user_header` is set".to_owned(),
             );
         }
-        if networks.iter().any(|network| network.bits == 0) {
+        if let Some(all) = networks.iter().find(|network| network.bits == 0) {
             p.add(
                 &section.at("networks"),
-                "expected the networks of the proxies alone: every caller could name itself a user"
-                    .to_owned(),
+                format!(
+                    "expected the networks of the proxies alone, found {all:?}: every caller could name itself a user"
+                ),
             );
         }
     }

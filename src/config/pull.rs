@@ -98,7 +98,7 @@ mod tests {
                 "`routes[0].timeout`: does not apply to `pull`: set `visibility` in `pull`",
                 "`routes[0].slow_after`: does not apply to `pull`: the worker knows how long it runs",
                 "`routes[0].pull.queue`: expected 1 to 48 letters, digits, `.`, `_` and `-`",
-                "`routes[0].pull.visibility`: expected at least 1000 ms",
+                "`routes[0].pull.visibility`: expected at least 1000 ms, found \"10ms\"",
                 "`routes[0].pull.count`: is not the name of a setting",
             ]
         );

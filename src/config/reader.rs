@@ -108,7 +108,7 @@ impl Reader {
         self.optional(key, problems)
     }
 
-    /// As `take`, with a condition and its description.
+    /// As `take`, with a condition and its description. A number that does not fit is shown; a text may be a secret.
     pub(super) fn checked<T: DeserializeOwned>(
         &mut self,
         key: &str,
@@ -116,11 +116,15 @@ impl Reader {
         holds: impl FnOnce(&T) -> bool,
         expected: &str,
     ) -> Option<T> {
+        let found = match self.table.get(key) {
+            Some(number @ (Value::Integer(_) | Value::Float(_))) => format!(", found {number}"),
+            _ => String::new(),
+        };
         let value = self.take(key, problems)?;
         if holds(&value) {
             return Some(value);
         }
-        problems.add(&self.at(key), format!("expected {expected}"));
+        problems.add(&self.at(key), format!("expected {expected}{found}"));
         None
     }
 
@@ -130,11 +134,26 @@ impl Reader {
         problems: &mut Problems,
         least: Duration,
     ) -> Option<Duration> {
+        self.duration_or(key, problems, least, "")
+    }
+
+    /// As `duration`; `alternative` ends what was expected.
+    fn duration_or(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+        least: Duration,
+        alternative: &str,
+    ) -> Option<Duration> {
+        let found = self.table.get(key).map(|value| format!(", found {value}"));
+        let before = problems.0.len();
         let expected = format!("at least {} ms", least.as_millis());
-        Some(
-            self.checked::<Span>(key, problems, |span| span.0 >= least, &expected)?
-                .0,
-        )
+        let span = self.checked::<Span>(key, problems, |span| span.0 >= least, &expected);
+        for problem in &mut problems.0[before..] {
+            problem.message += alternative;
+            problem.message += found.as_deref().unwrap_or_default();
+        }
+        Some(span?.0)
     }
 
     /// A duration, or `"none"`. The outer `None` means that the value is invalid.
@@ -148,11 +167,7 @@ impl Reader {
             self.table.remove(key);
             return Some(None);
         }
-        let before = problems.0.len();
-        let found = self.duration(key, problems, least);
-        for problem in &mut problems.0[before..] {
-            problem.message += ", or \"none\"";
-        }
+        let found = self.duration_or(key, problems, least, ", or \"none\"");
         found.map(Some)
     }
 

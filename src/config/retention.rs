@@ -72,9 +72,9 @@ mod tests {
         let error = Config::from_toml("retention = { done = '0s', dead = 7, rate = 0, keep = 1 }");
         assert_eq!(
             error.unwrap_err().to_string(),
-            "`retention.done`: expected at least 60000 ms, or \"none\"\n\
-             `retention.dead`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\", or \"none\"\n\
-             `retention.rate`: expected 1 to 100000\n\
+            "`retention.done`: expected at least 60000 ms, or \"none\", found \"0s\"\n\
+             `retention.dead`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\", or \"none\", found 7\n\
+             `retention.rate`: expected 1 to 100000, found 0\n\
              `retention.keep`: is not the name of a setting"
         );
     }

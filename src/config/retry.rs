@@ -256,8 +256,8 @@ mod tests {
             problems("retry = { backoff = 'linear', ladder = [], deadline = '0s', jitter = 2.0 }"),
             "`retry.backoff`: `linear` is none of `ladder`, `exponential`, `fixed`\n\
              `retry.ladder`: expected at least one rung\n\
-             `retry.jitter`: expected 0 to 1\n\
-             `retry.deadline`: expected at least 1 ms, or \"none\""
+             `retry.jitter`: expected 0 to 1, found 2.0\n\
+             `retry.deadline`: expected at least 1 ms, or \"none\", found \"0s\""
         );
     }
 }

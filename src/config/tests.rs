@@ -34,8 +34,8 @@ fn all_problems_are_reported_at_once() {
         found,
         [
             "`redis.url`: expected redis://, rediss:// or unix://",
-            "`engine.concurrency`: expected 1 to 100000",
-            "`engine.lease`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"",
+            "`engine.concurrency`: expected 1 to 100000, found 0",
+            "`engine.lease`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\", found 30",
             "`engine.speed`: is not the name of a setting",
             "`engin`: is not the name of a setting, did you mean `engine`?",
         ]
@@ -220,7 +220,7 @@ fn what_is_wrong_with_slow_after_and_secrets_is_said_all_at_once() {
     assert_eq!(
         found,
         [
-            "`routes[0].slow_after`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"",
+            "`routes[0].slow_after`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\", found 5",
             "`routes[0].payload_secret`: expected secrets of at least 16 bytes, found one of 5",
             "`routes[1]`: expected one of `payload_secret` and `payload_secret_file`",
             "`routes[2].payload_secret_file`: cannot read `/nowhere`: No such file or directory (os error 2)",

@@ -246,7 +246,7 @@ mod tests {
             "`routes[0].webhook.headers.ok`: expected a text, or { file = \"path\" }",
             "`routes[0].webhook.headers.webhook-id`: is set by lapsed or by HTTP itself, expected another header",
             "`routes[0].webhook.headers.x`: expected visible characters of ASCII",
-            "`routes[0].webhook.connect_timeout`: expected at least 1 ms",
+            "`routes[0].webhook.connect_timeout`: expected at least 1 ms, found \"0s\"",
             "`routes[0].webhook.allow`: `x y` is none of an address (`127.0.0.1`), a network (`10.0.0.0/8`), the name of a host (`hooks.internal`)",
             "`routes[0].webhook.ca_file`: cannot read `/no/such`: No such file or directory (os error 2)",
             "`routes[0].webhook.redirects`: is not the name of a setting",

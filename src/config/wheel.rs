@@ -62,8 +62,8 @@ mod tests {
             error.lines().collect::<Vec<_>>(),
             [
                 "`wheel.key`: expected 1 to 254 bytes, such as \"task_\"",
-                "`wheel.slots`: expected 1 to 86400",
-                "`wheel.tick`: expected at least 100 ms",
+                "`wheel.slots`: expected 1 to 86400, found 0",
+                "`wheel.tick`: expected at least 100 ms, found \"1ms\"",
                 "`wheel.class`: expected the class of a task key, such as \"Wheel\"",
                 "`wheel.slot`: is not the name of a setting, did you mean `slots`?",
             ]

@@ -12,6 +12,8 @@ mod moving;
 #[cfg(feature = "resp")]
 mod resp;
 mod series;
+#[cfg(feature = "http")]
+mod settings;
 mod source_files;
 mod sqlite;
 mod testing;
