@@ -41,7 +41,7 @@ impl TaskClient {
     pub async fn replace(&self, task: Task, due: impl IntoDue) -> Result<Replaced, ClientError> {
         let due = due.into_due()?;
         self.check(&task, due)?;
-        let new = self.resolve(vec![(task, due)]).await?;
+        let (new, _span) = self.resolve(vec![(task, due)]).await?;
         let new = new.into_iter().next().expect("one task for one");
         let key = new.key.clone();
         let found = Arc::new(std::sync::Mutex::new((None, false)));

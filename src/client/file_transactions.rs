@@ -62,7 +62,8 @@ impl SqliteTaskClient {
     ) -> Result<Receipt, ClientError> {
         let task = task.into_task()?;
         let now = self.ledger.clock().now();
-        let tasks = self.tasks.resolve_at(now, vec![(task, due.into_due()?)])?;
+        // The span ends with this call, before the commit.
+        let (tasks, _span) = self.tasks.resolve_at(now, vec![(task, due.into_due()?)])?;
         let created = self.ledger.create_in(tx, &tasks)?[0];
         match ClientError::if_refused(&tasks[0].key, &created) {
             Some(exists) => Err(exists),

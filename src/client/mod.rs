@@ -16,6 +16,7 @@ mod pauses;
 mod pruning;
 mod receipt;
 mod recurring;
+mod spans;
 mod task;
 mod task_type;
 #[cfg(feature = "mysql")]
@@ -27,10 +28,10 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 pub use crate::ledger::Stands;
-use crate::ledger::{CancelAnswer, Created, Ledger, NewTask, RescheduleAnswer};
+use crate::ledger::{CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer};
 use crate::task::{Arming, Due, State, TaskKey, Traceparent, UnixMs};
 use crate::timer::Timer;
-use crate::trace;
+use crate::trace::{self, Tracer};
 
 use self::arming::{arm, disarm_cancelled};
 use self::batcher::Batcher;
@@ -44,6 +45,7 @@ pub use self::maintenance::DeadCount;
 pub use self::pace::Pace;
 pub use self::pruning::Pruning;
 pub use self::receipt::{NotArmed, Receipt};
+use self::spans::CreateSpans;
 pub use self::task::{IntoDue, Task};
 pub use self::task_type::{IntoArg, IntoKey, IntoTask, TaskType};
 #[cfg(feature = "mysql")]
@@ -72,10 +74,12 @@ pub struct TaskClient {
     timer: Arc<dyn Timer>,
     batcher: Arc<Batcher>,
     /// Returns the trace that a call belongs to.
-    tracer: Option<Arc<Tracer>>,
+    caller_trace: Option<Arc<CallerTrace>>,
+    /// Records the spans of created tasks.
+    tracer: Option<Arc<dyn Tracer>>,
 }
 
-type Tracer = dyn Fn() -> Option<String> + Send + Sync;
+type CallerTrace = dyn Fn() -> Option<String> + Send + Sync;
 
 impl TaskClient {
     /// The ledger of the tasks.
@@ -92,6 +96,7 @@ impl TaskClient {
             ledger,
             timer,
             batcher: Arc::new(batcher),
+            caller_trace: None,
             tracer: None,
         }
     }
@@ -115,14 +120,24 @@ impl TaskClient {
         F: Fn() -> Option<String> + Send + Sync + 'static,
     {
         Self {
-            tracer: Some(Arc::new(traceparent)),
+            caller_trace: Some(Arc::new(traceparent)),
+            ..self
+        }
+    }
+
+    /// Sets a recorder of spans. A task with a trace then gets a span for its creation, which is the parent of its runs. A
+    /// task without a trace gets none.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Arc<dyn Tracer>) -> Self {
+        Self {
+            tracer: Some(tracer),
             ..self
         }
     }
 
     /// Returns the caller's trace.
     fn current_trace(&self) -> Option<Traceparent> {
-        let told = self.tracer.as_ref().and_then(|tracer| tracer());
+        let told = self.caller_trace.as_ref().and_then(|trace| trace());
         let told = told.and_then(|text| {
             let parsed: Result<Traceparent, _> = text.parse();
             // A broken tracer must not prevent the creation of a task.
@@ -201,9 +216,11 @@ impl TaskClient {
     /// # Cancel safety
     /// Safe to drop: some tasks may be created.
     pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Receipt>, ClientError> {
-        let mut tasks = self.resolve(tasks).await?;
+        let (mut tasks, spans) = self.resolve(tasks).await?;
         if tasks.len() <= batcher::BATCH_MAX {
-            return Ok(self.batcher.create(tasks).await?);
+            let answer = self.batcher.create(tasks).await;
+            spans.end(answer.as_ref().err());
+            return Ok(answer?);
         }
         let mut batches = Vec::with_capacity(tasks.len().div_ceil(batcher::BATCH_MAX));
         while !tasks.is_empty() {
@@ -213,7 +230,9 @@ impl TaskClient {
         let receipts = stream::iter(batches)
             .map(|batch| self.batcher.create(batch))
             .buffered(batcher::WRITERS_MAX);
-        let receipts: Vec<Vec<Receipt>> = receipts.try_collect().await?;
+        let answer: Result<Vec<Vec<Receipt>>, LedgerError> = receipts.try_collect().await;
+        spans.end(answer.as_ref().err());
+        let receipts = answer?;
         Ok(receipts.into_iter().flatten().collect())
     }
 
@@ -318,16 +337,22 @@ impl TaskClient {
         Ok(self.ledger.now().await?)
     }
 
-    async fn resolve(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<NewTask>, ClientError> {
+    async fn resolve(
+        &self,
+        tasks: Vec<(Task, Due)>,
+    ) -> Result<(Vec<NewTask>, CreateSpans), ClientError> {
         self.resolve_at(self.now().await?, tasks)
     }
+
+    /// Returns the tasks as the ledger takes them, and the spans of their creation.
 
     fn resolve_at(
         &self,
         now: UnixMs,
         tasks: Vec<(Task, Due)>,
-    ) -> Result<Vec<NewTask>, ClientError> {
-        tasks
+    ) -> Result<(Vec<NewTask>, CreateSpans), ClientError> {
+        let mut spans = CreateSpans::default();
+        let tasks: Result<Vec<NewTask>, ClientError> = tasks
             .into_iter()
             .map(|(task, due)| {
                 task.check()?;
@@ -345,6 +370,9 @@ impl TaskClient {
                 if !is_text {
                     travels.traceparent = travels.traceparent.or_else(|| self.current_trace());
                 }
+                if let (Some(tracer), Some(caller)) = (&self.tracer, travels.traceparent) {
+                    travels.traceparent = spans.start(&**tracer, &key, caller);
+                }
                 let payload = travels.seal(&key, payload);
                 Ok(NewTask {
                     key,
@@ -357,6 +385,7 @@ impl TaskClient {
                     recurrence: None,
                 })
             })
-            .collect()
+            .collect();
+        Ok((tasks?, spans))
     }
 }

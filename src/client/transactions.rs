@@ -91,7 +91,8 @@ impl MysqlTaskClient {
         due: impl IntoDue,
     ) -> Result<AfterCommit, ClientError> {
         let task = task.into_task()?;
-        let tasks = self.tasks.resolve(vec![(task, due.into_due()?)]).await?;
+        // The span ends with this call, before the commit.
+        let (tasks, _span) = self.tasks.resolve(vec![(task, due.into_due()?)]).await?;
         let created = self.ledger.create_in(tx, &tasks).await?;
         let (task, created) = tasks
             .into_iter()

@@ -19,6 +19,7 @@ use crate::limiter::RateLimiter;
 use crate::membership::Membership;
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
+use crate::trace::Tracer;
 
 /// The adapters that a configuration selects. Creating them does no I/O.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub struct Adapters {
     pub limiter: Arc<dyn RateLimiter>,
     /// Metrics that all adapters share.
     pub metrics: Arc<Metrics>,
+    /// Records the spans of tasks, if any does.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Adapters {
@@ -56,7 +59,11 @@ impl Adapters {
 
     /// A producer on these adapters.
     pub fn client(&self) -> TaskClient {
-        TaskClient::with_parts(Arc::clone(&self.ledger), Arc::clone(&self.timer))
+        let tasks = TaskClient::with_parts(Arc::clone(&self.ledger), Arc::clone(&self.timer));
+        match &self.tracer {
+            Some(tracer) => tasks.with_tracer(Arc::clone(tracer)),
+            None => tasks,
+        }
     }
 
     /// Creates an engine on these adapters.
@@ -68,6 +75,7 @@ impl Adapters {
             limiter: Arc::clone(&self.limiter),
             router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::clone(&self.metrics),
+            tracer: self.tracer.clone(),
         };
         Engine::with_parts(parts, config)
     }

@@ -42,6 +42,7 @@ pub fn in_memory<S>(config: &Config, handlers: Handlers<S>) -> (Engine, TaskClie
         limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(handlers, config)),
         metrics: Arc::new(Metrics::default()),
+        tracer: None,
     };
     (Engine::with_parts(parts, config), tasks)
 }

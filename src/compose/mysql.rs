@@ -78,6 +78,7 @@ pub(super) fn adapters(config: &Config) -> Result<(Adapters, Arc<MysqlLedger>), 
         membership,
         limiter,
         metrics,
+        tracer: None,
     };
     Ok((adapters, ledger))
 }

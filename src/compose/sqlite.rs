@@ -25,6 +25,7 @@ pub(super) fn adapters(config: &Config) -> Result<Adapters, ConfigError> {
         membership: Arc::new(MemoryMembership::default()),
         limiter: Arc::new(MemoryLimiter::default()),
         metrics: Arc::new(Metrics::default()),
+        tracer: None,
     })
 }
 

@@ -14,6 +14,7 @@ use crate::membership::{Membership, Ownership};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{Alarm, ArmMode, Cause, Timer};
+use crate::trace::Tracer;
 
 /// Seams, configuration and lifecycle of one engine. Stages keep their own state elsewhere.
 pub struct Deps {
@@ -31,6 +32,8 @@ pub struct Deps {
     pub router: Arc<Router>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Records the spans of tasks, if any does.
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// The name and lease with which this daemon claims.
     pub claimant: Claimant,
     /// `[engine]`.

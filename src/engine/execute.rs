@@ -7,13 +7,14 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, Span};
+use tracing::Instrument as _;
 
 use super::deps::Deps;
 use super::occurrence;
 use super::pauses::PauseWatch;
 use super::queue::permits::Permits;
 use super::reports::RunStarted;
+use super::spans::{self, Contexts, Span};
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
 use crate::ledger::{Claim, Settled};
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
@@ -35,6 +36,8 @@ pub struct Ended {
     pub result: Option<String>,
     /// The worker that reports the end of a pulled task; `None` for a run of this process.
     pub reported: Option<Reported>,
+    /// The span of its settlement.
+    pub span: Span,
 }
 
 /// The worker that ran a pulled task, as it reports how the run ended.
@@ -58,6 +61,27 @@ impl Ended {
                 worker: String::new(),
                 answer,
             }),
+            span: None,
+        }
+    }
+}
+
+/// How a claimed task was run.
+struct Ran {
+    outcome: Outcome,
+    /// The handler's result to be stored.
+    result: Option<String>,
+    /// The span of the settlement.
+    span: Span,
+}
+
+impl Ran {
+    /// A task whose handler was not called.
+    fn not(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            result: None,
+            span: None,
         }
     }
 }
@@ -85,18 +109,26 @@ impl Executor {
         self: Arc<Self>,
         claim: Claim,
         route: Route,
+        contexts: Contexts,
         interrupted: CancellationToken,
         mut permits: Permits,
         ended: mpsc::Sender<Ended>,
     ) {
-        let (outcome, result) = match unfit(&claim) {
-            Some(outcome) => (outcome, None),
+        let Ran {
+            outcome,
+            result,
+            span,
+        } = match unfit(&claim) {
+            Some(outcome) => Ran::not(outcome),
             None => match self.instead_of_running(&claim).await {
                 Some(outcome) => {
                     permits.give_start_back();
-                    (outcome, None)
+                    Ran::not(outcome)
                 }
-                None => self.run_with_care(&claim, &route, &interrupted).await,
+                None => {
+                    self.run_with_care(&claim, &route, contexts, &interrupted)
+                        .await
+                }
             },
         };
         // Bounded: when the ledger is slow, runs wait here and keep their slots, and no more tasks are claimed.
@@ -107,6 +139,7 @@ impl Executor {
                 outcome,
                 result,
                 reported: None,
+                span,
             })
             .await;
         drop(permits);
@@ -128,21 +161,22 @@ impl Executor {
         }
     }
 
-    /// Runs the task, one suspect at a time. Returns the outcome, and the handler's result to be stored.
+    /// Runs the task, one suspect at a time.
     async fn run_with_care(
         &self,
         claim: &Claim,
         route: &Route,
+        contexts: Contexts,
         ended: &CancellationToken,
-    ) -> (Outcome, Option<String>) {
+    ) -> Ran {
         match claim.attempt.crashes {
             // The task may have taken its daemon down twice: at worst it takes the next one down alone. Other suspects
             // are released, so that they do not keep slots while they wait for their turn.
             SUSPECT_CRASHES.. => match self.suspects.try_acquire() {
-                Ok(_alone) => self.handle(claim, route, ended).await,
-                Err(_) => (Outcome::Interrupted, None),
+                Ok(_alone) => self.handle(claim, route, contexts, ended).await,
+                Err(_) => Ran::not(Outcome::Interrupted),
             },
-            _ => self.handle(claim, route, ended).await,
+            _ => self.handle(claim, route, contexts, ended).await,
         }
     }
 
@@ -150,10 +184,11 @@ impl Executor {
         &self,
         claim: &Claim,
         route: &Route,
+        contexts: Contexts,
         ended: &CancellationToken,
-    ) -> (Outcome, Option<String>) {
+    ) -> Ran {
         if let Some(outcome) = self.too_late(claim, route) {
-            return (outcome, None);
+            return Ran::not(outcome);
         }
         let lateness_ms = self.lateness_ms(claim);
         RunStarted {
@@ -163,11 +198,13 @@ impl Executor {
         }
         .emit(&self.deps);
 
+        let span = contexts.run(&self.deps, claim, route, lateness_ms);
         let context = TaskContext::new(
             claim.clone(),
             lateness_ms,
             Arc::clone(&self.deps.ledger),
             ended.clone(),
+            span.as_ref().and_then(|span| span.context()),
         );
         let layers = self.deps.router.around(&claim.key, route);
         let started = Instant::now();
@@ -178,7 +215,11 @@ impl Executor {
         self.deps
             .metrics
             .ran(&route.name, outcome.as_str(), started.elapsed());
-        (outcome, context.result())
+        Ran {
+            span: spans::settling(&self.deps, span, claim, route, &outcome),
+            outcome,
+            result: context.result(),
+        }
     }
 
     /// Outcome of a claim that a worker must not get, else its run for the worker. Runs the middleware of the route
@@ -188,6 +229,7 @@ impl Executor {
         claim: &Claim,
         route: &Route,
         permits: &mut Permits,
+        contexts: Contexts,
     ) -> Result<TaskContext, Outcome> {
         if let Some(outcome) = unfit(claim) {
             return Err(outcome);
@@ -202,7 +244,13 @@ impl Executor {
         let lateness_ms = self.lateness_ms(claim);
         let never = CancellationToken::new();
         let ledger = Arc::clone(&self.deps.ledger);
-        let context = TaskContext::new(claim.clone(), lateness_ms, ledger, never.clone());
+        let context = TaskContext::new(
+            claim.clone(),
+            lateness_ms,
+            ledger,
+            never.clone(),
+            contexts.claim,
+        );
         let layers = self.deps.router.around(&claim.key, route);
         if !layers.is_empty() {
             let accepted = supervise(&context, route, &layers, &never).await;
@@ -270,7 +318,7 @@ async fn supervise(
 }
 
 /// Span of the handler's log lines. Without a trace it is a span at DEBUG.
-fn span_of(context: &TaskContext, route: &Route) -> Span {
+fn span_of(context: &TaskContext, route: &Route) -> tracing::Span {
     let (key, attempt, route) = (context.key(), context.attempt(), &*route.name);
     let Some(trace) = context.traceparent() else {
         return tracing::debug_span!("run", task.key = %key, task.attempt = attempt, route);

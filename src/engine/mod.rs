@@ -33,6 +33,7 @@ mod queue;
 mod reports;
 mod settle;
 mod sink;
+mod spans;
 mod stepper;
 mod taker;
 mod undelete;
@@ -68,6 +69,7 @@ use crate::limiter::RateLimiter;
 use crate::membership::{MemberId, Membership, Ownership};
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{Cause, Timer};
+use crate::trace::Tracer;
 
 pub use self::activity::BackgroundStatus;
 pub use self::background::audit::AuditReport;
@@ -98,6 +100,8 @@ pub struct Parts {
     pub router: Arc<Router>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Records the spans of tasks, if any does.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 /// The task engine: receives signals, claims tasks, runs them and settles them.
@@ -248,6 +252,7 @@ impl Wired {
             limiter,
             router,
             metrics,
+            tracer,
         } = parts.clone();
         let lease = config.engine.lease;
         let clock = ledger.clock().clone();
@@ -264,6 +269,7 @@ impl Wired {
             limiter,
             router,
             metrics,
+            tracer,
             config: config.engine,
             nudge: config.nudge,
             probe: config.probe().filter(|_| config.nudge.enabled),

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::claim::{Claimed, Claimer};
 use super::deps::Deps;
@@ -18,6 +19,7 @@ use super::queue::class::SignalClass;
 use super::queue::permits::Permits;
 use super::queue::route_queue::Taken;
 use super::settle::Settler;
+use super::spans::Contexts;
 use crate::task::TaskKey;
 use crate::timer::Source;
 
@@ -68,11 +70,12 @@ impl Pipeline {
         while let Some((turn, permits)) = stopping.run_until_cancelled(ready()).await {
             let taken = self.queue.take(class, permits.count());
             let (keys, expired) = (keys_of(&taken), expired_keys_of(&taken));
+            let began = Instant::now();
             let claimed = self.claimer.claim(taken).await;
             drop(turn);
             match claimed {
                 Ok((claims, missed)) => {
-                    self.execute(claims, keys, permits, &ended);
+                    self.execute(claims, began, keys, permits, &ended);
                     self.claimer.account_for(missed).await;
                 }
                 Err(error) => self.claimer.wait_out(&error, &keys, expired).await,
@@ -80,10 +83,11 @@ impl Pipeline {
         }
     }
 
-    /// Starts a run for each claim, or hands it over to a worker. Marks the other keys as no longer in flight.
+    /// Starts a run for each claim, or hands it over to a worker. The claims were made since `began`. Marks the other keys as no longer in flight.
     fn execute(
         &self,
         claims: Vec<Claimed>,
+        began: Instant,
         mut keys: Vec<TaskKey>,
         mut permits: Permits,
         ended: &mpsc::Sender<Ended>,
@@ -101,18 +105,20 @@ impl Pipeline {
             let permits = permits
                 .split(permit)
                 .expect("at most as many claims as signals, and as many signals as slots");
+            let contexts = Contexts::claimed(&self.deps, &claim, &route, began);
             if let Some(pull) = route.pull.clone() {
                 pulled.push(PulledClaim {
                     claim,
                     route,
                     pull,
                     permits,
+                    contexts,
                 });
                 continue;
             }
             let interrupted = self.leases.add(&claim);
             let executor = Arc::clone(&self.executor);
-            let run = executor.run(claim, route, interrupted, permits, ended.clone());
+            let run = executor.run(claim, route, contexts, interrupted, permits, ended.clone());
             self.deps.lifecycle.spawn(run);
         }
         if !pulled.is_empty() {

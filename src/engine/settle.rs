@@ -13,6 +13,7 @@ use super::deps::Deps;
 use super::execute::{Ended, Reported};
 use super::lease::Leases;
 use super::queue::SignalQueue;
+use super::spans;
 use crate::ledger::{Claim, Settled, Settlement};
 use crate::task::{EndedRun, Outcome, UnixMs, Verdict, judge};
 use crate::timer::Alarm;
@@ -80,6 +81,7 @@ impl Settler {
             outcome,
             result,
             reported,
+            span: _,
         } = ended;
         let worker = reported.as_ref().map(|reported| reported.worker.as_str());
         let run = EndedRun {
@@ -124,7 +126,7 @@ impl Settler {
 
         let (mut finished, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
         let (mut waiting, mut repeats, mut ended_tasks) = (Vec::new(), Vec::new(), Vec::new());
-        for (ended, verdict) in judged {
+        for (mut ended, verdict) in judged {
             let wrote = match verdict {
                 Some(_) => settled.next().flatten(),
                 None => Some(Settled::Applied),
@@ -153,6 +155,7 @@ impl Settler {
                 });
                 continue;
             }
+            spans::settled(ended.span.take(), wrote);
             self.report(&ended, verdict.as_ref(), wrote);
             let alarm = self.follow_up(&ended, verdict.as_ref(), wrote);
             if alarm.is_none() && has_ended(&ended.outcome, verdict.as_ref(), wrote) {

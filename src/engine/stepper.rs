@@ -11,6 +11,7 @@ use super::pipeline::Pipeline;
 use super::queue::class::SignalClass;
 use super::queue::route_load::RouteLoad;
 use super::queue::route_queue::Taken;
+use super::spans::Contexts;
 use crate::ledger::{Claim, LedgerError};
 use crate::task::{Arming, Outcome, TaskKey};
 use crate::timer::{Signal, Source};
@@ -80,7 +81,14 @@ impl Stepper {
         let permits = permits.split(permit).expect("one slot for one run");
         let (ended, mut settling) = mpsc::channel(1);
         let interrupted = leases.add(&claim);
-        let run = Arc::clone(executor).run(claim, route, interrupted, permits, ended);
+        let run = Arc::clone(executor).run(
+            claim,
+            route,
+            Contexts::default(),
+            interrupted,
+            permits,
+            ended,
+        );
         run.await;
         let Some(ended) = settling.recv().await else {
             return Ok(None);
@@ -91,6 +99,7 @@ impl Stepper {
             outcome,
             result: _,
             reported: _,
+            span: _,
         } = &ended;
         let driven = Driven {
             claim: claim.clone(),

@@ -92,6 +92,7 @@ impl Taker {
             u64::try_from(late.as_millis()).unwrap_or(u64::MAX),
             Arc::clone(&self.deps.ledger),
             CancellationToken::new(),
+            None,
         );
         TakenTask { claim, context }
     }

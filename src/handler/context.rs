@@ -56,16 +56,21 @@ struct Run {
 }
 
 impl TaskContext {
+    /// `span` is the recorded span of the run, if there is one.
     pub(crate) fn new(
         mut claim: Claim,
         lateness_ms: u64,
         ledger: Arc<dyn Ledger>,
         stopping: CancellationToken,
+        span: Option<Traceparent>,
     ) -> Self {
         let envelope = Envelope::open(claim.payload.take());
-        let trace = envelope
-            .traceparent
-            .map(|trace| trace.child(rand::random()));
+        let unrecorded = || {
+            envelope
+                .traceparent
+                .map(|trace| trace.child(rand::random()))
+        };
+        let trace = span.or_else(unrecorded);
         Self(Arc::new(Run {
             claim,
             envelope,

@@ -31,6 +31,20 @@ const SAMPLED: u8 = 1;
 const LENGTH: usize = 55;
 
 impl Traceparent {
+    /// The context of a span. `None` if one of the ids is 0, which is invalid.
+    pub fn from_parts(trace: u128, span: u64, sampled: bool) -> Option<Self> {
+        (trace != 0 && span != 0).then_some(Self {
+            trace,
+            span,
+            flags: if sampled { SAMPLED } else { 0 },
+        })
+    }
+
+    /// Returns the ids of trace and span.
+    pub fn ids(&self) -> (u128, u64) {
+        (self.trace, self.span)
+    }
+
     /// Returns the trace id, 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace)

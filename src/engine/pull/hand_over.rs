@@ -11,6 +11,7 @@ use crate::config::PullConfig;
 use crate::engine::execute::{Ended, Executor};
 use crate::engine::queue::permits::Permits;
 use crate::engine::reports::RunStarted;
+use crate::engine::spans::Contexts;
 use crate::handler::{Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::SUSPECT_CRASHES;
@@ -27,6 +28,7 @@ pub struct PulledClaim {
     pub route: Route,
     pub pull: PullConfig,
     pub permits: Permits,
+    pub contexts: Contexts,
 }
 
 /// A task that can be handed over.
@@ -46,8 +48,13 @@ impl HandOver {
                 route,
                 pull: _,
                 permits,
+                contexts,
             } = &mut pulled;
-            match self.executor.prepare(claim, route, permits).await {
+            match self
+                .executor
+                .prepare(claim, route, permits, *contexts)
+                .await
+            {
                 Ok(context) => {
                     let ready = by_queue.entry(Arc::clone(&pulled.pull.queue));
                     ready.or_default().push_back(Ready { pulled, context });
@@ -60,6 +67,7 @@ impl HandOver {
                         outcome,
                         result: None,
                         reported: None,
+                        span: None,
                     };
                     if ended.send(unrun).await.is_err() {
                         tracing::debug!(
@@ -109,6 +117,7 @@ impl HandOver {
                         route,
                         pull,
                         permits,
+                        contexts: _,
                     } = ready.pulled;
                     (claim, route, pull, permits)
                 })

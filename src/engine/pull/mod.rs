@@ -209,6 +209,7 @@ impl PullQueues {
                 worker: claim.worker().to_owned(),
                 answer,
             }),
+            span: None,
         };
         let written = timeout(SETTLE_WAIT, async {
             let sent = settlements.send(ended).await;

@@ -109,6 +109,7 @@ impl TestKit {
             limiter: Arc::new(MemoryLimiter::default()),
             router: Arc::new(Router::new(handlers(tasks.clone()), &config)),
             metrics: Arc::new(Metrics::default()),
+            tracer: None,
         };
         let engine = Engine::with_parts(parts, &config).stepper();
         Self {

@@ -49,6 +49,7 @@ pub fn parts(
         limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(handlers, config)),
         metrics: Arc::new(Metrics::default()),
+        tracer: None,
     }
 }
 
