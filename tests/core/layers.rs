@@ -52,6 +52,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "membership",
             "task",
             "telemetry",
+            "trace",
         ],
     ),
     (
@@ -85,7 +86,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 10] = [
+const DRIVERS: [(&str, &[&str]); 11] = [
     (
         "sqlx::",
         &[
@@ -125,7 +126,11 @@ const DRIVERS: [(&str, &[&str]); 10] = [
     ),
     ("timer::key_expiry", &["timer", "compose", "lib.rs"]),
     ("RedisMembership", &["membership", "compose", "doctor"]),
-    ("reqwest::", &["handler/webhook", "handler/targets.rs"]),
+    (
+        "reqwest::",
+        &["handler/webhook", "handler/targets.rs", "cli/otel"],
+    ),
+    ("opentelemetry", &["cli/otel"]),
     ("limiter::ledger_limiter", &["limiter", "compose"]),
     ("limiter::redis_limiter", &["limiter", "compose"]),
     ("axum::", &["http"]),

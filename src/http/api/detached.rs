@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
 use crate::http::problem::{Problem, ProblemKind};
+use crate::task::Traceparent;
+use crate::trace;
 
 /// Longest time until the answer of a request begins.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -16,11 +18,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Answers in time. A change runs in a task of its own.
 pub async fn answer(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let trace = caller_trace(&request);
     let answering = async move {
         if reads {
             return next.run(request).await;
         }
-        let changing = tokio::spawn(async move { next.run(request).await });
+        let changing = tokio::spawn(trace::within(trace, next.run(request)));
         changing.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a request of HTTP has failed");
             Problem::of(ProblemKind::Internal, "this is a fault of lapsed").into_response()
@@ -30,6 +33,13 @@ pub async fn answer(request: Request, next: Next) -> Response {
         let detail = format!("there was no answer within {} s", ANSWER_WITHIN.as_secs());
         Problem::of(ProblemKind::TimedOut, detail).into_response()
     })
+}
+
+/// The trace of the request, if it names one: tasks that it creates belong to it. An invalid one is ignored, as W3C Trace
+/// Context has it.
+fn caller_trace(request: &Request) -> Option<Traceparent> {
+    let header = request.headers().get("traceparent")?;
+    header.to_str().ok()?.parse().ok()
 }
 
 #[cfg(test)]
