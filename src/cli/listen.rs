@@ -24,6 +24,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::otel::Export;
+
 /// Interval of systemd status messages, unless the watchdog requires a shorter one.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 
@@ -58,7 +60,9 @@ pub async fn listen(
     tell: impl FnOnce(Listening) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let started = config.clone();
-    let adapters = Adapters::new(&config)?;
+    let mut adapters = Adapters::new(&config)?;
+    let export = Export::start(&config.otel, &adapters.metrics)?;
+    adapters.tracer = export.as_ref().and_then(Export::tracer);
     let engine = adapters.engine(&config, Handlers::new());
     let handle = engine.handle();
     let router = Arc::clone(&engine.parts().router);
@@ -103,6 +107,9 @@ pub async fn listen(
     }
     helpers.iter().for_each(tokio::task::JoinHandle::abort);
     adapters.ledger.close().await;
+    if let Some(export) = export {
+        export.stop().await;
+    }
     result?;
     Ok(ExitCode::SUCCESS)
 }

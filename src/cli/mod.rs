@@ -19,6 +19,8 @@ mod list;
 mod listen;
 mod migrate;
 mod moving;
+#[cfg_attr(not(feature = "otel"), path = "otel/absent.rs")]
+mod otel;
 mod output;
 mod pauses;
 mod progress;

@@ -18,6 +18,7 @@ mod import;
 mod key_template;
 mod ledger;
 mod limits;
+mod otel;
 mod overlay;
 mod pull;
 mod reader;
@@ -64,6 +65,7 @@ pub use self::http_proxy::{Network, ProxyConfig};
 pub use self::import::{ImportRule, ImportSource};
 pub use self::key_template::{JobPart, KeyTemplate, written};
 pub use self::ledger::LedgerConfig;
+pub use self::otel::OtelConfig;
 pub use self::pull::PullConfig;
 pub use self::recurring::RecurringConfig;
 pub use self::resp::{RespConfig, RespScope, RespTls, RespUser};
@@ -124,6 +126,8 @@ pub struct Config {
     pub resp: RespConfig,
     /// `[alerts]`
     pub alerts: AlertsConfig,
+    /// `[otel]`
+    pub otel: OtelConfig,
     /// `[[routes]]`, in order.
     pub routes: Vec<RouteConfig>,
     /// `[[recurring]]`

@@ -24,6 +24,7 @@ impl Config {
             http,
             resp,
             alerts,
+            otel,
             routes: _,
             recurring: _,
             import: _,
@@ -51,6 +52,7 @@ impl Config {
             ("http", *http != newer.http),
             ("resp", *resp != newer.resp),
             ("alerts", *alerts != newer.alerts),
+            ("otel", *otel != newer.otel),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(section, _)| section).collect()
@@ -83,6 +85,7 @@ mod tests {
             "http.tokens = ['0123456789abcdef0123456789abcdef']",
             "resp.max_connections = 3",
             "alerts.dead = 3",
+            "otel.endpoint = 'http://127.0.0.1:4318'",
         ] {
             let name = section.split([' ', '.']).next().unwrap();
             assert_eq!(changed(section), [name], "{section}");

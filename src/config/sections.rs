@@ -6,7 +6,8 @@ use super::reader::{Problems, Reader, Span};
 use super::server_url::without_stray_at;
 use super::{Config, Secret, TimerKind};
 use super::{
-    alerts, http, import, ledger, recurring, resp, retention, retry, routes, sorted_set, wheel,
+    alerts, http, import, ledger, otel, recurring, resp, retention, retry, routes, sorted_set,
+    wheel,
 };
 use crate::task::KEY_BYTES_MAX;
 
@@ -108,6 +109,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let http = http::http(root.section("http", p), p);
     let resp = resp::resp(root.section("resp", p), p);
     let alerts = alerts::alerts(root.section("alerts", p), p);
+    let otel = otel::otel(root.section("otel", p), p);
     let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
     let routes = routes::routes(&mut root, retry.as_ref(), key_prefix, p);
     let recurring = recurring::recurring(&mut root, &routes, p);
@@ -136,6 +138,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         http: http?,
         resp: resp?,
         alerts: alerts?,
+        otel: otel?,
         routes,
         recurring,
         import,
