@@ -345,7 +345,6 @@ impl TaskClient {
     }
 
     /// Returns the tasks as the ledger takes them, and the spans of their creation.
-
     fn resolve_at(
         &self,
         now: UnixMs,

@@ -90,6 +90,22 @@ impl Engine {
     pub fn new<S>(config: Config, handlers: Handlers<S>) -> Result<Self, ConfigError> {
         Ok(Adapters::new(&config)?.engine(&config, handlers))
     }
+
+    /// As [`new`](Engine::new), with a recorder of the spans of tasks, such as an OpenTelemetry SDK.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] if the configuration is invalid.
+    pub fn with_tracer<S>(
+        config: Config,
+        handlers: Handlers<S>,
+        tracer: Arc<dyn Tracer>,
+    ) -> Result<Self, ConfigError> {
+        let adapters = Adapters {
+            tracer: Some(tracer),
+            ..Adapters::new(&config)?
+        };
+        Ok(adapters.engine(&config, handlers))
+    }
 }
 
 impl TaskClient {
