@@ -43,8 +43,9 @@ impl Reader {
     pub(super) fn entries(&mut self, key: &str, problems: &mut Problems) -> Vec<Table> {
         if let Some(Value::Table(_)) = self.table.get(key) {
             self.table.remove(key);
-            let expected = format!("expected `[[{key}]]`, with two brackets, above each entry");
-            problems.add(&self.at(key), expected);
+            let path = self.at(key);
+            let expected = format!("expected `[[{path}]]`, with two brackets, above each entry");
+            problems.add(&path, expected);
         }
         self.optional(key, problems).unwrap_or_default()
     }

@@ -235,7 +235,7 @@ fn settings_of_alerts() {
         ),
         (
             "alerts = { url = 'https://hooks.example/x', secret = 'short' }",
-            "`alerts.secret`: expected",
+            "`alerts.secret`: expected `whsec_` and base64 of 24 to 64 bytes, found a value without that prefix",
         ),
         (
             "alerts.slack = 'https://hooks.example/s3cret'",
