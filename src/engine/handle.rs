@@ -91,6 +91,12 @@ impl Handle {
         self.deps.ownership.fleet()
     }
 
+    /// The names of the daemons that have ended without saying so, at most `span` ago, and whose place no other has taken
+    /// since.
+    pub fn gone(&self, span: Duration) -> Vec<String> {
+        self.deps.ownership.gone(span)
+    }
+
     /// True if the engine is stopping.
     pub fn is_stopping(&self) -> bool {
         self.deps.lifecycle.leaving.is_cancelled() || self.deps.lifecycle.stopping.is_cancelled()

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::overdue::OldestUnpaused;
 use crate::engine::deps::Deps;
+use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
 use crate::ledger::{Admin, DetailedStatsLimits, LedgerError};
 use crate::timer::Cause;
@@ -21,6 +23,7 @@ const COUNT_SHARE: u32 = 100;
 /// Counts the tasks of each state.
 pub struct TaskGauges {
     pub deps: Arc<Deps>,
+    pub pauses: Arc<PauseWatch>,
 }
 
 impl TaskGauges {
@@ -28,10 +31,10 @@ impl TaskGauges {
     /// overdue task has waited; one daemon counts.
     pub async fn run(self) {
         let activity = &self.deps.background.task_gauges;
-        let mut cause = Cause::Start;
+        let (mut oldest, mut cause) = (OldestUnpaused::default(), Cause::Start);
         loop {
             let asked = Instant::now();
-            let counted = activity.pass(cause, self.count_tasks());
+            let counted = activity.pass(cause, self.count_tasks(&mut oldest));
             // A failed count says nothing about whether tasks can run.
             if let Err(error) = counted.await {
                 self.deps.log_failure("count tasks", &error);
@@ -41,9 +44,12 @@ impl TaskGauges {
         }
     }
 
-    async fn count_tasks(&self) -> Result<(), LedgerError> {
+    async fn count_tasks(&self, oldest: &mut OldestUnpaused) -> Result<(), LedgerError> {
         let ledger: &dyn Admin = &*self.deps.ledger;
-        self.deps.metrics.overdue_for(ledger.overdue_for().await?);
+        let waited = ledger.overdue_for().await?;
+        self.deps.metrics.overdue_for(waited);
+        let unpaused = self.unpaused_for(oldest, waited).await?;
+        self.deps.metrics.overdue_unpaused_for(unpaused);
         match self.deps.ownership.is_first() {
             true => {
                 let stats = ledger.detailed_stats(DetailedStatsLimits::GAUGES).await?;
@@ -55,6 +61,26 @@ impl TaskGauges {
             false => self.deps.metrics.counted_elsewhere(),
         }
         Ok(())
+    }
+}
+
+impl TaskGauges {
+    /// How long the oldest overdue task that is not paused or held has waited. `waited`: how long the oldest one of all has.
+    async fn unpaused_for(
+        &self,
+        oldest: &mut OldestUnpaused,
+        waited: Duration,
+    ) -> Result<Duration, LedgerError> {
+        let paused = self.pauses.paused();
+        if paused.is_empty() || waited.is_zero() {
+            return Ok(waited);
+        }
+        if !self.deps.ownership.is_first() {
+            return Ok(Duration::ZERO);
+        }
+        let found = oldest.look(&*self.deps.ledger, paused).await?;
+        let now = self.deps.ledger.clock().now();
+        Ok(found.map_or(Duration::ZERO, |due| now.since(due)))
     }
 }
 

@@ -106,7 +106,12 @@ impl MembershipTask {
             vanished,
             owners,
         } = change;
-        if vanished {
+        if !vanished.is_empty() {
+            self.deps.metrics.members_vanished(vanished.len());
+            if let Some(held_back) = self.deps.failures.admit("vanished") {
+                let daemons = vanished.join(" ");
+                tracing::warn!(daemons, held_back, "daemons have ended without saying so");
+            }
             self.deps.background.lease_scan.activate(Cause::Members);
             self.deps.timer.replay_events();
         }

@@ -9,6 +9,7 @@ pub mod gauges;
 pub mod history;
 pub mod look_ahead;
 pub mod membership;
+pub mod overdue;
 pub mod pauses;
 pub mod rate_limit;
 pub mod recovery;
@@ -147,6 +148,10 @@ impl Background {
             deps: deps(),
             configured: self.retention,
         };
+        let task_gauges = TaskGauges {
+            deps: deps(),
+            pauses: pauses(),
+        };
         let history = HistoryKeeper {
             deps: deps(),
             history: self.history,
@@ -177,7 +182,7 @@ impl Background {
         ];
         // A panic in one of these does not: they only count or prune.
         let expendable: [BoxFuture<'static, ()>; 3] = [
-            Box::pin(TaskGauges { deps: deps() }.run()),
+            Box::pin(task_gauges.run()),
             Box::pin(queue_gauges.run()),
             Box::pin(retention.run()),
         ];

@@ -1,5 +1,6 @@
 //! Ownership: which member runs a task, by the last heartbeats.
 
+mod gone;
 mod view;
 
 #[cfg(test)]
@@ -7,6 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -69,8 +71,8 @@ pub struct Change {
     pub joined: Vec<String>,
     /// Names of the other members that no longer own tasks.
     pub left: Vec<String>,
-    /// One of those that left did not announce it: it may have died in the middle of its work.
-    pub vanished: bool,
+    /// Names of those that left without announcing it: they may have died in the middle of their work.
+    pub vanished: Vec<String>,
     /// Some tasks have another owner than before.
     pub owners: bool,
 }
@@ -221,6 +223,12 @@ impl Ownership {
         this.into_iter().chain(others).collect()
     }
 
+    /// Returns the names of the members that have ended without saying so, at most `span` ago, and whose place no other has
+    /// taken since.
+    pub fn gone(&self, span: Duration) -> Vec<String> {
+        self.view().gone.within(span)
+    }
+
     /// True if this other member is live. `None` while the list is stale.
     pub fn is_alive(&self, id: MemberId) -> Option<bool> {
         let view = self.view();
@@ -256,10 +264,14 @@ impl Ownership {
         (view.others, view.compiled) = (others, compiled);
         let after = view.named_owners();
         let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);
+        let vanished = before.iter().filter(|(id, _)| !is_listed(id));
+        let vanished: Vec<String> = vanished.map(|(_, (name, ..))| name.clone()).collect();
+        let joined = names_missing(&after, &before);
+        view.gone.update(&vanished, joined.len(), asked);
         Change {
-            joined: names_missing(&after, &before),
+            joined,
             left: names_missing(&before, &after),
-            vanished: !before.keys().all(is_listed),
+            vanished,
             owners: after != before || (idle_before != view.idle && !view.others.is_empty()),
         }
     }

@@ -136,7 +136,7 @@ async fn a_change_lists_members_by_name() {
     let change = |joined: &[&str], left: &[&str], owners| Change {
         joined: joined.iter().map(|name| (*name).to_owned()).collect(),
         left: left.iter().map(|name| (*name).to_owned()).collect(),
-        vanished: false,
+        vanished: Vec::new(),
         owners,
     };
     assert_eq!(us.refresh(&[ready(2)]).await, change(&["m2"], &[], true));
@@ -149,7 +149,7 @@ async fn a_change_lists_members_by_name() {
     assert_eq!(us.refresh(&[]).await, change(&[], &[], false));
     us.refresh(&[ready(2)]).await;
     let silent = Change {
-        vanished: true,
+        vanished: vec!["m2".to_owned()],
         ..change(&[], &["m2"], true)
     };
     assert_eq!(us.refresh(&[]).await, silent);
@@ -251,15 +251,30 @@ async fn buckets_are_read_by_their_owner_and_by_all_if_capabilities_differ() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_that_has_vanished_is_missed_until_another_one_joins() {
+    let us = Observer::new();
+    let minute = Duration::from_secs(60);
+    us.refresh(&[ready(2), ready(3)]).await;
+    us.refresh(&[]).await;
+    assert_eq!(us.0.gone(minute), ["m2", "m3"]);
+    us.refresh(&[ready(4)]).await;
+    assert_eq!(us.0.gone(minute), ["m3"]);
+    tokio::time::advance(minute).await;
+    assert!(us.0.gone(minute).is_empty(), "that was long ago");
+    assert_eq!(us.0.gone(2 * minute), ["m3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_member_that_leaves_without_announcing_it_has_vanished() {
     let us = Observer::new();
     us.refresh(&[ready(2), ready(3)]).await;
     let full = member(2, Readiness::Full, &["C@m"]);
     let gone = member(3, Readiness::Away, &["C@m"]);
-    assert!(!us.refresh(&[full.clone(), gone]).await.vanished);
-    assert!(!us.refresh(&[full]).await.vanished, "it had announced it");
-    assert!(us.refresh(&[]).await.vanished);
-    assert!(!us.refresh(&[]).await.vanished);
+    let of = async |members: &[Heartbeat]| us.refresh(members).await.vanished;
+    assert!(of(&[full.clone(), gone]).await.is_empty());
+    assert!(of(&[full]).await.is_empty(), "it had announced it");
+    assert_eq!(of(&[]).await, ["m2"]);
+    assert!(of(&[]).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::gone::Gone;
 use crate::membership::capabilities::{Capabilities, CapabilityMatcher};
 use crate::membership::rendezvous::{BucketHash, Weight};
 use crate::membership::{Heartbeat, LIFETIME, MEMBERS_MAX, MemberId, Readiness};
@@ -32,6 +33,8 @@ pub(super) struct View {
     /// Our last heartbeat.
     pub(super) told: Option<Heartbeat>,
     pub(super) others: Vec<Peer>,
+    /// Others that have ended without saying so.
+    pub(super) gone: Gone,
     pub(super) compiled: Compiled,
 }
 

@@ -86,6 +86,8 @@ families! {
         "1 where counting tasks of this state ended early: there are at least as many as lapsed_tasks says";
     ledger_up: Gauge, "1 while the ledger answers";
     overdue_seconds_max: Seconds, "How long the oldest overdue task has waited";
+    overdue_unpaused_seconds_max: Seconds,
+        "How long the oldest overdue task that is not paused or held has waited; 0 where another daemon looks";
     subscription_up: Family<Node, Gauge>, "1 while expired events are heard";
     resubscriptions: Counter, "Subscriptions confirmed after the first";
     redis_events: Counter, "Keyspace events received from Redis";
@@ -103,6 +105,7 @@ families! {
     rearmed: Counter, "Keys armed again because the timer had lost them";
     pauses: Gauge, "Pauses, holds and releases that stand";
     members: Gauge, "Daemons that are known to share this ledger, this one included";
+    members_vanished: Counter, "Other daemons that ended without saying so";
     adopted: Family<ByReason, Counter>, "Rows written on behalf of keys that programs armed, by reason";
     withdrawn: Counter, "Adopted tasks cancelled because their key was deleted";
     waiting: Family<Route, Gauge>, "Signals that wait to be claimed, by route";

@@ -155,6 +155,17 @@ impl Metrics {
         }
     }
 
+    /// Sets how long the oldest overdue task that is not paused or held has waited.
+    pub fn overdue_unpaused_for(&self, waited: Duration) {
+        let gauge = &self.families.overdue_unpaused_seconds_max;
+        gauge.set(waited.as_secs_f64());
+    }
+
+    /// How long the oldest overdue task that is not paused or held has waited, as it was last looked for.
+    pub fn overdue_unpaused(&self) -> Duration {
+        Duration::from_secs_f64(self.families.overdue_unpaused_seconds_max.get())
+    }
+
     /// Sets whether the events of this node arrive.
     pub fn subscription(&self, node: &str, up: bool) {
         let up = i64::from(up);
@@ -283,6 +294,12 @@ impl Metrics {
         self.families
             .members
             .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Counts other daemons that ended without saying so.
+    pub fn members_vanished(&self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.families.members_vanished.inc_by(count);
     }
 
     /// Sets the number of pauses, holds and releases.

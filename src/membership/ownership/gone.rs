@@ -1,0 +1,30 @@
+//! Members that have ended without saying so.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Most members that are remembered.
+const GONE_MAX: usize = 16;
+
+/// The latest members that are gone, oldest first: when, and their names.
+#[derive(Debug, Default)]
+pub(super) struct Gone(VecDeque<(Instant, String)>);
+
+impl Gone {
+    /// Takes a change of the members. One that joins takes the place of one that is gone.
+    pub(super) fn update(&mut self, vanished: &[String], joined: usize, at: Instant) {
+        self.0.drain(..joined.min(self.0.len()));
+        self.0
+            .extend(vanished.iter().map(|name| (at, name.clone())));
+        let surplus = self.0.len().saturating_sub(GONE_MAX);
+        self.0.drain(..surplus);
+    }
+
+    /// Returns the names of those that are gone since at most `span`, and whose place no other has taken.
+    pub(super) fn within(&self, span: Duration) -> Vec<String> {
+        let recent = self.0.iter().filter(|(at, _)| at.elapsed() < span);
+        recent.map(|(_, name)| name.clone()).collect()
+    }
+}
