@@ -23,6 +23,8 @@ pub enum Condition {
     LostKeys,
     /// No sentinel expires, or its event is not heard.
     Sentinel,
+    /// Another daemon has ended without saying so.
+    Daemon,
     /// Events do not arrive.
     Subscription,
     /// The ledger does not answer.
@@ -38,8 +40,11 @@ pub struct Figures {
     pub did: Minute,
     /// Keys that were armed again in the window, since the timer had lost them.
     pub keys_lost: u64,
-    /// How long the oldest overdue task has waited; `None` if another daemon reports it.
+    /// How long the oldest overdue task that is not paused has waited; `None` if another daemon reports it.
     pub overdue: Option<Duration>,
+    /// Names of the daemons that have ended in the window without saying so, and whose place no other has taken; empty if
+    /// another daemon reports them.
+    pub gone: Vec<String>,
     /// False while the timer should hear events and does not.
     pub listens: bool,
     /// Why the ledger cannot be used; `None` while it can.
@@ -50,13 +55,14 @@ pub struct Figures {
 
 impl Condition {
     /// Every condition.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Late,
         Self::Overdue,
         Self::Dead,
         Self::Swept,
         Self::LostKeys,
         Self::Sentinel,
+        Self::Daemon,
         Self::Subscription,
         Self::Ledger,
         Self::Retention,
@@ -71,6 +77,7 @@ impl Condition {
             Self::Swept => "swept",
             Self::LostKeys => "lost_keys",
             Self::Sentinel => "sentinel",
+            Self::Daemon => "daemon",
             Self::Subscription => "subscription",
             Self::Ledger => "ledger",
             Self::Retention => "retention",
@@ -92,6 +99,9 @@ impl Condition {
             Self::Swept | Self::LostKeys | Self::Sentinel => {
                 "`lapsed doctor` checks the notifications and the memory of Redis."
             }
+            Self::Daemon => {
+                "Look at its host and its log, and start it again. Its tasks run again on the other daemons."
+            }
             Self::Subscription => {
                 "Check that Redis runs and that the daemon reaches it. Meanwhile the sweep starts the tasks."
             }
@@ -105,7 +115,7 @@ impl Condition {
     /// How long the condition must hold before it is reported.
     pub fn patience(self, config: &AlertsConfig) -> Duration {
         match self {
-            Self::Subscription | Self::Ledger => config.down_for,
+            Self::Daemon | Self::Subscription | Self::Ledger => config.down_for,
             Self::Retention => config.window,
             _ => Duration::ZERO,
         }
@@ -125,6 +135,7 @@ impl Condition {
             did,
             keys_lost,
             overdue,
+            gone,
             listens,
             ledger_trouble,
             sentinel_silent,
@@ -164,6 +175,10 @@ impl Condition {
             }),
             Self::Sentinel => sentinel_silent.then(|| {
                 "no sentinel key was heard for half as long again as one lives: events of Redis are lost".to_owned()
+            }),
+            Self::Daemon => (!gone.is_empty()).then(|| {
+                let names = gone.join(", ");
+                format!("a daemon has ended without saying so, and no other has taken its place: {names}")
             }),
             Self::Subscription => {
                 (!listens).then(|| "the daemon does not hear the events of Redis".to_owned())
@@ -291,12 +306,17 @@ mod tests {
     fn each_outage_is_reported() {
         let figures = Figures {
             keys_lost: 3,
+            gone: vec!["worker-2:7".to_owned()],
             listens: false,
             ledger_trouble: Some("could not claim tasks: the ledger does not answer".to_owned()),
             sentinel_silent: true,
             retention_behind: true,
             ..well()
         };
-        assert_eq!(found("", &figures).len(), 5);
+        let found = found("", &figures);
+        assert_eq!(found.len(), 6);
+        let gone =
+            "a daemon has ended without saying so, and no other has taken its place: worker-2:7";
+        assert!(found.iter().any(|text| text == gone), "{found:?}");
     }
 }

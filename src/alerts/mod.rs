@@ -160,12 +160,17 @@ impl Alerts {
             None => Default::default(),
         };
         self.totals.push_back((now, totals, rearmed));
-        let overdue = history.overdue_ms_max().map(Duration::from_millis);
         let ledger_answers = self.engine.ledger_answers();
+        // What concerns all daemons is reported by one of them.
+        let is_first = self.engine.is_first();
         Figures {
             did,
             keys_lost,
-            overdue: overdue.filter(|_| self.engine.is_first()),
+            overdue: is_first.then(|| self.metrics.overdue_unpaused()),
+            gone: match is_first {
+                true => self.engine.gone(window),
+                false => Vec::new(),
+            },
             listens: self.engine.is_listening() != Some(false),
             ledger_trouble: (!ledger_answers).then(|| {
                 let trouble = self.engine.ledger_trouble();

@@ -259,11 +259,6 @@ impl Recorder {
         }
     }
 
-    /// How long the oldest overdue task has waited, as it was last counted.
-    pub fn overdue_ms_max(&self) -> Option<u64> {
-        self.gauges().overdue_ms_max
-    }
-
     fn gauges(&self) -> MutexGuard<'_, Gauges> {
         self.gauges.lock().expect("nothing panics while holding it")
     }
