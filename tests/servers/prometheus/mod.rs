@@ -3,9 +3,11 @@
 mod rule_tests;
 mod server;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use lapsed::{HandlerError, Handlers, UnixMs};
+use lapsed::task::Scope;
+use lapsed::{HandlerError, Handlers, TaskClient, UnixMs};
 use tokio::sync::Notify;
 
 use crate::prometheus::rule_tests::Fault;
@@ -92,18 +94,51 @@ async fn a_task_that_dies() {
 #[tokio::test]
 async fn a_task_that_nothing_starts() {
     let rig = Rig::new("").await;
+    let client: TaskClient = rig.client().await.into();
+    let is_paused = Scope::class("Paused").unwrap();
+    client.pause(&is_paused, "test", "").await.unwrap();
+    write_overdue(&rig, "Paused@for@long", 7_200).await;
     let daemon = daemon(&rig).await;
-    let before = daemon.metrics();
-    rig.run_sql(
-        "INSERT INTO tb_time_limit_task (`key`, start_time, end_time) \
-         VALUES ('Nothing@runs@it', UNIX_TIMESTAMP(NOW(3)) - 120, UNIX_TIMESTAMP(NOW(3)) - 120)",
-    )
-    .await;
-    let waited = |seconds| seconds > 60.0;
     daemon
-        .until_counted("lapsed_overdue_seconds_max", waited)
+        .until_counted("lapsed_overdue_seconds_max", |seconds| seconds > 7_000.0)
         .await;
-    Fault::new(before, daemon.metrics()).fires(&["LapsedOverdue"], 2);
+    let before = daemon.metrics();
+    write_overdue(&rig, "Nothing@runs@it", 120).await;
+    let waited = |seconds| (60.0..7_000.0).contains(&seconds);
+    daemon
+        .until_counted("lapsed_overdue_unpaused_seconds_max", waited)
+        .await;
+    Fault::new(before, daemon.metrics()).fires(&["LapsedOverdue"], 1);
+}
+
+/// Writes a pending task that fell due this long ago.
+async fn write_overdue(rig: &Rig, key: &str, seconds: u32) {
+    rig.run_sql(&format!(
+        "INSERT INTO tb_time_limit_task (`key`, start_time, end_time) \
+         VALUES ('{key}', UNIX_TIMESTAMP(NOW(3)) - {seconds}, UNIX_TIMESTAMP(NOW(3)) - {seconds})"
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_gone() {
+    let rig = Rig::new("").await;
+    let (daemon, other) = (daemon(&rig).await, rig.daemon());
+    daemon
+        .until_counted("lapsed_members", |members| members == 2.0)
+        .await;
+    let before = daemon.metrics();
+    other.kill();
+    daemon
+        .until_counted("lapsed_members_vanished_total", |gone| gone == 1.0)
+        .await;
+    Fault::new(before.clone(), daemon.metrics()).fires(&["LapsedDaemonGone"], 1);
+    // Another one takes its place.
+    let _new = rig.daemon();
+    daemon
+        .until_counted("lapsed_members", |members| members == 2.0)
+        .await;
+    Fault::new(before, daemon.metrics()).fires(&[], 1);
 }
 
 /// The gauge of the subscription.
@@ -272,6 +307,12 @@ async fn a_daemon_that_is_down() {
 }
 
 #[test]
+fn each_rule_fires_above_its_limit_and_not_below() {
+    let file = "tests/servers/prometheus/thresholds.yml";
+    rule_tests::assert_holds(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+}
+
+#[test]
 fn every_rule_has_its_fault() {
     let rules = std::fs::read_to_string(rule_tests::rules()).unwrap();
     let names = rules
@@ -286,5 +327,5 @@ fn every_rule_has_its_fault() {
         );
         count += 1;
     }
-    assert_eq!(count, 12);
+    assert_eq!(count, 13);
 }

@@ -41,13 +41,7 @@ impl Fault {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("test.yml");
         std::fs::write(&file, self.rule_test(alerts, after_min)).unwrap();
-        let run = Command::new("promtool")
-            .args(["test", "rules"])
-            .arg(&file)
-            .output();
-        let run = run.expect("`promtool` runs; scripts/install-servers --tests installs it");
-        let said = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success(), "{said}");
+        assert_holds(&file);
     }
 
     fn rule_test(&self, alerts: &[&str], after_min: usize) -> String {
@@ -93,6 +87,15 @@ impl Fault {
         .unwrap();
         text
     }
+}
+
+/// Runs a test of the rules.
+pub fn assert_holds(file: &Path) {
+    let mut command = Command::new("promtool");
+    let run = command.args(["test", "rules"]).arg(file).output();
+    let run = run.expect("`promtool` runs; scripts/install-servers --tests installs it");
+    let said = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{said}");
 }
 
 /// Values by series.
