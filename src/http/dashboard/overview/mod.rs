@@ -177,6 +177,7 @@ async fn facts(site: &Site) -> Facts {
         is_listening: site.engine.is_listening(),
         is_stopping: site.engine.is_stopping(),
         counts: count.as_ref().map(|count| count.stats.counts),
+        gone: site.engine.gone(hour),
         dead_lately: lately.as_ref().map_or(0, |hour| hour.dead),
         late: lately.and_then(|hour| hour.lateness),
         pauses: pauses.iter().filter(stands).count(),

@@ -78,6 +78,8 @@ pub struct Facts {
     pub all_paused: bool,
     /// True if old overdue tasks are held for review.
     pub has_hold: bool,
+    /// Names of daemons that have ended lately without saying so, and whose place no other has taken.
+    pub gone: Vec<String>,
     /// Background tasks whose latest pass failed, and its error.
     pub failing: Vec<(&'static str, String)>,
 }
@@ -94,6 +96,8 @@ texts! {
         ledger_do: "No task starts until it does; none is lost. Check the database server and `ledger.url`. ({})", "恢复之前任务不会开始，也不会丢失。请检查数据库服务器和 `ledger.url`。（{}）";
         events: "No expiry events arrive from Redis", "收不到 Redis 的过期事件";
         events_do: "Tasks of the ledger still start on time. A bare SETEX is found only by an audit. Check the Redis server and `redis.url`.", "账本中的任务仍会准时开始，但裸 SETEX 只能由审计发现。请检查 Redis 服务器和 `redis.url`。";
+        gone: "A daemon is gone: {}", "守护进程已消失：{}";
+        gone_do: "It ended without saying so. The others run its tasks; look at its host and its log.", "它未经通知就已结束。其他守护进程会执行它的任务；请检查其主机和日志。";
         stopping: "This daemon is stopping", "此守护进程正在停止";
         stopping_do: "It starts no more tasks. Others, or its successor, go on.", "它不再开始任务，其他守护进程或后继者会继续。";
         overdue: "Overdue tasks: {}, the oldest by {}", "超时任务：{} 个，最早的已超时 {}";
@@ -115,6 +119,7 @@ texts! {
         failing_do: "It is repeated by itself. ({})", "它会自动重试。（{}）";
         show_overdue: "Show overdue tasks", "查看超时任务";
         show_pauses: "Show pauses", "查看暂停项";
+        show_daemons: "Show daemons", "查看守护进程";
         show_dead: "Show dead tasks", "查看死信任务";
         show_malformed: "Show tasks", "查看任务";
     }
@@ -162,6 +167,11 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
     if facts.is_listening == Some(false) {
         let (what, action) = (text(texts.events), text(texts.events_do));
         find(Severity::Warning, what, action, None);
+    }
+    if !facts.gone.is_empty() {
+        let what = fill(texts.gone, &[&facts.gone.join(", ")]);
+        let link = Some(("/daemons", texts.show_daemons));
+        find(Severity::Warning, what, text(texts.gone_do), link);
     }
     if facts.has_hold {
         let (what, action) = (text(texts.hold), text(texts.hold_do));
@@ -243,6 +253,7 @@ mod tests {
         let facts = Facts {
             ledger_trouble: Some("it refuses connections".to_owned()),
             is_listening: Some(false),
+            gone: vec!["worker-2:7".to_owned()],
             pauses: 2,
             counts: Some(Stats {
                 dead: 3,
@@ -253,6 +264,7 @@ mod tests {
         let expected = [
             "bad: The ledger does not answer",
             "warning: No expiry events arrive from Redis",
+            "warning: A daemon is gone: worker-2:7",
             "note: Pauses: 2",
             "note: Dead tasks: 3",
         ];
