@@ -47,6 +47,11 @@ impl Masks {
         }
     }
 
+    /// True if the key of a task in a list lacks its arguments: it names no task.
+    pub fn is_cut(&self, key: &TaskKey) -> bool {
+        has(&self.0.mask_arguments, key) && key.args().eq([HIDDEN])
+    }
+
     /// Hides arguments that are not shown in a text that may be a key.
     pub fn subject(&self, text: String) -> String {
         match TaskKey::parse(&text) {

@@ -163,7 +163,7 @@ fn row(entry: AuditEntry, f: &Frame) -> Row {
         .filter(|_| keys.is_empty() && tasks == 1);
     Row {
         at: f.clock(&UnixMs(at)),
-        href: key.map(|key| f.task_href(&key)),
+        href: key.and_then(|key| f.task_link(&key)),
         verb: verb_name(&verb, f.language()).to_owned(),
         caller,
         address,

@@ -11,7 +11,7 @@ use super::assets;
 use super::moment::{self, Moment};
 use super::preferences::{Preferences, Theme};
 use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
-use crate::http::access::{Caller, Scope};
+use crate::http::access::{Caller, Masks, Scope};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::task::{TaskKey, UnixMs};
@@ -89,6 +89,9 @@ pub struct Frame {
     pub preferences: Preferences,
     /// The caller.
     pub caller: Caller,
+    /// True if this daemon refuses every change.
+    pub is_read_only: bool,
+    masks: Masks,
     place: Option<Place>,
 }
 
@@ -169,17 +172,22 @@ impl Frame {
 
     /// True if the caller may create, move and cancel tasks.
     pub fn may_schedule(&self) -> bool {
-        self.caller.has(Scope::Schedule)
+        !self.is_read_only && self.caller.has(Scope::Schedule)
     }
 
     /// True if the caller may run, redrive, pause, and change many tasks.
     pub fn may_operate(&self) -> bool {
-        self.caller.has(Scope::Operate)
+        !self.is_read_only && self.caller.has(Scope::Operate)
     }
 
     /// The page of a task.
     pub fn task_href(&self, key: &TaskKey) -> String {
         format!("{}/task?key={}", self.base, encoded(key.as_str()))
+    }
+
+    /// The page of a task of a list; `None` if its arguments are not shown, so that its key is not known.
+    pub fn task_link(&self, key: &TaskKey) -> Option<String> {
+        (!self.masks.is_cut(key)).then(|| self.task_href(key))
     }
 
     /// The list of the tasks of a class and method, `Class@method`.
@@ -261,6 +269,8 @@ impl FromRequestParts<Site> for Frame {
             now: site.tasks.clock_now(),
             preferences,
             caller,
+            is_read_only: site.config.read_only,
+            masks: site.masks.clone(),
             place: None,
         })
     }

@@ -80,7 +80,7 @@ struct Page<'a> {
 /// A series as it is shown.
 struct Row {
     key: String,
-    href: String,
+    href: Option<String>,
     schedule: String,
     is_configured: bool,
     state: &'static str,
@@ -169,7 +169,7 @@ fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
     let kept = paused.hinders(&task.key, task.due).filter(|_| waits);
     Row {
         key: task.key.to_string(),
-        href: f.task_href(&task.key),
+        href: f.task_link(&task.key),
         schedule: recurrence
             .as_ref()
             .map_or_else(String::new, Recurrence::summary),

@@ -135,6 +135,8 @@ texts! {
         attempt: "Attempt", "尝试";
         recurring: "recurring", "周期任务";
         needs_script: "Changes need JavaScript. Reading does not.", "修改操作需要 JavaScript，查看不需要。";
+        read_only: "Read only", "只读";
+        read_only_detail: "This daemon allows no changes over HTTP: `http.read_only` is set.", "此守护进程不允许通过 HTTP 修改：已设置 `http.read_only`。";
         panel_failed: "This part could not be loaded", "此部分无法加载";
         panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";
         panel_late: "No answer within {} s", "{} 秒内没有响应";
