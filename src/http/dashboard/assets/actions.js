@@ -4,6 +4,8 @@ import { ask, base, call, element, fill, note, refresh, texts } from "./app.js";
 
 const path = (key) => `/v1/tasks/${encodeURIComponent(key)}`;
 const iso = (ms) => new Date(ms).toISOString();
+/** Keeps numbers as they are written, if the browser can: a payload may have more digits than a number of JavaScript. */
+const exactly = (name, value, context) => (typeof value === "number" && JSON.rawJSON ? JSON.rawJSON(context.source) : value);
 const failed = (error) => note(fill(texts.failed, error.message), { bad: true });
 
 /** A time for an input `datetime-local`, on the clock of the browser. */
@@ -40,11 +42,12 @@ const ACTS = {
   async cancel({ key, id, due, isSeries }) {
     const yes = await ask({ title: texts.cancel_ask, body: [key, texts.cancel_detail], confirm: texts.cancel_do, danger: true });
     if (!yes) return;
-    const before = await (await call("GET", path(key))).json();
+    const before = JSON.parse(await (await call("GET", path(key))).text(), exactly);
     const answer = await (await call("DELETE", path(key), undefined, { "if-match": `"${id}"` })).json();
     if (answer.outcome === "running") return note(texts.cancel_running);
     // What is due already would start at once, and a series has more to it than these members.
-    const isBack = !isSeries && !before.masked && due > Date.now();
+    const isWhole = !before.masked && (before.payload === null || JSON.rawJSON);
+    const isBack = !isSeries && isWhole && due > Date.now();
     const undo = async () => {
       const { payload, tag, max_attempts } = before;
       await call("PUT", path(key), { at: iso(due), ...(payload !== null && { payload }), ...(tag !== null && { tag }), ...(max_attempts !== null && { max_attempts }) });
@@ -91,7 +94,8 @@ async function bulk(verb, filter) {
   const number = (count) => count.toLocaleString("en");
   const count = (found.at_least ? `${texts.at_least} ` : "") + number(found.tasks);
   if (!found.tasks && !found.running) return note(texts.all_none);
-  const body = [fill(texts.all_count, count), says("detail")];
+  const which = Object.entries(filter).map(([name, value]) => element("code", {}, `${name}: ${value}`));
+  const body = [element("p", { class: "which" }, ...which), fill(texts.all_count, count), says("detail")];
   if (found.running) body.push(fill(texts.all_running, number(found.running)));
   const rate = element("input", { type: "number", name: "rate", min: "1", max: "100000", value: "1000", id: "bulk-rate" });
   if (verb === "redrive") body.push(element("p", {}, element("label", { for: "bulk-rate" }, texts.all_rate), " ", rate));
