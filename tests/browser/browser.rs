@@ -215,6 +215,14 @@ impl Browser {
         self.driver.type_into(&body, keys).await.unwrap();
     }
 
+    /// Presses keys where the focus is.
+    pub async fn press_focused(&self, keys: &str) {
+        let at = "return document.activeElement";
+        let at = self.driver.find(at, json!([])).await;
+        let at = at.expect("an element has the focus, or the body");
+        self.driver.type_into(&at, keys).await.unwrap();
+    }
+
     async fn find(&self, selector: &str, text: &str) -> Option<Element> {
         self.driver.find(FIND, json!([selector, text])).await
     }

@@ -1,9 +1,10 @@
-//! A daemon with a dashboard: `lapsed dev` on an SQLite file, with the routes of a test.
+//! A daemon with a dashboard: `lapsed dev` on an SQLite file, with the routes of a test; or several on private servers.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -112,6 +113,65 @@ impl Daemon {
         command.arg("--config").arg(self.path("lapsed.toml"));
         command.args(args);
         command
+    }
+}
+
+/// Servers that several daemons share.
+pub struct Servers {
+    redis: PrivateRedis,
+    _maria: PrivateMaria,
+    ledger: String,
+}
+
+impl Servers {
+    pub async fn start() -> Self {
+        let maria = PrivateMaria::start().await.unwrap();
+        Self {
+            redis: PrivateRedis::start().await.unwrap(),
+            ledger: maria.create_database("lapsed").await.unwrap(),
+            _maria: maria,
+        }
+    }
+
+    /// `lapsed listen` with this configuration, beside the addresses. Waits until it serves HTTP.
+    pub async fn listen(&self, settings: &str) -> Daemon {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = format!(
+            "redis.url = '{}'\nledger.url = '{}'\nhttp.listen = '127.0.0.1:0'\n{settings}",
+            self.redis.url(),
+            self.ledger
+        );
+        let config = directory.path().join("lapsed.toml");
+        std::fs::write(&config, settings).unwrap();
+        let command = || {
+            let mut command = lapsed();
+            command.arg("--config").arg(&config);
+            command
+        };
+        let (code, stdout, stderr) = said(command().arg("migrate").output().unwrap());
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        let file = directory.path().join("log");
+        let log = std::fs::File::create(&file).unwrap();
+        let child = command()
+            .arg("listen")
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut daemon = Daemon {
+            child,
+            origin: String::new(),
+            directory,
+        };
+        let address = || {
+            let log = std::fs::read_to_string(&file).unwrap();
+            let (_, rest) = log.split_once("http.address=")?;
+            let (address, _) = rest.split_once(char::is_whitespace)?;
+            Some(address.to_owned())
+        };
+        until("it serves HTTP", async || address().is_some()).await;
+        daemon.origin = format!("http://{}", address().expect("it was logged"));
+        daemon
     }
 }
 

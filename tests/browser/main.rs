@@ -6,6 +6,7 @@ mod daemon;
 mod driver;
 mod harness;
 mod journeys;
+mod operating;
 mod pages;
 
 /// What this binary uses of `tests/support`.
