@@ -1,10 +1,11 @@
 //! SIGTERM while clients are in the middle of something.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lapsed::task::State;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::raw::{Answer, Raw, ask};
 use crate::support::process::Process;
