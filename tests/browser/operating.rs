@@ -297,5 +297,8 @@ async fn a_daemon_that_is_killed_is_gone_from_the_page_of_another() {
     second.kill();
     until("one is shown", async || daemons().await == 1).await;
     browser.shows("this one").await;
+    browser.go("/").await;
+    browser.shows("A daemon is gone").await;
+    browser.picture("overview-gone").await;
     browser.close().await;
 }

@@ -76,6 +76,11 @@ async fn every_page_shows_what_it_is_for() {
     for (name, path, text) in PAGES {
         browser.go(path).await;
         browser.shows(text).await;
+        if path == "/" {
+            // What is wrong, and where to go.
+            browser.shows("no worker asks for their queue mail").await;
+            browser.shows("Show queues").await;
+        }
         browser.picture(name).await;
     }
     let linked = browser.get(LINKS).await;

@@ -24,7 +24,7 @@ texts! {
         delay: "In", "多久之后";
         delay_help: "30s, 15m, 1h 30m", "30s、15m、1h 30m";
         at: "or at", "或在";
-        repeat: "Again and again", "周期执行";
+        repeat: "Recurring", "周期执行";
         every: "Every", "间隔";
         cron: "or cron", "或 cron";
         cron_help: "0 9 * * Mon-Fri", "0 9 * * Mon-Fri";

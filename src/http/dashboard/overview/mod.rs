@@ -11,14 +11,15 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::get;
 
-use self::verdict::{Facts, Finding, Severity, VerdictTexts};
+use self::verdict::{Blocked, Cause, Facts, Finding, Severity, VerdictTexts};
+use super::figures::Count;
 use super::frame::{Frame, Place};
 use super::panel::{Panel, Source};
 use super::texts::texts;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::MethodStats;
-use crate::task::{PauseKind, TaskKey, UnixMs};
+use crate::task::{PauseKind, Paused, TaskKey, UnixMs};
 
 /// Routes of the page and its panels.
 pub fn routes() -> Router<Site> {
@@ -142,7 +143,7 @@ async fn verdict_alone(State(site): State<Site>, f: Frame) -> Panel {
 async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
     let source = source("verdict", "stats pauses workers");
     Panel::load(f, source, async {
-        let facts = facts(site).await;
+        let facts = facts(site, f).await;
         let on_time = verdict::on_time(&facts, f.language());
         let mut findings = verdict::findings(&facts, f.language());
         let is_trouble = |first: &Finding| first.severity != Severity::Note;
@@ -160,7 +161,7 @@ async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
 }
 
 /// What the verdict is about. A ledger that fails is one of the facts.
-async fn facts(site: &Site) -> Facts {
+async fn facts(site: &Site, f: &Frame) -> Facts {
     let count = site.figures.count(&site.tasks).await;
     let trouble = match site.engine.ledger_answers() {
         true => count.as_ref().err().map(ToString::to_string),
@@ -178,6 +179,7 @@ async fn facts(site: &Site) -> Facts {
         is_stopping: site.engine.is_stopping(),
         counts: count.as_ref().map(|count| count.stats.counts),
         gone: site.engine.gone(hour),
+        blocked: count.as_ref().and_then(|count| blocked(site, f, count)),
         dead_lately: lately.as_ref().map_or(0, |hour| hour.dead),
         late: lately.and_then(|hour| hour.lateness),
         pauses: pauses.iter().filter(stands).count(),
@@ -205,6 +207,36 @@ struct Figure {
     detail: Option<String>,
     /// True if it should be zero.
     is_trouble: bool,
+}
+
+/// Which tasks of the caller's are overdue, and why. With many tasks, as far as they are counted.
+fn blocked(site: &Site, f: &Frame, count: &Count) -> Option<Blocked> {
+    let methods = count.stats.methods.iter();
+    let overdue = methods.filter(|method| method.overdue > 0);
+    let keyed = overdue.filter_map(|method| Some((TaskKey::parse(&method.name).ok()?, method)));
+    let own = keyed.filter(|(key, _)| f.caller.may_touch(key));
+    let (key, most) = own.max_by_key(|(_, method)| method.overdue)?;
+    let engine = &site.engine;
+    // Workers may ask another daemon.
+    let queue = engine.pull_queue_of(&key);
+    let queue = queue.filter(|_| engine.members() == 1);
+    let is_asked = |queue: &str| {
+        let queues = engine.pull().status().into_iter();
+        let mut queues = queues.filter(|status| status.queue == queue);
+        queues.any(|status| {
+            let mut workers = status.workers.iter();
+            workers.any(|worker| worker.waiting > 0 || worker.seen_ago <= status.visibility)
+        })
+    };
+    let cause = match queue {
+        _ if Paused::of(&count.pauses).hinders(&key, UnixMs(0)).is_some() => Cause::Paused,
+        Some(queue) if !is_asked(&queue) => Cause::NoWorker(queue.to_string()),
+        _ => Cause::Unknown,
+    };
+    Some(Blocked {
+        name: most.name.clone(),
+        cause,
+    })
 }
 
 #[derive(Template)]

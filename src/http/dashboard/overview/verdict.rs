@@ -57,6 +57,26 @@ pub struct Finding {
     pub link: Option<(&'static str, &'static str)>,
 }
 
+/// The class and method with the most overdue tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// `Class@method`
+    pub name: String,
+    /// Why they do not start.
+    pub cause: Cause,
+}
+
+/// Why tasks do not start, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// They are paused or held.
+    Paused,
+    /// No worker asks for this queue.
+    NoWorker(String),
+    /// Something else.
+    Unknown,
+}
+
 /// What the verdict is about.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
@@ -68,6 +88,8 @@ pub struct Facts {
     pub is_stopping: bool,
     /// Counts; `None` if there are none.
     pub counts: Option<Stats>,
+    /// Which tasks are overdue, and why; `None` if none is.
+    pub blocked: Option<Blocked>,
     /// Tasks and occurrences that died in the last hour.
     pub dead_lately: u64,
     /// How late the tasks of the last hour started; `None` if none did.
@@ -101,8 +123,9 @@ texts! {
         stopping: "This daemon is stopping", "此守护进程正在停止";
         stopping_do: "It starts no more tasks. Others, or its successor, go on.", "它不再开始任务，其他守护进程或后继者会继续。";
         overdue: "Overdue tasks: {}, the oldest by {}", "超时任务：{} 个，最早的已超时 {}";
-        overdue_do: "See what they have in common. Usual causes: no daemon runs their class, its concurrency or rate is used up, or it is paused.", "请查看它们的共同点。常见原因：没有守护进程运行该类、并发或速率已用尽，或已暂停。";
-        overdue_paused_do: "Some tasks are paused, which may be the reason: resume them if it is time.", "部分任务已暂停，可能正是原因：时机合适时请恢复。";
+        overdue_do: "Most are {}. Usual causes: no daemon runs them, or their concurrency or rate is used up.", "大多是 {}。常见原因：没有守护进程运行它们，或并发、速率已用尽。";
+        overdue_paused_do: "Most are {}, which is paused or held: resume it if it is time.", "大多是 {}，它已暂停或被保留：时机合适时请恢复。";
+        overdue_worker_do: "Most are {}: no worker asks for their queue {}. Start its workers.", "大多是 {}：没有工作进程请求其队列 {}。请启动工作进程。";
         all_paused: "Everything is paused", "全部任务已暂停";
         all_paused_do: "No task starts until it is resumed.", "恢复之前不会开始任何任务。";
         hold: "Old overdue tasks are held", "旧的超时任务被保留";
@@ -118,6 +141,7 @@ texts! {
         failing: "A background task fails: {}", "后台任务失败：{}";
         failing_do: "It is repeated by itself. ({})", "它会自动重试。（{}）";
         show_overdue: "Show overdue tasks", "查看超时任务";
+        show_queues: "Show queues", "查看队列";
         show_pauses: "Show pauses", "查看暂停项";
         show_daemons: "Show daemons", "查看守护进程";
         show_dead: "Show dead tasks", "查看死信任务";
@@ -147,21 +171,27 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
         let (what, action) = (text(texts.all_paused), text(texts.all_paused_do));
         find(Severity::Bad, what, action, to_pauses);
     }
-    if let Some(counts) = &facts.counts {
+    if let (Some(counts), Some(Blocked { name, cause })) = (&facts.counts, &facts.blocked) {
         let late = Duration::from_millis(counts.overdue_ms_max);
         if late > LATE {
-            let severity = match late > VERY_LATE && facts.pauses == 0 {
+            let severity = match late > VERY_LATE && *cause != Cause::Paused {
                 true => Severity::Bad,
                 false => Severity::Warning,
             };
             let since = length(counts.overdue_ms_max, language);
             let what = fill(texts.overdue, &[&number(counts.overdue), &since]);
-            let action = match facts.pauses {
-                0 => texts.overdue_do,
-                _ => texts.overdue_paused_do,
+            let (action, link) = match cause {
+                Cause::Paused => (fill(texts.overdue_paused_do, &[name]), to_pauses),
+                Cause::NoWorker(queue) => (
+                    fill(texts.overdue_worker_do, &[name, queue]),
+                    Some(("/queues", texts.show_queues)),
+                ),
+                Cause::Unknown => (
+                    fill(texts.overdue_do, &[name]),
+                    Some(("/tasks?state=overdue", texts.show_overdue)),
+                ),
             };
-            let link = Some(("/tasks?state=overdue", texts.show_overdue));
-            find(severity, what, text(action), link);
+            find(severity, what, action, link);
         }
     }
     if facts.is_listening == Some(false) {
@@ -240,11 +270,17 @@ mod tests {
     #[test]
     fn without_trouble_all_is_well() {
         assert!(of(&Facts::default()).is_empty());
-        let late = counts(Stats {
-            overdue: 1,
-            overdue_ms_max: 2_900,
-            ..Stats::default()
-        });
+        let late = Facts {
+            blocked: Some(Blocked {
+                name: "Order@close".to_owned(),
+                cause: Cause::Unknown,
+            }),
+            ..counts(Stats {
+                overdue: 1,
+                overdue_ms_max: 2_900,
+                ..Stats::default()
+            })
+        };
         assert!(of(&late).is_empty());
     }
 
@@ -283,15 +319,41 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_are_overdue_for_minutes_need_a_person_unless_some_are_paused() {
-        let mut late = counts(Stats {
-            overdue: 1_200,
-            overdue_ms_max: 125_000,
-            ..Stats::default()
-        });
+    fn tasks_that_are_overdue_for_minutes_need_a_person_unless_they_are_paused() {
+        let late = |cause| Facts {
+            blocked: Some(Blocked {
+                name: "Order@close".to_owned(),
+                cause,
+            }),
+            pauses: 1,
+            ..counts(Stats {
+                overdue: 1_200,
+                overdue_ms_max: 125_000,
+                ..Stats::default()
+            })
+        };
         let what = "Overdue tasks: 1,200, the oldest by 2 min 5 s";
-        assert_eq!(of(&late), [format!("bad: {what}")]);
-        late.pauses = 1;
-        assert_eq!(of(&late)[0], format!("warning: {what}"));
+        for (cause, severity, action, path) in [
+            (
+                Cause::Unknown,
+                "bad",
+                "Usual causes",
+                "/tasks?state=overdue",
+            ),
+            (
+                Cause::NoWorker("mail".to_owned()),
+                "bad",
+                "queue mail",
+                "/queues",
+            ),
+            (Cause::Paused, "warning", "resume it", "/pauses"),
+        ] {
+            let facts = late(cause);
+            assert_eq!(of(&facts)[0], format!("{severity}: {what}"));
+            let first = findings(&facts, Language::English).remove(0);
+            assert!(first.action.contains("Most are Order@close"), "{first:?}");
+            assert!(first.action.contains(action), "{first:?}");
+            assert_eq!(first.link.unwrap().0, path);
+        }
     }
 }
