@@ -9,6 +9,7 @@ use tempfile::{NamedTempFile, TempDir};
 use crate::end_to_end::receiver::{Answer, Receiver, Request};
 use crate::support::process::Process;
 use crate::support::program::{lapsed, said};
+use crate::support::rig::Rig;
 use crate::support::wait::until;
 
 /// An SQLite file with its configuration: `Job@bad` dies, `Job@good` succeeds.
@@ -137,4 +138,27 @@ async fn a_receiver_that_never_answers_holds_up_nothing() {
     daemon.signal(Signal::TERM);
     let ended = tokio::time::timeout(Duration::from_secs(20), daemon.until_ended()).await;
     assert!(ended.expect("it stops while a message waits").success());
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_is_reported_by_another_one() {
+    let receiver = Receiver::start(|_, _| Answer::status(204)).await;
+    let rig = Rig::new(&format!(
+        "alerts = {{ url = '{}', allow = ['127.0.0.1'], window = '60s', down_for = '1s' }}",
+        receiver.url("/")
+    ))
+    .await;
+    let (first, mut second) = (Process::listen(&rig, &[]), Process::listen(&rig, &[]));
+    for daemon in [&first, &second] {
+        daemon.until_logged("other daemons came or went").await;
+    }
+    second.kill();
+    until("it is reported", async || {
+        let mut requests = receiver.requests().into_iter();
+        requests.any(|request| {
+            let message: Value = serde_json::from_str(&request.body).unwrap();
+            message["alert"] == "daemon"
+        })
+    })
+    .await;
 }

@@ -129,7 +129,7 @@ async fn prometheus_scrapes_a_daemon_takes_the_rules_and_answers_the_dashboard()
         .as_array()
         .unwrap()
         .clone();
-    assert_eq!(rules.len(), 12, "{loaded}");
+    assert_eq!(rules.len(), 13, "{loaded}");
     let errors = rules.iter().filter(|rule| rule["health"] == "err").count();
     assert_eq!(errors, 0, "{loaded}");
 
