@@ -18,4 +18,5 @@ mod retention;
 pub mod rig;
 mod runs;
 mod slots;
+mod spans;
 mod stopping;
