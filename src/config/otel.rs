@@ -16,7 +16,7 @@ pub(super) fn otel(mut section: Reader, p: &mut Problems) -> Option<OtelConfig> 
         "endpoint",
         p,
         |url: &String| url.is_empty() || is_base_url(url),
-        "http://host:4318 or https://, without a query",
+        "http://host:4318 or https://, without a user or a query",
     );
     section.done(p);
     Some(OtelConfig {
@@ -28,6 +28,8 @@ fn is_base_url(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https")
             && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
             && url.query().is_none()
             && url.fragment().is_none()
     })
@@ -44,6 +46,7 @@ mod tests {
         let url = "https://collector.example/otlp";
         assert_eq!(read(url).unwrap().otel.endpoint.as_deref(), Some(url));
         for wrong in [
+            "http://user:secret@a:4318",
             "collector:4318",
             "grpc://a:4317",
             "http://",

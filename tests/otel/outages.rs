@@ -49,16 +49,16 @@ async fn a_collector_that_is_away_is_logged_once_and_hinders_nothing() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let log = run_and_stop(&format!("http://{address}")).await;
-    assert_eq!(count(&log, "takes no traces"), 1, "{log}");
-    assert_eq!(count(&log, "takes no metrics"), 1, "{log}");
+    assert_eq!(count(&log, "does not take all traces"), 1, "{log}");
+    assert_eq!(count(&log, "does not take all metrics"), 1, "{log}");
 }
 
 #[tokio::test]
 async fn a_collector_that_refuses_is_logged_once_and_hinders_nothing() {
     let collector = Collector::start(Mood::Refuse).await;
     let log = run_and_stop(&collector.url()).await;
-    assert_eq!(count(&log, "takes no traces"), 1, "{log}");
-    assert_eq!(count(&log, "takes no metrics"), 1, "{log}");
+    assert_eq!(count(&log, "does not take all traces"), 1, "{log}");
+    assert_eq!(count(&log, "does not take all metrics"), 1, "{log}");
     assert!(log.contains("503"), "{log}");
 }
 
@@ -100,7 +100,7 @@ async fn a_collector_that_returns_is_used_again() {
     ];
     let daemon = Daemon::start(&settings, &env).await;
     daemon.create("Job@tell@1", "", "").await;
-    daemon.until_logged("takes no traces").await;
+    daemon.until_logged("does not take all traces").await;
     collector.set(Mood::Take);
     daemon.create("Job@tell@2", "", "").await;
     daemon.until_logged("takes traces again").await;

@@ -1,21 +1,28 @@
 //! The collector: an HTTP client with a limit for time and size, which logs an outage once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message as _;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::settings::Endpoint;
 
 /// Maximum size of an answer. It names what was refused.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Least time between two log lines about failures. A collector that is overloaded takes some requests and refuses others.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// The place that receives one kind of telemetry.
 #[derive(Debug)]
@@ -25,7 +32,14 @@ pub struct Collector {
     runtime: Handle,
     /// `traces` or `metrics`.
     signal: &'static str,
-    fails: AtomicBool,
+    outage: Mutex<Outage>,
+}
+
+/// Whether requests fail, and what was logged of that.
+#[derive(Debug, Default)]
+struct Outage {
+    is_logged: bool,
+    logged_at: Option<Instant>,
 }
 
 impl Collector {
@@ -53,7 +67,7 @@ impl Collector {
             client: client.build().context("set up HTTPS for OpenTelemetry")?,
             runtime: Handle::current(),
             signal,
-            fails: AtomicBool::new(false),
+            outage: Mutex::default(),
         })
     }
 
@@ -72,20 +86,25 @@ impl Collector {
         Ok(response)
     }
 
-    /// Logs the first failure, and the end of the failures.
+    /// Logs the first failure, and the first success after it.
     fn judge(&self, answer: &Result<Response<Bytes>, HttpError>) {
         let error = match answer {
-            Ok(answer) if answer.status().is_success() => None,
+            Ok(answer) if answer.status().is_success() => refusal(answer.body()),
             Ok(answer) => Some(format!("it answers {}", answer.status())),
             Err(error) => Some(with_causes(&**error)),
         };
-        let failed_before = self.fails.swap(error.is_some(), Ordering::Relaxed);
+        let outage = self.outage.lock();
+        let mut outage = outage.expect("nothing panics while holding it");
+        let is_recent = |at: Instant| at.elapsed() < LOG_EVERY;
         let signal = self.signal;
         match error {
-            Some(error) if !failed_before => {
-                tracing::warn!(%error, "the OpenTelemetry collector takes no {signal}; they are lost until it does");
+            Some(error) if !outage.is_logged && !outage.logged_at.is_some_and(is_recent) => {
+                outage.is_logged = true;
+                outage.logged_at = Some(Instant::now());
+                tracing::warn!(%error, "the OpenTelemetry collector does not take all {signal}");
             }
-            None if failed_before => {
+            None if outage.is_logged => {
+                outage.is_logged = false;
                 tracing::info!("the OpenTelemetry collector takes {signal} again");
             }
             _ => {}
@@ -104,6 +123,14 @@ impl HttpClient for Collector {
         self.judge(&answer);
         answer
     }
+}
+
+/// What the collector has refused of a request that it took. Its answers for spans and for metrics have the same fields.
+fn refusal(answer: &Bytes) -> Option<String> {
+    let answer = ExportTraceServiceResponse::decode(answer.clone()).ok()?;
+    let partial = answer.partial_success?;
+    let (refused, why) = (partial.rejected_spans, partial.error_message);
+    (refused > 0).then(|| format!("it refuses {refused} items of a request: {why}"))
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

@@ -109,6 +109,10 @@ impl Environment<'_> {
         if !url.parse().as_ref().is_ok_and(is_web) {
             return Err(invalid(&name, &url, "http://host:4318 or https://"));
         }
+        if url.parse().is_ok_and(|url: Uri| has_user(&url)) {
+            let message = "has a user: send an `Authorization` by `OTEL_EXPORTER_OTLP_HEADERS`";
+            return Err(problem(&name, message.to_owned()));
+        }
         if let Some((name, protocol)) = self.of_signal(signal, "PROTOCOL")
             && protocol != "http/protobuf"
         {
@@ -130,6 +134,11 @@ impl Environment<'_> {
         let value = self.get(name);
         value.map(|ms| milliseconds(name, &ms)).transpose()
     }
+}
+
+fn has_user(url: &Uri) -> bool {
+    url.authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
 }
 
 fn milliseconds(name: &str, text: &str) -> Result<Duration, ConfigError> {
@@ -264,11 +273,15 @@ mod tests {
             let error = read(None, &[BASE, (name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }
-        let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "a b=secret");
-        let error = read(None, &[BASE, headers]).unwrap_err();
-        assert!(
-            error.contains(headers.0) && !error.contains("secret"),
-            "{error}"
-        );
+        for (name, value) in [
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a b=secret"),
+            (
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+                "http://u:secret@a/v1/traces",
+            ),
+        ] {
+            let error = read(None, &[BASE, (name, value)]).unwrap_err();
+            assert!(error.contains(name) && !error.contains("secret"), "{error}");
+        }
     }
 }
