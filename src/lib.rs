@@ -88,7 +88,7 @@
 //! | [`limiter`] | the seam to the rate limits of all daemons; adapters: Redis, the ledger, memory |
 //! | [`http`] | the HTTP API, the dashboard, metrics and probes |
 //! | [`resp`] | the front door for Redis clients |
-//! | [`trace`] | the trace that running code belongs to |
+//! | [`trace`] | the trace that running code belongs to, and the seam to a recorder of spans |
 //! | [`sandbox`] | private servers for tests and demos |
 //!
 //! # Features
@@ -103,8 +103,9 @@
 //! | `cli` | the program `lapsed` |
 //! | `bench` | `lapsed bench` |
 //! | `sandbox` | [`sandbox`]: private servers |
+//! | `otel` | the program sends traces and metrics to an OpenTelemetry collector |
 //!
-//! All of them are on by default.
+//! All but `otel` are on by default.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
