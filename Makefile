@@ -18,8 +18,10 @@ demo-servers: ## see it work on a private Redis and MySQL: an auction closes on 
 test: ## every test, doc tests too
 	@scripts/install-servers --tests
 	@echo "RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked"
+	@echo "$(CARGO) test --locked --features otel --bin lapsed --test otel"
 	@notes=$$(mktemp) && status=0 && { \
-		LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked || status=$$?; } && \
+		LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked || status=$$?; \
+		RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked --features otel --bin lapsed --test otel || status=$$?; } && \
 		cat $$notes && rm -f $$notes && exit $$status
 
 soak: ## the promises in milliseconds, then random tests with new seeds for SOAK_MINUTES (20)
