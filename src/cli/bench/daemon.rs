@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::queues::{EMPTY_QUEUE, QUEUE};
 use super::recorder::Recorder;
+use crate::cli::otel::Export;
 use crate::cli::output::say;
 
 /// The class and method of every task of a measurement.
@@ -98,7 +99,9 @@ impl BenchDaemon {
             };
             config.routes.splice(0..0, pull_routes()?);
         }
-        let adapters = Adapters::new(&config)?;
+        let mut adapters = Adapters::new(&config)?;
+        let export = Export::start(&config.otel, &adapters.metrics)?;
+        adapters.tracer = export.as_ref().and_then(Export::tracer);
         let clock = match self.clock {
             StartClock::Wall => None,
             StartClock::Ledger => Some(adapters.ledger.clock().clone()),
@@ -162,6 +165,9 @@ impl BenchDaemon {
             server.await.context("close the listeners")?;
         }
         adapters.ledger.close().await;
+        if let Some(export) = export {
+            export.stop().await;
+        }
         result?;
         recorder
             .save(&self.record)
