@@ -41,7 +41,7 @@ impl TaskClient {
     pub async fn replace(&self, task: Task, due: impl IntoDue) -> Result<Replaced, ClientError> {
         let due = due.into_due()?;
         self.check(&task, due)?;
-        let (new, _span) = self.resolve(vec![(task, due)]).await?;
+        let (new, spans) = self.resolve(vec![(task, due)]).await?;
         let new = new.into_iter().next().expect("one task for one");
         let key = new.key.clone();
         let found = Arc::new(std::sync::Mutex::new((None, false)));
@@ -75,7 +75,9 @@ impl TaskClient {
         let changed = self
             .ledger
             .change(std::slice::from_ref(&key), Arc::new(decide));
-        let changed = changed.await?.into_iter().next();
+        let changed = changed.await;
+        spans.end(changed.as_ref().err());
+        let changed = changed?.into_iter().next();
         let (said, older_run) = *found.lock().expect("nothing panics while holding it");
         match (said, changed) {
             (Some(said), _) => Ok(said),

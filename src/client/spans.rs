@@ -35,7 +35,11 @@ impl CreateSpans {
         let error = error.map(ToString::to_string);
         for span in self.0 {
             span.end(SpanEnd {
-                result: if error.is_none() { "created" } else { "failed" },
+                result: if error.is_none() {
+                    "answered"
+                } else {
+                    "failed"
+                },
                 error: error.as_deref(),
             });
         }

@@ -174,7 +174,7 @@ async fn each_attempt_has_its_spans_below_the_creation() {
     assert_eq!(
         ends,
         [
-            ("created", None),
+            ("answered", None),
             ("won", None),
             ("failed", Some("no stock")),
             ("written", None),
