@@ -32,6 +32,7 @@ CREATE TABLE "{table}" (
 CREATE UNIQUE INDEX "{table}_key" ON "{table}" (key); -- one row per key, so that one claim decides
 CREATE INDEX "{table}_due" ON "{table}" (status, sts, due_at); -- sweep, look-ahead, lists, pruning
 CREATE INDEX "{table}_tag" ON "{table}" (tag) WHERE tag IS NOT NULL;
+CREATE INDEX "{table}_recurring" ON "{table}" (id) WHERE recurrence IS NOT NULL; -- lists of recurring tasks
 CREATE TABLE "{table}_pauses" (
   kind       TEXT NOT NULL, -- pause, hold, release
   class      TEXT NOT NULL, -- empty: every class

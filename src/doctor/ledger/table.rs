@@ -31,7 +31,8 @@ pub(super) async fn examine(
     runner: &mut Runner,
 ) -> Result<(), Unresponsive> {
     let queries = Queries::new(table);
-    let shape = match runner.query(&[SHAPE], look(conn, table)).await? {
+    let shape = async { passed(migrate::check(conn, table).await) };
+    let shape = match runner.query(&[SHAPE], shape).await? {
         Some(shape) => shape,
         None => return Ok(()),
     };
@@ -51,6 +52,9 @@ pub(super) async fn examine(
         runner.add(grants(table, &identity, &refused, deletes));
     }
     if shape.is_ok() {
+        let optional = async { passed(migrate::check_optional(conn, table).await) };
+        let optional = runner.query(&[SHAPE], optional).await?;
+        runner.add(optional.and_then(|optional| judge_optional(table, &optional)));
         pauses::examine(conn, &queries, runner).await?;
         rates::examine(config, conn, &queries, runner).await?;
         documents::examine(config, conn, &queries, runner).await?;
@@ -79,13 +83,10 @@ pub(super) async fn examine(
 }
 
 /// A wrong schema is a result, not a failure.
-async fn look(
-    conn: &mut MySqlConnection,
-    table: &TableName,
-) -> Result<Result<(), MigrateError>, MigrateError> {
-    match migrate::check(conn, table).await {
+fn passed(check: Result<(), MigrateError>) -> Result<Result<(), MigrateError>, MigrateError> {
+    match check {
         Err(error @ MigrateError::Sql { .. }) => Err(error),
-        looked => Ok(looked),
+        checked => Ok(checked),
     }
 }
 
@@ -105,6 +106,19 @@ fn judge_key_charset(table: &TableName, charset: &str) -> Finding {
         format!("column `key` of `{table}` is {charset}: a key with characters that it lacks (of four bytes, such as emoji, if it is utf8) is refused, and not adopted"),
     )
     .remedy("run `lapsed migrate --utf8mb4` (it copies the table; `--dry-run` shows the statement)")
+}
+
+fn judge_optional(table: &TableName, optional: &Result<(), MigrateError>) -> Option<Finding> {
+    let Err(MigrateError::Outdated { lack, .. }) = optional else {
+        return None;
+    };
+    Some(
+        Finding::note(
+            SHAPE,
+            format!("`{table}` {lack}: lists of recurring tasks search the whole table"),
+        )
+        .remedy("run `lapsed migrate` (reads and writes continue meanwhile)"),
+    )
 }
 
 fn judge_shape(table: &TableName, shape: &Result<(), MigrateError>) -> Finding {

@@ -46,6 +46,7 @@ texts! {
         unreadable: "cannot be read by this version", "此版本无法读取";
         ends: "the last one", "最后一次";
         searched: "The search stopped after {} rows. Go on with the next page.", "查找了 {} 行后停止。请继续下一页。";
+        by_page: "There is more than one page: each page is sorted by itself, and the oldest tasks are on the first.", "共有多页：每页各自排序，最早创建的任务在第一页。";
         first: "First page", "第一页";
         next_page: "Next page", "下一页";
         ended: "Ended series", "已结束的周期任务";
@@ -140,6 +141,7 @@ async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>
     let (page, paused) = tokio::join!(site.tasks.list(&filter), site.paused());
     let (mut page, paused) = (page?, paused?);
     site.masks.apply_to_list(&mut page.tasks);
+    page.tasks.sort_by_key(|task| task.due_at);
     let visible = page
         .tasks
         .iter()

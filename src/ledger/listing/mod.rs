@@ -73,7 +73,7 @@ impl ListFilter {
 
     /// Returns the order of the pages.
     ///
-    /// A tag has an index of its own. A prefix that names an argument matches few rows. The rows of a class may be many, so
+    /// A tag has an index of its own, and so have recurring tasks. A prefix that names an argument matches few rows. The rows of a class may be many, so
     /// states with few rows take precedence over it, and so does a due time.
     pub fn order(&self) -> ListOrder {
         let Self {
@@ -81,6 +81,7 @@ impl ListFilter {
             class,
             tag,
             prefix,
+            recurring,
             due_after,
             due_before,
             ..
@@ -91,6 +92,7 @@ impl ListFilter {
         match () {
             () if tag.is_some() => ListOrder::Row,
             () if prefix.as_ref().is_some_and(names_an_argument) => ListOrder::Key,
+            () if *recurring => ListOrder::Row,
             () if due_after.or(*due_before).is_some() || is_of_few => ListOrder::Due,
             () if of_a_class => ListOrder::Key,
             () if self.is_open() && states.is_empty() => ListOrder::Row,
@@ -155,7 +157,7 @@ impl ListFilter {
 /// Order of a list: always that of an index, so that a page costs the same wherever it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListOrder {
-    /// By id, the order of creation: for no filter, or a tag.
+    /// By id, the order of creation: for no filter, a tag, or recurring tasks.
     Row,
     /// By key: for a class, a method of a class, or the beginning of a key.
     Key,

@@ -39,6 +39,10 @@ fn a_list_is_in_the_order_of_the_index_that_leaves_the_fewest_rows() {
         class: Some("Mail".to_owned()),
         ..filter
     };
+    let recurring = |filter: ListFilter| ListFilter {
+        recurring: true,
+        ..filter
+    };
     let prefix = |prefix: &str, filter: ListFilter| ListFilter {
         prefix: Some(prefix.to_owned()),
         ..filter
@@ -66,13 +70,10 @@ fn a_list_is_in_the_order_of_the_index_that_leaves_the_fewest_rows() {
             },
             ListOrder::Due,
         ),
-        (
-            ListFilter {
-                recurring: true,
-                ..all()
-            },
-            ListOrder::Due,
-        ),
+        (recurring(all()), ListOrder::Row),
+        (recurring(of(&[Is(State::Pending)])), ListOrder::Row),
+        (recurring(class(all())), ListOrder::Row),
+        (recurring(prefix("Mail@send@7", all())), ListOrder::Key),
     ] {
         assert_eq!(filter.order(), order, "{filter:?}");
     }

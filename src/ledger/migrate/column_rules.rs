@@ -1,6 +1,6 @@
 //! Rules for the columns of an existing table.
 
-use super::definition::{BUCKET, DUE_AT, KEY, definition};
+use super::definition::{BUCKET, DUE_AT, KEY, RECURRING, definition};
 use super::introspect::Column;
 
 /// What an existing column must be like, so that the statements of the ledger work on it.
@@ -21,10 +21,11 @@ pub(super) enum Rule {
     Text(u64),
     DueAt,
     Bucket,
+    Recurring,
 }
 
 /// In the order of the table. Columns of the programs from which tables are adopted come first.
-pub(super) const RULES: [(&str, Rule); 26] = [
+pub(super) const RULES: [(&str, Rule); 27] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
     ("status", Rule::Flag),
@@ -51,6 +52,7 @@ pub(super) const RULES: [(&str, Rule); 26] = [
     ("changed_at", Rule::Time),
     (DUE_AT, Rule::DueAt),
     (BUCKET, Rule::Bucket),
+    (RECURRING, Rule::Recurring),
 ];
 
 /// Columns without which a table is not a table of tasks.
@@ -76,11 +78,12 @@ impl Rule {
             }
             Self::DueAt => is_time(&column.column_type) && is_generated_as(DUE_AT, column),
             Self::Bucket => data_type == "smallint" && is_generated_as(BUCKET, column),
+            Self::Recurring => is_integer && is_generated_as(RECURRING, column),
         };
         let is_wanted_null = |wanted: &str| !wanted.contains("NOT NULL");
         let name = column.name.to_ascii_lowercase();
         let null_fits = match self {
-            Self::DueAt | Self::Bucket => true,
+            Self::DueAt | Self::Bucket | Self::Recurring => true,
             _ => column.nullable == is_wanted_null(definition(&name)),
         };
         // Every program writes the first columns. Programs that do not know the others need their defaults.
@@ -151,5 +154,9 @@ mod tests {
         let mysql = "(crc32(convert(`key` using utf8mb4)) & 16383)";
         assert!(is(BUCKET, mariadb) && is(BUCKET, mysql));
         assert!(!is(BUCKET, "crc32(`key`)"));
+        let mariadb = "if(`recurrence` is null,NULL,1)";
+        let mysql = "if((`recurrence` is null),NULL,1)";
+        assert!(is(RECURRING, mariadb) && is(RECURRING, mysql));
+        assert!(!is(RECURRING, "if(`recurrence` is null,0,1)"));
     }
 }

@@ -1,13 +1,17 @@
 //! Compares a found table with the definition: refuses what cannot be adopted, and lists the steps to the rest.
 
 use super::column_rules::{DEFAULT_ZERO, RULES, SEED_COLUMNS};
-use super::definition::{BUCKET, DUE_AT, IX_DUE, IX_DUE_BEFORE, IX_TAG, KEY, UK_KEY, definition};
+use super::definition::{
+    BUCKET, DUE_AT, IX_DUE, IX_DUE_BEFORE, IX_RECURRING, IX_TAG, KEY, RECURRING, UK_KEY, definition,
+};
 use super::introspect::{self, TableSchema};
 use super::step::Step;
 use super::{MigrateError, Options, identity};
 use crate::task::TableName;
 
 const KEY_LENGTH: u64 = 255;
+
+const GENERATED: [&str; 3] = [DUE_AT, BUCKET, RECURRING];
 
 /// Returns the steps from `found` to the definition, in order. `surplus` is the number of rows that a unique key would
 /// refuse; `duplicates` is the table for them, if it exists.
@@ -144,7 +148,7 @@ fn refuse_unfit_indexes(found: &TableSchema) -> Result<(), String> {
     if primary.is_none_or(|index| index.columns != ["id"]) {
         return Err("its primary key is not `id` alone".to_owned());
     }
-    for wanted in [&UK_KEY, &IX_DUE, &IX_TAG] {
+    for wanted in [&UK_KEY, &IX_DUE, &IX_TAG, &IX_RECURRING] {
         let namesake = found
             .indexes
             .iter()
@@ -225,11 +229,11 @@ fn add_columns(found: &TableSchema) -> Vec<Step> {
     let names: Vec<&'static str> = RULES
         .iter()
         .map(|(name, _)| *name)
-        .filter(|name| ![DUE_AT, BUCKET].contains(name))
+        .filter(|name| !GENERATED.contains(name))
         .filter(missing)
         .collect();
     let stored = (!names.is_empty()).then_some(Step::AddColumns(names));
-    let generated = [DUE_AT, BUCKET].into_iter().filter(missing);
+    let generated = GENERATED.into_iter().filter(missing);
     let generated = generated.map(Step::AddGenerated);
     stored.into_iter().chain(generated).collect()
 }
@@ -258,8 +262,9 @@ fn add_indexes(found: &TableSchema) -> Vec<Step> {
     } else {
         (!has(IX_DUE.name)).then_some(Step::AddIndex(&IX_DUE))
     };
-    let tag = (!has(IX_TAG.name)).then_some(Step::AddIndex(&IX_TAG));
-    unique.into_iter().chain(due).chain(tag).collect()
+    let others = [&IX_TAG, &IX_RECURRING].into_iter();
+    let others = others.filter(|index| !has(index.name)).map(Step::AddIndex);
+    unique.into_iter().chain(due).chain(others).collect()
 }
 
 fn is_named_before(index: &introspect::Index) -> bool {

@@ -8,6 +8,7 @@ pub(super) const CREATE: &str = include_str!("../../../migrations/tb_time_limit_
 
 pub(super) const DUE_AT: &str = "due_at";
 pub(super) const BUCKET: &str = "bucket";
+pub(super) const RECURRING: &str = "recurring";
 pub(super) const KEY: &str = "key";
 
 /// An index of the table.
@@ -44,6 +45,13 @@ pub(super) static IX_TAG: Index = Index {
     name: "ix_tag",
     unique: false,
     columns: &["tag"],
+};
+
+/// For lists of recurring tasks. Without it they walk along the primary key.
+pub(super) static IX_RECURRING: Index = Index {
+    name: "ix_recurring",
+    unique: false,
+    columns: &[RECURRING],
 };
 
 impl Index {
@@ -94,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_index_is_written_the_same_in_both_places() {
-        for index in [&UK_KEY, &IX_DUE, &IX_TAG] {
+        for index in [&UK_KEY, &IX_DUE, &IX_TAG, &IX_RECURRING] {
             assert!(CREATE.contains(&index.definition()), "{index:?}");
         }
     }

@@ -31,6 +31,6 @@ pub use definition::Index;
 pub use error::MigrateError;
 pub use identity::identity;
 pub use options::Options;
-pub use plan::{Plan, check, check_tasks, plan, plan_with};
+pub use plan::{Plan, check, check_optional, check_tasks, plan, plan_with};
 pub use step::{Method, Step};
 pub use version::generated_index_bug;

@@ -50,12 +50,12 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Checks that the table and its table of pauses are up to date. Reads only `information_schema`, so it is cheap.
+/// Checks that the table and its table of pauses have what programs need. Reads only `information_schema`, so it is cheap.
 ///
 /// # Errors
 /// [`MigrateError`] if the table is absent, outdated, or cannot be adopted.
 pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), MigrateError> {
-    let mut steps = steps_of_tasks(conn, table).await?;
+    let mut steps = required_steps(conn, table).await?;
     if PAUSES.is_missing(conn, table).await? {
         steps.push(Step::CreatePauses);
     }
@@ -70,7 +70,20 @@ pub async fn check_tasks(
     conn: &mut MySqlConnection,
     table: &TableName,
 ) -> Result<(), MigrateError> {
-    refuse_lacks(table, &steps_of_tasks(conn, table).await?)
+    refuse_lacks(table, &required_steps(conn, table).await?)
+}
+
+/// Checks that the table has what programs work without: the index for lists of recurring tasks.
+///
+/// # Errors
+/// As [`check`].
+pub async fn check_optional(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+) -> Result<(), MigrateError> {
+    let mut steps = steps_of_tasks(conn, table).await?;
+    steps.retain(Step::is_optional);
+    refuse_lacks(table, &steps)
 }
 
 /// Plans a migration with the default options.
@@ -112,6 +125,15 @@ pub async fn plan_with(
     steps.extend(steps_of_side_tables(conn, table).await?);
     steps.extend(compare::add_identity(&found));
     Ok(plan(steps, found.rows_estimate))
+}
+
+async fn required_steps(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+) -> Result<Vec<Step>, MigrateError> {
+    let mut steps = steps_of_tasks(conn, table).await?;
+    steps.retain(|step| !step.is_optional());
+    Ok(steps)
 }
 
 async fn steps_of_tasks(

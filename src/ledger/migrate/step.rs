@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::definition::{self, Index};
+use super::definition::{self, IX_RECURRING, Index, RECURRING};
 use super::identity;
 use super::side_tables::{DOCUMENTS, PAUSES, RATES};
 use crate::task::TableName;
@@ -146,6 +146,11 @@ impl Step {
                 &[Method::InPlace, Method::Copy, Method::ServersChoice]
             }
         }
+    }
+
+    /// True if programs work without it: then only lists of recurring tasks are slow.
+    pub(super) fn is_optional(&self) -> bool {
+        *self == Self::AddGenerated(RECURRING) || *self == Self::AddIndex(&IX_RECURRING)
     }
 
     /// True if the table of the step may exist although the server denies the step: this user may be unable to see it.

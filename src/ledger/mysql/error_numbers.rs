@@ -5,6 +5,8 @@ use sqlx::mysql::MySqlDatabaseError;
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const DEADLOCK: u16 = 1213;
 const DUPLICATE_KEY: u16 = 1062;
+const UNKNOWN_INDEX: u16 = 1176;
+const UNKNOWN_COLUMN: u16 = 1054;
 /// MariaDB 11.6 and later: the row changed since this statement's snapshot.
 const RECORD_CHANGED: u16 = 1020;
 
@@ -47,6 +49,11 @@ pub(super) fn is_deadlock(error: &sqlx::Error) -> bool {
 /// True if a row of this key exists already.
 pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
     number(error) == Some(DUPLICATE_KEY)
+}
+
+/// True if the table has no index of the name in the statement. A server may look for the indexed column first.
+pub(super) fn lacks_index(error: &sqlx::Error) -> bool {
+    matches!(number(error), Some(UNKNOWN_INDEX | UNKNOWN_COLUMN))
 }
 
 /// True if the same statement may succeed later, or over another connection.

@@ -47,6 +47,8 @@ pub(super) struct Queries {
     pub list_by_id: String,
     /// Whole rows with a tag by id, after an id. `_tag`.
     pub list_by_tag: String,
+    /// Whole rows with a recurrence by id, after an id. `_recurring`, which a file of an earlier version lacks.
+    pub list_recurring: String,
     /// Whole rows by key: from a key on, before another, after a third. `_key`.
     pub list_by_key: String,
     /// Whole rows of one `status` and `sts` by due time: after a place, before a due time. `_due`.
@@ -139,6 +141,9 @@ impl Queries {
             list_by_id: of("SELECT {columns} FROM \"{t}\" WHERE id > ?1 ORDER BY id"),
             list_by_tag: of(
                 "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_tag\" WHERE tag = ?1 AND id > ?2 ORDER BY id",
+            ),
+            list_recurring: of(
+                "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_recurring\" WHERE recurrence IS NOT NULL AND id > ?1 ORDER BY id",
             ),
             list_by_key: of(
                 "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 AND key > ?3 ORDER BY key",
@@ -244,6 +249,7 @@ mod tests {
             (&queries.scan_down, [down, rest]),
             (&queries.list_by_due, [up, rest]),
             (&queries.list_by_tag, ["t_tag (tag=? AND rowid>?)", ""]),
+            (&queries.list_recurring, ["t_recurring (id>?)", ""]),
             (&queries.list_by_key, ["t_key (key>? AND key<?)", ""]),
             (&queries.ids_of_tag, ["t_tag (tag=? AND rowid<?)", ""]),
             (

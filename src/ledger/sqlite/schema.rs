@@ -60,14 +60,23 @@ pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::R
     if format(connection, table)?.is_none() {
         return Ok(statements(table));
     }
+    let mut missing = Vec::new();
     let documents = table.documents();
-    if connection.table_exists(None::<&str>, documents.as_str())? {
-        return Ok(Vec::new());
+    if !connection.table_exists(None::<&str>, documents.as_str())? {
+        missing.push(format!("\"{documents}\" ("));
     }
-    let of_documents = format!("\"{documents}\" (");
+    let recurring = format!("{table}_recurring");
+    if !index_exists(connection, &recurring)? {
+        missing.push(format!("INDEX \"{recurring}\""));
+    }
     let mut statements = statements(table);
-    statements.retain(|statement| statement.contains(&of_documents));
+    statements.retain(|statement| missing.iter().any(|part| statement.contains(part)));
     Ok(statements)
+}
+
+fn index_exists(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let found = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1)";
+    connection.query_row(found, [name], |row| row.get(0))
 }
 
 /// Returns the statements that create the tables.

@@ -36,6 +36,8 @@ enum Part {
     All(u64),
     /// Those with a tag, after an id.
     Tagged(String, u64),
+    /// Those with a recurrence, after an id.
+    Recurring(u64),
     /// Those with keys from the first text on, before the second, after the third.
     Keys(String, String, String),
     /// Those of one `status` and `sts`.
@@ -102,6 +104,7 @@ fn parts(filter: &ListFilter, now: UnixMs) -> Vec<Part> {
             };
             vec![match &filter.tag {
                 Some(tag) => Part::Tagged(tag.clone(), after),
+                None if filter.recurring => Part::Recurring(after),
                 None => Part::All(after),
             }]
         }
@@ -160,17 +163,23 @@ fn begin(filter: &ListFilter, status: u8, deleted: bool) -> Option<DuePlace> {
 impl Part {
     fn statement<'a>(&self, session: &Session<'a>) -> Result<CachedStatement<'a>> {
         let queries = session.queries;
-        session.prepare(match self {
+        let text = match self {
             Self::All(_) => &queries.list_by_id,
             Self::Tagged(..) => &queries.list_by_tag,
+            Self::Recurring(_) => {
+                // Until `lapsed migrate` has added the index. The order, and so the cursor, is the same.
+                let by_index = session.prepare(&queries.list_recurring);
+                return by_index.or_else(|_| session.prepare(&queries.list_by_id));
+            }
             Self::Keys(..) => &queries.list_by_key,
             Self::Due(_) => &queries.list_by_due,
-        })
+        };
+        session.prepare(text)
     }
 
     fn begin<'a>(&self, statement: &'a mut CachedStatement<'_>) -> Result<Rows<'a>> {
         match self {
-            Self::All(after) => statement.query([id(*after)]),
+            Self::All(after) | Self::Recurring(after) => statement.query([id(*after)]),
             Self::Tagged(tag, after) => statement.query((tag, id(*after))),
             Self::Keys(begin, end, after) => statement.query((begin, end, after)),
             Self::Due(walk) => statement.query(walk.values()),
@@ -179,7 +188,7 @@ impl Part {
 
     fn cursor(&self, at: &Stored) -> ListCursor {
         match self {
-            Self::All(_) | Self::Tagged(..) => ListCursor::Row(at.row.id),
+            Self::All(_) | Self::Tagged(..) | Self::Recurring(_) => ListCursor::Row(at.row.id),
             Self::Keys(..) => ListCursor::Key(match &at.malformed {
                 Some(key) => key.clone(),
                 None => at.row.key.to_string(),

@@ -1,8 +1,12 @@
 //! Files that an earlier version has created.
 
+use std::time::Duration;
+
 use lapsed::ledger::{
-    Claims as _, Collection, Documents as _, Ledger as _, LedgerError, Producer as _,
+    Admin as _, Claims as _, Collection, Documents as _, Ledger as _, LedgerError, ListFilter,
+    ListPage, NewTask, Producer as _,
 };
+use lapsed::task::Recurrence;
 
 use crate::sqlite::Place;
 use crate::sqlite::faults::task;
@@ -30,4 +34,39 @@ async fn a_file_without_documents_runs_tasks_and_gets_them_by_migrating() {
     assert_eq!(ledger.migrate(false).await.unwrap().statements.len(), 0);
     let kept = ledger.look_up(&[task("1").key]).await.unwrap();
     assert!(kept[0].is_some());
+}
+
+#[tokio::test]
+async fn a_file_without_the_index_of_recurring_tasks_lists_them_and_gets_it_by_migrating() {
+    let (place, ledger) = Place::migrated().await;
+    let series = NewTask {
+        recurrence: Some(Recurrence::every(Duration::from_secs(60)).unwrap()),
+        ..task("series")
+    };
+    ledger
+        .create(&[task("1"), series, task("2")])
+        .await
+        .unwrap();
+    let drop = "DROP INDEX tb_time_limit_task_recurring";
+    place.application().execute_batch(drop).unwrap();
+    ledger.check().await.unwrap();
+    let filter = ListFilter {
+        recurring: true,
+        limit: 1,
+        ..ListFilter::default()
+    };
+    let before = ledger.list(&filter).await.unwrap();
+    let keys: Vec<_> = before.tasks.iter().map(|listed| &listed.key).collect();
+    assert_eq!(keys, [&task("series").key]);
+
+    let planned = ledger.migrate(true).await.unwrap().statements;
+    assert_eq!(planned.len(), 1, "{planned:?}");
+    assert_eq!(ledger.migrate(false).await.unwrap().statements, planned);
+    assert_eq!(ledger.migrate(false).await.unwrap().statements.len(), 0);
+    assert_eq!(ledger.list(&filter).await.unwrap(), before);
+    let rest = ListFilter {
+        cursor: before.next,
+        ..filter
+    };
+    assert_eq!(ledger.list(&rest).await.unwrap(), ListPage::default());
 }

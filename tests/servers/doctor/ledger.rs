@@ -68,6 +68,17 @@ async fn a_missing_table_is_an_error_and_so_is_an_outdated_one() -> Result {
     finding(&report, "ledger.rates", Severity::Ok);
     let spare = finding(&report, "ledger.legacy_index", Severity::Note);
     assert_contains(remedy(spare), "DROP INDEX we");
+
+    sql(
+        &url,
+        "ALTER TABLE tb_time_limit_task DROP INDEX ix_recurring",
+    )
+    .await?;
+    let report = doctor::examine(&config).await;
+    finding(&report, "ledger.table", Severity::Ok);
+    let lack = finding(&report, "ledger.table", Severity::Note);
+    assert_contains(&lack.found, "lacks index `ix_recurring`");
+    assert_contains(remedy(lack), "lapsed migrate");
     Ok(())
 }
 

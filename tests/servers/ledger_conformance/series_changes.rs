@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lapsed::ledger::recurring::{DeclaredBy, Established, establish};
 use lapsed::ledger::{
-    Ledger, ListFilter, NewTask, RescheduleAnswer, RunNowAnswer, Settled, TaskRecord,
+    Ledger, ListCursor, ListFilter, NewTask, RescheduleAnswer, RunNowAnswer, Settled, StateFilter,
+    TaskRecord,
 };
 use lapsed::task::{Recurrence, State, TaskKey, UnixMs, Verdict};
 
@@ -22,6 +23,7 @@ rules! {
     noting_that_a_configuration_wants_a_series_changes_nothing_else
     a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     a_task_created_over_a_series_runs_once
+    recurring_tasks_are_listed_in_the_order_of_their_creation
 }
 
 async fn a_series_is_written_only_over_what_was_seen(ledger: &impl Ledger) {
@@ -110,6 +112,44 @@ async fn a_task_created_over_a_series_runs_once(ledger: &impl Ledger) {
         ..ListFilter::default()
     };
     assert_eq!(ledger.list(&every).await.unwrap().tasks, []);
+}
+
+async fn recurring_tasks_are_listed_in_the_order_of_their_creation(ledger: &impl Ledger) {
+    let key = |n: u32| key("series-listed", n);
+    for n in 0..7 {
+        match n {
+            1 | 4 => drop(create(ledger, &key(n), 60_000).await),
+            _ => drop(hourly(ledger, &key(n)).await),
+        }
+    }
+    // Due before all others, and ended.
+    create(ledger, &key(5), 1_000).await;
+    hourly(ledger, &key(5)).await;
+    let now = ledger.sync_clock().await.unwrap();
+    ledger.reschedule(&key(6), now).await.unwrap();
+    cancel(ledger, &key(2)).await;
+    let mut filter = ListFilter {
+        class: Some("Conformance".into()),
+        method: Some("series-listed".into()),
+        recurring: true,
+        states: vec![StateFilter::Is(State::Pending)],
+        limit: 2,
+        ..ListFilter::default()
+    };
+    let mut pages: Vec<Vec<TaskKey>> = Vec::new();
+    loop {
+        let page = ledger.list(&filter).await.unwrap();
+        pages.push(page.tasks.into_iter().map(|task| task.key).collect());
+        let Some(next) = page.next else { break };
+        assert!(matches!(next, ListCursor::Row(_)), "{next}");
+        filter.cursor = Some(next);
+    }
+    let expected = [vec![key(0), key(3)], vec![key(5), key(6)], vec![]];
+    assert_eq!(pages, expected);
+
+    filter.cursor = Some(ListCursor::Key("Conformance@series-listed@3".into()));
+    let refused = ledger.list(&filter).await.unwrap_err().to_string();
+    assert!(refused.contains("list with other filters"), "{refused}");
 }
 
 /// A series as it is wanted.

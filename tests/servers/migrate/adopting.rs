@@ -1,6 +1,8 @@
 //! What a table becomes, whether it was there or not.
 
-use lapsed::ledger::migrate::{Method, Options, Step, apply, check_tasks, plan_with};
+use lapsed::ledger::migrate::{
+    Method, Options, Step, apply, check_optional, check_tasks, plan_with,
+};
 
 use crate::migrate::database::{ADD_STS, Database, ROWS, Result, SEED, plain, tb};
 
@@ -287,6 +289,47 @@ async fn without_the_tables_of_rates_and_documents_a_daemon_starts_and_migrating
             (Step::CreateDocuments, Method::Plain)
         ]
     );
+    assert_eq!(database.migrate().await?, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_index_of_recurring_tasks_a_daemon_starts_and_migrating_adds_it_online()
+-> Result {
+    let mut database = Database::new("recurring").await?;
+    database.migrate().await?;
+    let insert = "INSERT INTO tb (`key`, start_time, end_time, recurrence) VALUES ('A@b', 1, 2, NULL), ('A@c', 1, 2, '{\"every\":\"1h\"}')";
+    database.run(insert).await?;
+    for lack in ["DROP KEY ix_recurring", "DROP COLUMN recurring"] {
+        database.run(&format!("ALTER TABLE tb {lack}")).await?;
+        database.check().await?;
+        check_tasks(&mut database.conn, &tb()).await?;
+    }
+    let lacks = check_optional(&mut database.conn, &tb()).await;
+    assert_eq!(
+        lacks.expect_err("outdated").to_string(),
+        "table `tb` lacks column `recurring`: run `lapsed migrate`"
+    );
+
+    let steps = database.migrate().await?;
+
+    let steps: Vec<_> = steps
+        .iter()
+        .map(|(step, method)| (step.to_string(), *method))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            (
+                "add generated column `recurring`".to_owned(),
+                Method::Instant
+            ),
+            ("add key `ix_recurring`".to_owned(), Method::InPlace),
+        ]
+    );
+    check_optional(&mut database.conn, &tb()).await?;
+    let found = "SELECT `key` FROM tb FORCE INDEX (ix_recurring) WHERE recurring = 1 ORDER BY id";
+    assert_eq!(database.texts(found).await?, ["A@c"]);
     assert_eq!(database.migrate().await?, []);
     Ok(())
 }

@@ -10,6 +10,7 @@ mod locks;
 mod lost;
 mod proxy;
 mod rates;
+mod recurring;
 mod refusals;
 mod rig;
 mod scans;
