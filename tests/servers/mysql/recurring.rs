@@ -171,7 +171,7 @@ async fn change(ledger: &MysqlLedger, connection: &mut MySqlConnection, random: 
     }
 }
 
-/// MDEV-38140: an index on a virtual column that is computed from an off-page text loses entries.
+/// MDEV-38140: MariaDB can corrupt an index on a virtual column that is computed from an off-page text.
 #[tokio::test]
 async fn the_index_of_recurring_tasks_stays_right_while_their_texts_change() {
     const WORKERS: u64 = 4;
