@@ -1,5 +1,6 @@
 //! The pages of the dashboard, read without JavaScript.
 
+mod recurring;
 mod rig;
 
 use std::collections::HashSet;
