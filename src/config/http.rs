@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::class_glob::{ClassGlob, matches};
+use super::ClassGlob;
 use super::http_proxy::{ProxyConfig, proxy};
 use super::reader::{Problems, Reader};
 
@@ -83,7 +83,7 @@ impl HttpClient {
     pub fn is_user(&self, user: &str) -> bool {
         match &self.proof {
             ClientProof::Token(_) => false,
-            ClientProof::User(glob) => matches(glob, user),
+            ClientProof::User(glob) => crate::task::matches(glob, user),
         }
     }
 }

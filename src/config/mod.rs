@@ -4,7 +4,6 @@
 //! with the path of its key and what was expected.
 
 mod alerts;
-mod class_glob;
 mod delivery;
 #[cfg(feature = "webhook")]
 mod egress_policy;
@@ -54,7 +53,6 @@ use self::reader::{Problems, Reader};
 use crate::task::RetryPolicy;
 
 pub use self::alerts::{AlertFormat, AlertsConfig};
-pub use self::class_glob::ClassGlob;
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 #[cfg(feature = "webhook")]
 pub use self::egress_policy::EgressPolicy;
@@ -88,6 +86,7 @@ pub use self::url_template::UrlTemplate;
 #[cfg(feature = "webhook")]
 pub use self::webhook::WebhookConfig;
 pub use self::wheel::WheelConfig;
+pub use crate::task::ClassGlob;
 
 /// All settings.
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@
 mod adoption;
 mod arming;
 mod bucket;
+mod class_glob;
 mod cron;
 mod envelope;
 mod history;
@@ -32,6 +33,8 @@ pub use adoption::{
 };
 pub use arming::Arming;
 pub use bucket::{KeyBucket, KeyBuckets};
+pub use class_glob::ClassGlob;
+pub(crate) use class_glob::matches;
 pub use envelope::Envelope;
 pub(crate) use envelope::{RESERVED_MEMBER, has_reserved_member};
 pub(crate) use history::prepend;

@@ -7,7 +7,7 @@ use super::LedgerError;
 #[cfg(any(feature = "mysql", feature = "sqlite", test))]
 use super::cancellation::end_of_prefix;
 use super::record::{MalformedRow, TaskRecord};
-use crate::task::{Reason, State, UnixMs};
+use crate::task::{ClassGlob, Reason, State, TaskKey, UnixMs};
 
 /// Selects tasks to list. A task must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +38,10 @@ pub struct ListFilter {
     pub finished_before: Option<UnixMs>,
     /// Was created, or redriven, before this time.
     pub created_before: Option<UnixMs>,
+    /// Is of one of these classes; empty for any.
+    pub only: Vec<ClassGlob>,
+    /// Is of none of these classes.
+    pub except: Vec<ClassGlob>,
     /// Comes after this place: `next` of the previous page.
     pub cursor: Option<ListCursor>,
     /// Maximum number of tasks on a page.
@@ -45,7 +49,7 @@ pub struct ListFilter {
 }
 
 impl ListFilter {
-    /// True if no field but the states restricts the tasks. An empty text restricts nothing.
+    /// True if no field but the states and the globs of classes restricts the tasks. An empty text restricts nothing.
     pub fn is_open(&self) -> bool {
         let Self {
             states: _,
@@ -61,6 +65,8 @@ impl ListFilter {
             finished_after: None,
             finished_before: None,
             created_before: None,
+            only: _,
+            except: _,
             cursor: _,
             limit: _,
         } = self
@@ -69,6 +75,12 @@ impl ListFilter {
         };
         let texts = [class, method, tag, prefix, error];
         texts.into_iter().flatten().all(String::is_empty)
+    }
+
+    /// True if the globs of classes allow this task.
+    pub(super) fn allows(&self, key: &TaskKey) -> bool {
+        let has = |glob: &ClassGlob| glob.has(key);
+        (self.only.is_empty() || self.only.iter().any(has)) && !self.except.iter().any(has)
     }
 
     /// Returns the order of the pages.

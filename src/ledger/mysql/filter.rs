@@ -3,7 +3,13 @@
 use super::connection::Statement;
 use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{ListFilter, StateFilter};
-use crate::task::State;
+use crate::task::{ClassGlob, State};
+
+/// The class of a row.
+const CLASS: &str = "SUBSTRING_INDEX(`key`, '@', 1)";
+
+/// The method of a row.
+const METHOD: &str = "SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1)";
 
 /// Conditions, and their values in order.
 pub(super) struct Conditions {
@@ -33,6 +39,8 @@ impl Conditions {
             finished_after,
             finished_before,
             created_before,
+            only,
+            except,
             cursor: _,
             limit: _,
         } = filter;
@@ -43,15 +51,13 @@ impl Conditions {
         if *recurring {
             conditions.wheres.push("recurrence IS NOT NULL".to_owned());
         }
+        let of_method = format!("{METHOD} = ?");
         let texts = [
             (
                 "`key` LIKE ?",
                 class.as_ref().map(|class| literal(class) + "@%"),
             ),
-            (
-                "SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) = ?",
-                method.clone(),
-            ),
+            (of_method.as_str(), method.clone()),
             ("tag = ?", tag.clone()),
             ("`key` >= ?", prefix.clone()),
             ("`key` < ?", prefix.as_deref().map(end_of_prefix)),
@@ -92,7 +98,27 @@ impl Conditions {
             let states: Vec<&str> = states.iter().copied().map(condition).collect();
             conditions.wheres.push(format!("({})", states.join(" OR ")));
         }
+        conditions.add_globs("", only);
+        conditions.add_globs("NOT ", except);
         conditions
+    }
+
+    /// Adds the condition that one of these matches, or with `NOT ` before it that none does.
+    fn add_globs(&mut self, not: &str, globs: &[ClassGlob]) {
+        if globs.is_empty() {
+            return;
+        }
+        let mut texts = Vec::new();
+        for glob in globs {
+            texts.push(match glob.method() {
+                Some(_) => format!("({CLASS} LIKE ? AND {METHOD} LIKE ?)"),
+                None => format!("{CLASS} LIKE ?"),
+            });
+            let patterns = [Some(glob.class()), glob.method()].into_iter().flatten();
+            self.values
+                .extend(patterns.map(|glob| Value::Text(pattern(glob))));
+        }
+        self.wheres.push(format!("{not}({})", texts.join(" OR ")));
     }
 
     fn add(&mut self, condition: &str, value: Option<Value>) {
@@ -139,6 +165,12 @@ fn condition(filter: StateFilter) -> &'static str {
             "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND due_at <= UNIX_TIMESTAMP(NOW(3)))"
         }
     }
+}
+
+/// A glob of a class or a method as a `LIKE` pattern.
+fn pattern(glob: &str) -> String {
+    let parts: Vec<String> = glob.split('*').map(literal).collect();
+    parts.join("%")
 }
 
 /// Escapes a text for a `LIKE` pattern.

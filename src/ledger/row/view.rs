@@ -49,6 +49,8 @@ impl Row {
             finished_after,
             finished_before,
             created_before,
+            only: _,
+            except: _,
             cursor: _,
             limit: _,
         } = filter;
@@ -80,6 +82,7 @@ impl Row {
             && finished_after.is_none_or(|from| finished.is_some_and(|at| at >= from))
             && finished_before.is_none_or(|to| finished.is_some_and(|at| at < to))
             && created_before.is_none_or(|to| self.start_time < to)
+            && filter.allows(&self.key)
     }
 
     pub fn series(&self, now: UnixMs) -> SeriesRow {

@@ -86,9 +86,11 @@ fn fits(stored: &Stored, filter: &ListFilter, now: UnixMs) -> bool {
         prefix: None,
         class: None,
         method: None,
+        except: Vec::new(),
         ..filter.clone()
     };
-    filter.class.is_none()
+    filter.only.is_empty()
+        && filter.class.is_none()
         && filter.method.is_none()
         && filter.prefix.as_ref().is_none_or(begins)
         && stored.row.fits(&open, now)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::ledger::{
     DueScan, Ledger, LedgerError, ListCursor, ListFilter, NewTask, StateFilter, Window,
 };
-use lapsed::task::{KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
+use lapsed::task::{ClassGlob, KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{LEASE, by, claim, create, key};
 
@@ -15,6 +15,7 @@ rules! {
     a_scan_for_news_is_of_the_buckets_that_are_asked_for
     a_scan_for_overdue_news_leaves_out_what_is_leased
     lists_are_filtered_and_paged
+    a_list_is_of_the_classes_that_its_globs_name
     pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out
 }
 
@@ -261,6 +262,63 @@ async fn lists_are_filtered_and_paged(ledger: &impl Ledger) {
         ..window
     };
     assert!(ledger.list(&none).await.unwrap().tasks.is_empty());
+}
+
+async fn a_list_is_of_the_classes_that_its_globs_name(ledger: &impl Ledger) {
+    let due = ledger.sync_clock().await.unwrap();
+    for key in [
+        "Glob_x@send@1",
+        "Glob_x@sendNow@send",
+        "Glob_x@read@Glob_x@send",
+        "Globyx@send@1",
+        "Glob_xy@send",
+    ] {
+        let key = TaskKey::parse(key).unwrap();
+        let task = NewTask {
+            tag: Some("glob_tag".into()),
+            ..NewTask::new(key, UnixMs(due.0 + 60_000))
+        };
+        ledger.create(&[task]).await.unwrap();
+    }
+    let globs = |texts: &[&str]| -> Vec<ClassGlob> {
+        let globs = texts.iter().map(|text| ClassGlob::parse(text));
+        globs.collect::<Result<_, _>>().unwrap()
+    };
+    for (only, except, expected) in [
+        (
+            &["Glob_x"][..],
+            &[][..],
+            "Glob_x@send@1 Glob_x@sendNow@send Glob_x@read@Glob_x@send",
+        ),
+        (&["Glob_x@send"], &[], "Glob_x@send@1"),
+        (&["Glob_x@s*"], &[], "Glob_x@send@1 Glob_x@sendNow@send"),
+        (
+            &["Glob_x*@send", "Globyx"],
+            &[],
+            "Glob_x@send@1 Globyx@send@1 Glob_xy@send",
+        ),
+        (&["*_x"], &["*@*e*d"], "Glob_x@sendNow@send"),
+        (&[], &["Glob*x"], "Glob_xy@send"),
+        (&["glob_x", "G*b"], &[], ""),
+    ] {
+        let filter = ListFilter {
+            tag: Some("glob_tag".into()),
+            only: globs(only),
+            except: globs(except),
+            limit: 1,
+            ..ListFilter::default()
+        };
+        let (mut page, mut found) = (filter.clone(), Vec::new());
+        loop {
+            let listed = ledger.list(&page).await.unwrap();
+            found.extend(listed.tasks.iter().map(|task| task.key.to_string()));
+            page.cursor = listed.next;
+            if page.cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found.join(" "), expected, "{filter:?}");
+    }
 }
 
 async fn pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out(ledger: &impl Ledger) {

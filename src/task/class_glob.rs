@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::task::TaskKey;
+use super::TaskKey;
 
 /// Maximum length of a glob, in bytes.
 const BYTES_MAX: usize = 255;
@@ -17,7 +17,10 @@ pub struct ClassGlob {
 
 impl ClassGlob {
     /// Reads a glob such as `Order`, `Report*` or `Mail@send*`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The text is too long, or no glob.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (class, method) = match text.split_once('@') {
             None => (text, None),
             Some((class, method)) => (class, Some(method)),
@@ -36,9 +39,24 @@ impl ClassGlob {
         })
     }
 
+    /// The glob of the class.
+    pub fn class(&self) -> &str {
+        &self.class
+    }
+
+    /// The glob of the method; `None` if it has every method.
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
     /// True if the task is one of these.
     pub fn has(&self, key: &TaskKey) -> bool {
         self.has_all(key.class(), Some(key.method()))
+    }
+
+    /// True if some tasks of a class are of these.
+    pub fn has_some(&self, class: &str) -> bool {
+        matches(&self.class, class)
     }
 
     /// True if every task of a class, or of a class and method, is one of these.
@@ -63,7 +81,7 @@ impl fmt::Display for ClassGlob {
 }
 
 /// True if the text fits a glob whose `*` stands for any characters.
-pub(super) fn matches(glob: &str, text: &str) -> bool {
+pub(crate) fn matches(glob: &str, text: &str) -> bool {
     let Some((first, rest)) = glob.split_once('*') else {
         return glob == text;
     };
