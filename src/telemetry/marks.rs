@@ -25,6 +25,6 @@ pub struct TaskMarks {
     pub stats: u64,
     /// The number of pauses changed.
     pub pauses: i64,
-    /// The number of daemons changed.
-    pub members: i64,
+    /// The daemons, what one of them says of itself, or the workers of a pull queue changed.
+    pub members: u64,
 }

@@ -38,6 +38,7 @@ impl MembershipTask {
         let since = self.deps.ledger.clock().now();
         let activity = &self.deps.background.membership;
         let mut cause = Cause::Start;
+        let mut fleet = Vec::new();
         loop {
             readiness = self.readiness(readiness).await;
             let exchanged = activity.pass(cause, self.exchange(since, readiness));
@@ -45,6 +46,10 @@ impl MembershipTask {
                 self.log_failure(&error);
             }
             self.deps.metrics.members(self.deps.ownership.members());
+            let before = std::mem::replace(&mut fleet, self.deps.ownership.fleet());
+            if before != fleet {
+                self.deps.metrics.members_changed();
+            }
             cause = activity.next(REFRESH).await;
         }
     }

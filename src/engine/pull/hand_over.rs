@@ -126,6 +126,7 @@ impl HandOver {
             // If the worker is gone, dropping the tasks gives them back.
             if give.send(taken).is_ok() {
                 takers.took(&worker, batch);
+                self.queues.0.deps.metrics.members_changed();
             }
         }
     }

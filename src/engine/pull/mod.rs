@@ -28,6 +28,7 @@ use super::queue::SignalQueue;
 use crate::handler::TaskContext;
 use crate::ledger::{Lease, Renewal, Settled};
 use crate::task::{Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
+use crate::telemetry::Metrics;
 use crate::timer::Cause;
 
 pub use self::error::PullError;
@@ -151,11 +152,13 @@ impl PullQueues {
             return Ok(self.nothing());
         }
         let (give, mut given) = oneshot::channel();
+        let _seen = Seen(&self.0.deps.metrics);
         let place = takers.join(Ticket {
             count,
             worker: Arc::from(worker),
             give,
         });
+        self.0.deps.metrics.members_changed();
         let _check = NotifyOnDrop(&self.0.last_left);
         let was_active = takers.demand.set_active(true);
         if !was_active {
@@ -371,6 +374,15 @@ impl Drop for TakenTasks {
 impl std::fmt::Debug for TakenTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("TakenTasks").field(&self.tasks).finish()
+    }
+}
+
+/// Notes that a worker has come, and that it has left.
+struct Seen<'a>(&'a Metrics);
+
+impl Drop for Seen<'_> {
+    fn drop(&mut self) {
+        self.0.members_changed();
     }
 }
 

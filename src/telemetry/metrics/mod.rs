@@ -24,6 +24,7 @@ pub struct Metrics {
     history: Recorder,
     tasks_changed: Mark,
     stats_changed: Mark,
+    members_changed: Mark,
 }
 
 impl Default for Metrics {
@@ -43,6 +44,7 @@ impl Default for Metrics {
             history,
             tasks_changed: Mark::default(),
             stats_changed: Mark::default(),
+            members_changed: Mark::default(),
         }
     }
 }
@@ -72,7 +74,7 @@ impl Metrics {
             tasks: self.tasks_changed.get(),
             stats: self.stats_changed.get(),
             pauses: self.families.pauses.get(),
-            members: self.families.members.get(),
+            members: self.members_changed.get(),
         }
     }
 
@@ -300,6 +302,11 @@ impl Metrics {
     pub fn members_vanished(&self, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.families.members_vanished.inc_by(count);
+    }
+
+    /// Notes that the daemons, what one of them says of itself, or the workers of a pull queue have changed.
+    pub fn members_changed(&self) {
+        self.members_changed.touch();
     }
 
     /// Sets the number of pauses, holds and releases.

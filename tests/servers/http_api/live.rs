@@ -40,6 +40,22 @@ async fn a_client_hears_that_something_has_changed_and_what() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_hears_of_workers_that_come_take_and_leave() {
+    let api = Api::start().await;
+    let mut stream = api.request("GET", "/v1/events").send().await.unwrap();
+    until_heard(&mut stream, "\n\n").await;
+    // Without tasks: the worker only comes and leaves.
+    let path = "/v1/queues/mail/take";
+    api.send("POST", path, json!({"worker": "w-1"})).await;
+    until_heard(&mut stream, r#""workers""#).await;
+    api.create("Mail@send@1", "0ms").await;
+    let taken = json!({"worker": "w-1", "wait": "20s"});
+    let taken = api.send("POST", path, taken).await;
+    assert_eq!(taken.json()["tasks"].as_array().unwrap().len(), 1);
+    until_heard(&mut stream, r#""workers""#).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_end_when_the_daemon_stops() {
     let api = Api::start().await;
     let mut stream = api.request("GET", "/v1/events").send().await.unwrap();

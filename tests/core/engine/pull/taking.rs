@@ -27,6 +27,24 @@ async fn a_task_is_claimed_only_when_a_worker_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_is_marked_when_it_comes_takes_and_leaves() {
+    let rig = mail("");
+    let queues = rig.status.pull();
+    let ask = async || queues.take("mail", 1, Some(seconds(1)), "w").await.unwrap();
+    ask().await;
+    // The daemon has told the others that workers ask.
+    sleep(seconds(10)).await;
+    let marked = || rig.parts.metrics.marks().members;
+    let before = marked();
+    assert!(ask().await.tasks().is_empty());
+    assert_eq!(marked(), before + 2, "it came and left");
+    rig.due_now("Mail@send@1").await;
+    assert_eq!(ask().await.tasks().len(), 1);
+    assert_eq!(marked(), before + 5, "it came, took and left");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiting_worker_gets_a_task_when_it_falls_due() {
     let rig = mail("");
     let taker = waiting(&rig, 10, seconds(60));
