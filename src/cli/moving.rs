@@ -24,6 +24,9 @@ const REST: Duration = Duration::from_millis(200);
 /// Rest after a ledger did not answer.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// What only the old ledger has afterwards.
+const STAYS: &str = "the audit log, the history of the charts, answers kept for `Idempotency-Key`, and logins of browsers stay in the old ledger";
+
 #[derive(Args)]
 pub struct Move {
     /// The ledger that receives the tasks, e.g. mysql://user:password@host/database
@@ -75,6 +78,12 @@ impl Move {
         let note = json!({ "moved_to": there.url.to_string() }).to_string();
         let mut mover = Mover::new(from.as_ref(), to.as_ref(), note);
         let plan = mover.plan().await?;
+        let pauses = from.pauses().await.context("read the pauses")?.len();
+        if pauses > 0 {
+            eprintln!(
+                "warning: pauses and holds are not carried, and {pauses} stand here: set them in the other ledger before its daemon starts"
+            );
+        }
         if self.dry_run {
             let value = json!({
                 "tasks": plan.tasks, "running": plan.running, "half_moved": plan.held,
@@ -180,6 +189,9 @@ impl Move {
         }
         if left.foreign > 0 {
             eprintln!("note: {} rows are no tasks, and stay", left.foreign);
+        }
+        if complete {
+            eprintln!("note: {STAYS}");
         }
         let failed = left.unfit_count > 0 || (interrupted && !self.follow);
         if interrupted && !self.follow {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lapsed::task::State;
-use lapsed::{Due, Task};
+use lapsed::task::{Scope, State};
+use lapsed::{Due, Task, TaskClient};
 use tokio::time::{Instant, sleep};
 
 use crate::support::rig::{Rig, Run};
@@ -96,6 +96,25 @@ async fn a_dry_run_counts_and_a_move_reports() {
     assert!(note["moved_to"].as_str().unwrap().starts_with("mysql://"));
     // A second time, there is nothing to move.
     assert_eq!(shell.json(&["move", "--to", &url])["moved"], 0);
+}
+
+#[tokio::test]
+async fn what_is_not_carried_is_said() {
+    let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
+    let tasks: TaskClient = from.client().await.into();
+    let (shell, url) = (Shell::of(&from), url_of(&to));
+    let (code, _, stderr) = shell.run(&["move", "--to", &url]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("note: the audit log, "), "{stderr}");
+    assert!(!stderr.contains("warning: pauses"), "{stderr}");
+    let class = Scope::class("Job").unwrap();
+    tasks.pause(&class, "test", "repair").await.unwrap();
+    for options in [&["--dry-run"][..], &[]] {
+        let (code, _, stderr) = shell.run(&[&["move", "--to", &url], options].concat());
+        assert_eq!(code, 0, "{stderr}");
+        let expected = "warning: pauses and holds are not carried, and 1 stand here";
+        assert!(stderr.contains(expected), "{stderr}");
+    }
 }
 
 #[tokio::test]
