@@ -4,11 +4,14 @@
 //! The audit runs beside the sweep, not before it: a million keys take a while. Tasks due soon are checked first, then
 //! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other tasks.
 
+mod report;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+pub use self::report::AuditReport;
 use crate::engine::activity::Activity;
 use crate::engine::background::adoption::Adopter;
 use crate::engine::background::audit_lock::{AUDIT_EVERY, AuditLock};
@@ -45,41 +48,6 @@ const YIELD_CHECK: Duration = Duration::from_millis(10);
 
 /// Rows of one step. A step is short, so that a task that falls due meanwhile is hardly delayed.
 const PAGE: u32 = 250;
-
-/// Report of one audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct AuditReport {
-    /// Number of future tasks checked.
-    pub pending: usize,
-    /// Number of keys armed again.
-    pub rearmed: usize,
-    /// Number of undeleted rows, which a legacy program had deleted and armed again.
-    pub revived: usize,
-    /// Number of rows written for keys that other programs had armed.
-    pub adopted: usize,
-    /// True if the audit finished. It breaks off when the timer does not answer.
-    pub complete: bool,
-}
-
-impl AuditReport {
-    fn log(self, cause: Cause) {
-        let Self {
-            pending,
-            rearmed,
-            revived,
-            adopted,
-            complete: _,
-        } = self;
-        tracing::info!(
-            cause = cause.as_str(),
-            pending,
-            rearmed,
-            revived,
-            adopted,
-            "audited"
-        );
-    }
-}
 
 /// The next step of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
