@@ -1,6 +1,8 @@
 //! A collector that is away, refuses or hangs; and the end of a daemon.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use tokio::net::TcpListener;

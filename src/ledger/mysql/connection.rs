@@ -10,6 +10,7 @@ use futures_util::TryStreamExt;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlPoolOptions, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
+use tracing::log::LevelFilter;
 
 use super::error::error;
 use super::error_numbers::is_transient;
@@ -65,7 +66,9 @@ impl Pools {
         let options = options
             .statement_cache_capacity(256)
             .pipes_as_concat(false)
-            .log_statements(tracing::log::LevelFilter::Trace);
+            .log_statements(LevelFilter::Trace)
+            // The driver would log the whole text, of a bulk insert 100 kB. The server has a log of slow statements.
+            .log_slow_statements(LevelFilter::Off, Duration::ZERO);
         // A transaction that was dropped must not be open for the next user of its connection.
         let handlers = MySqlPoolOptions::new()
             .max_connections(config.max_connections)
