@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use crate::collector::{Collector, Mood};
 use crate::daemon::Daemon;
