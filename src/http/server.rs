@@ -147,7 +147,7 @@ mod tests {
     use axum::routing::get;
     use futures_util::stream;
     use tokio::io::AsyncReadExt as _;
-    use tokio::sync::{mpsc, oneshot};
+    use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
 
     use super::*;
@@ -161,18 +161,27 @@ mod tests {
         address: SocketAddr,
         stop: Option<oneshot::Sender<()>>,
         serving: JoinHandle<()>,
-        /// Closed when an endless answer is given up.
-        endless: mpsc::Receiver<Infallible>,
+        /// A permit for each endless answer that was given up.
+        given_up: Arc<Semaphore>,
+    }
+
+    struct GivenUp(Arc<Semaphore>);
+
+    impl Drop for GivenUp {
+        fn drop(&mut self) {
+            self.0.add_permits(1);
+        }
     }
 
     impl Serving {
         /// `/` answers at once, `/endless` never ends its answer, `/slow` never begins it.
         async fn start(limits: Limits) -> Self {
-            let (answering, endless) = mpsc::channel(1);
+            let given_up = Arc::new(Semaphore::new(0));
+            let ends = Arc::clone(&given_up);
             let answer = move || {
-                let answering = answering.clone();
+                let end = GivenUp(Arc::clone(&ends));
                 let parts = stream::repeat_with(move || {
-                    let _ = &answering;
+                    let _ = &end;
                     Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 16 * 1024]))
                 });
                 std::future::ready(Body::from_stream(parts))
@@ -191,7 +200,7 @@ mod tests {
                 address,
                 stop: Some(stop),
                 serving: tokio::spawn(serve(listener, router, limits, stopped)),
-                endless,
+                given_up,
             }
         }
 
@@ -284,15 +293,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_client_that_does_not_read_is_cut() {
-        let mut server = Serving::start(Limits {
+        let server = Serving::start(Limits {
             read_within: SHORT,
             ..Limits::default()
         })
         .await;
         let _deaf = server.send(&ask("/endless")).await;
-        // The answer has begun, and the server itself holds no sender.
-        server.serving.abort();
-        let given_up = timeout(DEADLINE, server.endless.recv()).await;
+        let given_up = timeout(DEADLINE, server.given_up.acquire()).await;
         assert!(given_up.is_ok(), "the answer goes on");
     }
 
@@ -314,7 +321,7 @@ mod tests {
         for stream in [&mut idle, &mut half, &mut slow] {
             assert_eq!(rest(stream).await, "");
         }
-        let given_up = timeout(DEADLINE, server.endless.recv()).await;
+        let given_up = timeout(DEADLINE, server.given_up.acquire()).await;
         assert!(given_up.is_ok(), "the answer goes on");
     }
 }
