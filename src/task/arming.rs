@@ -1,6 +1,7 @@
 //! Identity of one arming of a task.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::UnixMs;
 
@@ -19,5 +20,20 @@ pub struct Arming {
 impl fmt::Display for Arming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.row, self.due.0)
+    }
+}
+
+impl FromStr for Arming {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            let (row, due) = text.split_once('-')?;
+            Some(Self {
+                row: row.parse().ok()?,
+                due: UnixMs(due.parse().ok()?),
+            })
+        };
+        read().ok_or("expected `<row id>-<due ms>`")
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
+use crate::config::HttpClient;
 pub use crate::config::HttpScope as Scope;
-use crate::config::{ClassGlob, HttpClient};
 use crate::http::problem::Problem;
-use crate::task::TaskKey;
+use crate::task::{ClassGlob, Pause, TaskKey};
 
 /// The sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,11 @@ impl Caller {
         !self.classes.is_empty()
     }
 
+    /// Classes that it may touch; empty: all.
+    pub fn classes(&self) -> &[ClassGlob] {
+        &self.classes
+    }
+
     /// True if the caller may touch the class of this task.
     pub fn may_touch(&self, key: &TaskKey) -> bool {
         !self.is_limited() || self.classes.iter().any(|glob| glob.has(key))
@@ -134,12 +139,52 @@ impl Caller {
         }
     }
 
+    /// Refuses a caller that may touch some classes only, for figures that are not divided by class.
+    ///
+    /// # Errors
+    /// It may.
+    pub fn require_unlimited(&self) -> Result<(), Problem> {
+        match self.is_limited() {
+            false => Ok(()),
+            true => Err(Problem::forbidden(
+                "this is about all classes: expected a caller without `classes`",
+            )),
+        }
+    }
+
+    /// A pause as the caller may see it; `None` if it is of other classes. Of a pause that reaches further than the classes of
+    /// the caller, who set it and why is left out.
+    pub fn pause_seen(&self, pause: &Pause) -> Option<Pause> {
+        let (class, method) = (pause.scope.class_name(), pause.scope.method_name());
+        let Some(class) = class.filter(|_| self.is_limited()) else {
+            return Some(match self.is_limited() {
+                true => without_words(pause),
+                false => pause.clone(),
+            });
+        };
+        let of_all = |glob: &ClassGlob| glob.has_all(class, method);
+        let of_some = |glob: &ClassGlob| method.is_none() && glob.has_some(class);
+        match () {
+            () if self.classes.iter().any(of_all) => Some(pause.clone()),
+            () if self.classes.iter().any(of_some) => Some(without_words(pause)),
+            () => None,
+        }
+    }
+
     fn other_classes(&self) -> Problem {
         let classes: Vec<String> = self.classes.iter().map(ToString::to_string).collect();
         Problem::forbidden(format!(
             "this caller may touch tasks of `{}` only",
             classes.join("`, `")
         ))
+    }
+}
+
+fn without_words(pause: &Pause) -> Pause {
+    Pause {
+        by: String::new(),
+        reason: String::new(),
+        ..pause.clone()
     }
 }
 
@@ -156,16 +201,23 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Config;
-
-    fn caller(classes: &str, scopes: &str) -> Caller {
+impl Caller {
+    /// A client with these settings, TOML: `['Order']`, `'read'`.
+    pub fn configured(classes: &str, scopes: &str) -> Self {
         let text = format!(
             "[[http.clients]]\nname = 'shop'\ntoken_sha256 = '{}'\nscopes = {scopes}\nclasses = {classes}",
             "0".repeat(64)
         );
-        Caller::of(&Config::from_toml(&text).unwrap().http.clients[0])
+        Self::of(&crate::Config::from_toml(&text).unwrap().http.clients[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(classes: &str, scopes: &str) -> Caller {
+        Caller::configured(classes, scopes)
     }
 
     #[test]
@@ -190,5 +242,32 @@ mod tests {
         assert!(shop.require_class(Some("Mail")).is_err(), "not all of it");
         assert!(shop.require_class(None).is_err());
         assert!(caller("[]", "'read'").require_class(None).is_ok());
+    }
+
+    #[test]
+    fn a_pause_of_other_classes_is_not_seen_and_one_of_more_classes_without_words() {
+        let seen = |classes: &str, scope: crate::task::Scope| {
+            let pause = Pause {
+                kind: crate::task::PauseKind::Pause,
+                scope,
+                since: crate::task::UnixMs(0),
+                due_before: None,
+                by: "ops".to_owned(),
+                reason: "repair".to_owned(),
+            };
+            let seen = caller(classes, "'read'").pause_seen(&pause);
+            seen.map(|pause| pause.by + &pause.reason)
+        };
+        let class = |name: &str| crate::task::Scope::class(name).unwrap();
+        let method = |name: &str| crate::task::Scope::method("Mail", name).unwrap();
+        let (all, none) = (Some("opsrepair".to_owned()), Some(String::new()));
+        let some = "['Order', 'Mail@send*']";
+        assert_eq!(seen("[]", class("Other")), all);
+        assert_eq!(seen(some, class("Order")), all);
+        assert_eq!(seen(some, method("sendNow")), all);
+        assert_eq!(seen(some, class("Mail")), none);
+        assert_eq!(seen(some, crate::task::Scope::EVERYTHING), none);
+        assert_eq!(seen(some, method("read")), None);
+        assert_eq!(seen(some, class("Other")), None);
     }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::config::{ClassGlob, HttpConfig};
-use crate::ledger::TaskRecord;
-use crate::task::TaskKey;
+use crate::config::HttpConfig;
+use crate::http::problem::Problem;
+use crate::ledger::{MalformedRow, TaskRecord};
+use crate::task::{ClassGlob, TaskKey};
 
 /// Stands for what is not shown. Valid as an argument of a key.
-const HIDDEN: &str = "hidden";
+pub const HIDDEN: &str = "hidden";
 
 /// What of a task is not shown, to any caller. Workers that take a task get all of it.
 #[derive(Clone)]
@@ -19,9 +20,24 @@ impl Masks {
         Self(config)
     }
 
+    /// Classes whose payloads, results and errors are not shown.
+    pub fn payloads(&self) -> &[ClassGlob] {
+        &self.0.mask_payloads
+    }
+
     /// True if payload, result and errors of the task are not shown.
     pub fn hides_payload(&self, key: &TaskKey) -> bool {
         has(&self.0.mask_payloads, key)
+    }
+
+    /// True if the arguments of some class are not shown.
+    pub fn hide_arguments(&self) -> bool {
+        !self.0.mask_arguments.is_empty()
+    }
+
+    /// True if lists do not show the arguments of the task.
+    pub fn hides_arguments(&self, key: &TaskKey) -> bool {
+        has(&self.0.mask_arguments, key)
     }
 
     /// Hides what is not shown of a task whose key the caller knows.
@@ -38,25 +54,53 @@ impl Masks {
     }
 
     /// Hides what is not shown of tasks in a list, their arguments included.
-    pub fn apply_to_list(&self, tasks: &mut [TaskRecord]) {
+    pub fn apply_to_list(&self, tasks: &mut [TaskRecord], malformed: &mut [MalformedRow]) {
         for task in tasks {
             self.apply(task);
-            if has(&self.0.mask_arguments, &task.key) && task.key.args().next().is_some() {
-                task.key = without_arguments(&task.key);
+            task.key = self.shown(&task.key);
+        }
+        for row in malformed {
+            let mut parts = row.key.splitn(3, '@');
+            let (class, method) = (parts.next().unwrap_or_default(), parts.next());
+            let mut globs = self.0.mask_arguments.iter();
+            if globs.any(|glob| glob.has_all(class, method)) {
+                row.key = format!("{class}@{}@{HIDDEN}", method.unwrap_or_default());
             }
         }
     }
 
-    /// True if the key of a task in a list lacks its arguments: it names no task.
-    pub fn is_cut(&self, key: &TaskKey) -> bool {
-        has(&self.0.mask_arguments, key) && key.args().eq([HIDDEN])
+    /// A key without the arguments that lists do not show.
+    pub fn shown(&self, key: &TaskKey) -> TaskKey {
+        match self.hides_arguments(key) && key.args().next().is_some() {
+            true => without_arguments(key),
+            false => key.clone(),
+        }
+    }
+
+    /// Refuses the beginning of a key that goes into arguments that are not shown: they could be guessed character by character.
+    ///
+    /// # Errors
+    /// It does.
+    pub fn check_prefix(&self, prefix: &str) -> Result<(), Problem> {
+        let mut parts = prefix.splitn(3, '@');
+        let (Some(class), method, Some(argument)) = (parts.next(), parts.next(), parts.next())
+        else {
+            return Ok(());
+        };
+        let mut globs = self.0.mask_arguments.iter();
+        match !argument.is_empty() && globs.any(|glob| glob.has_all(class, method)) {
+            true => Err(Problem::invalid(
+                "`prefix`: arguments of this class are masked, expected a whole key, or a class and method without arguments",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Hides arguments that are not shown in a text that may be a key.
     pub fn subject(&self, text: String) -> String {
         match TaskKey::parse(&text) {
-            Ok(key) if has(&self.0.mask_arguments, &key) => without_arguments(&key).to_string(),
-            _ => text,
+            Ok(key) => self.shown(&key).to_string(),
+            Err(_) => text,
         }
     }
 }
@@ -84,12 +128,20 @@ mod tests {
         let text = "http.mask_payloads = 'Mail@send'\nhttp.mask_arguments = 'User'";
         let masks = Masks::new(Arc::new(Config::from_toml(text).unwrap().http));
         let key = |text| TaskKey::parse(text).unwrap();
-        assert!(has(&masks.0.mask_arguments, &key("User@end@me")));
-        assert_eq!(
-            without_arguments(&key("User@end@me@you")),
-            key("User@end@hidden")
-        );
+        for (given, shown) in [
+            ("User@end@me@you", "User@end@hidden"),
+            ("User@end", "User@end"),
+            ("Mail@send@me", "Mail@send@me"),
+        ] {
+            assert_eq!(masks.shown(&key(given)), key(shown));
+        }
         assert!(masks.hides_payload(&key("Mail@send@me")));
         assert!(!masks.hides_payload(&key("Mail@read@me")));
+        for allowed in ["", "User", "User@en", "User@end@", "Mail@send@m"] {
+            assert!(masks.check_prefix(allowed).is_ok(), "{allowed}");
+        }
+        for refused in ["User@end@m", "User@end@me@y"] {
+            assert!(masks.check_prefix(refused).is_err(), "{refused}");
+        }
     }
 }

@@ -11,6 +11,7 @@
 //! | nothing, while no client is configured | this machine |
 
 mod caller;
+mod cursors;
 mod failures;
 mod gate;
 mod host;

@@ -131,6 +131,18 @@ impl Sessions {
         Ok(())
     }
 
+    /// Keys for another purpose, derived from that of the daemons and from the one of this daemon alone.
+    pub async fn derived_keys(&self, purpose: &[u8]) -> Vec<Key> {
+        let (shared, _) = self.known(None).await;
+        let keys = shared.iter().chain([&self.own]);
+        keys.map(|key| {
+            let mut derived = hmac(key);
+            derived.update(purpose);
+            derived.finalize().into_bytes().into()
+        })
+        .collect()
+    }
+
     /// Returns the shared key, and whether a session was ended. Asks the ledger now and then.
     async fn known(&self, id: Option<&str>) -> (Option<Key>, bool) {
         let mut known = self.known.lock().await;
@@ -187,9 +199,12 @@ impl Sessions {
     }
 }
 
+fn hmac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("a key may have any length")
+}
+
 /// Begins a signature. Its key is derived from the key of the daemons and the hash of the client's token.
 fn sign(key: &Key, token_hash: &[u8; 32], said: &str) -> Hmac<Sha256> {
-    let hmac = |key: &[u8]| Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
     let mut derived = hmac(key);
     derived.update(b"session of a browser");
     derived.update(token_hash);

@@ -1,36 +1,28 @@
 //! Changes of all tasks that match a filter: cancel, redrive, discard. Dry run first.
 
 use std::num::NonZeroU32;
-use std::ops::ControlFlow;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::answers::{AnyOther, TooManyChanges};
+use super::bulk_work::{By, Told};
+use super::cancellation::{PAGE, Which};
 use super::filter::TaskFilter;
-use super::progress::{Progress, ProgressLine, respond};
-use crate::client::{CancelReport, IfSame, Pace};
+use super::progress::{ProgressLine, respond};
+use crate::client::Pace;
 use crate::http::access::{Caller, Scope};
-use crate::http::audit::Change;
-use crate::http::events::Topic;
 use crate::http::input::JsonBody;
-use crate::http::problem::{Problem, ProblemKind};
+use crate::http::listing;
+use crate::http::problem::Problem;
 use crate::http::site::Site;
-use crate::ledger::{CancelAnswer, CancelFilter, ListFilter, ListPage, StateFilter, TaskRecord};
-use crate::task::{Arming, State as TaskState, TaskKey};
-
-/// Tasks of one transaction, where tasks are cancelled one by one.
-const PAGE: u32 = 200;
-
-/// Longest count of a dry run; its last page may take as long again.
-const COUNT_FOR: Duration = Duration::from_secs(1);
+use crate::ledger::{ListFilter, StateFilter};
+use crate::task::State as TaskState;
 
 /// Redriven tasks per second, unless the request says otherwise; and at most.
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).expect("it is not zero");
@@ -76,8 +68,8 @@ struct Bulk {
     responses(
         (status = 200, description = "With `dry_run` the count, otherwise lines of progress.", content(
             (ProgressLine = "application/json"), (ProgressLine = "application/x-ndjson"))),
-        (status = 429, description = "Too many changes of many tasks go on.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        TooManyChanges,
+        AnyOther,
     ),
 )]
 async fn cancel(
@@ -94,9 +86,11 @@ async fn cancel(
     let which = match bulk.filter.cancel().filter(|_| !bulk.all) {
         Some(filter) => {
             filter.check()?;
+            // What is masked is not looked for.
+            bulk.listed(&caller, &site)?;
             Which::Plain(filter)
         }
-        None => Which::Listed(Box::new(bulk.unfinished(&site)?)),
+        None => Which::Listed(Box::new(bulk.unfinished(&caller, &site)?)),
     };
     if bulk.dry_run {
         return Ok(Json(which.count(&site).await?).into_response());
@@ -117,8 +111,8 @@ async fn cancel(
     responses(
         (status = 200, description = "With `dry_run` the count, otherwise lines of progress.", content(
             (ProgressLine = "application/json"), (ProgressLine = "application/x-ndjson"))),
-        (status = 429, description = "Too many changes of many tasks go on.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        TooManyChanges,
+        AnyOther,
     ),
 )]
 async fn redrive(
@@ -127,7 +121,7 @@ async fn redrive(
     JsonBody(bulk): JsonBody<Bulk>,
 ) -> Result<Response, Problem> {
     bulk.require(&caller)?;
-    let filter = bulk.dead(&site)?;
+    let filter = bulk.dead(&caller, &site)?;
     if bulk.dry_run {
         return Ok(Json(count_dead(&site, &filter).await?).into_response());
     }
@@ -160,8 +154,8 @@ async fn redrive(
     responses(
         (status = 200, description = "With `dry_run` the count, otherwise lines of progress.", content(
             (ProgressLine = "application/json"), (ProgressLine = "application/x-ndjson"))),
-        (status = 429, description = "Too many changes of many tasks go on.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        TooManyChanges,
+        AnyOther,
     ),
 )]
 async fn discard(
@@ -173,7 +167,7 @@ async fn discard(
     if bulk.rate.is_some() {
         return Err(Problem::invalid("`rate` is not a member of `discard`"));
     }
-    let filter = bulk.dead(&site)?;
+    let filter = bulk.dead(&caller, &site)?;
     if bulk.dry_run {
         return Ok(Json(count_dead(&site, &filter).await?).into_response());
     }
@@ -204,9 +198,14 @@ impl Bulk {
         })
     }
 
+    /// The tasks that match, as far as the caller may see them.
+    fn listed(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
+        listing::visible(site, caller, self.filter.list(site.tasks.clock_now())?)
+    }
+
     /// The dead tasks that match.
-    fn dead(&self, site: &Site) -> Result<ListFilter, Problem> {
-        let mut filter = self.filter.list(site.tasks.clock_now())?;
+    fn dead(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
+        let mut filter = self.listed(caller, site)?;
         if !filter.states.is_empty() && filter.states != [StateFilter::Is(TaskState::Dead)] {
             return Err(Problem::invalid("`state`: expected `dead`, or none"));
         }
@@ -216,8 +215,8 @@ impl Bulk {
     }
 
     /// The unfinished tasks that match.
-    fn unfinished(&self, site: &Site) -> Result<ListFilter, Problem> {
-        let mut filter = self.filter.list(site.tasks.clock_now())?;
+    fn unfinished(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
+        let mut filter = self.listed(caller, site)?;
         self.check_open(&filter)?;
         let is_finished =
             |state: &StateFilter| matches!(state, StateFilter::Is(state) if state.is_finished());
@@ -247,107 +246,6 @@ impl Bulk {
     }
 }
 
-/// Which tasks to cancel.
-enum Which {
-    /// Those that the ledger finds and cancels by itself.
-    Plain(CancelFilter),
-    /// Those of a list, if they are unchanged since.
-    Listed(Box<ListFilter>),
-}
-
-impl Which {
-    async fn count(self, site: &Site) -> Result<ProgressLine, Problem> {
-        let mut line = ProgressLine {
-            dry_run: true,
-            done: true,
-            ..ProgressLine::default()
-        };
-        match self {
-            Self::Plain(filter) => {
-                let would = site.tasks.would_cancel(&filter).await?;
-                line.tasks = would.report.cancelled;
-                line.running = would.report.running;
-                line.at_least = would.is_part;
-            }
-            Self::Listed(mut filter) => {
-                let until = Instant::now() + COUNT_FOR;
-                loop {
-                    let ListPage { tasks, next, .. } = site.tasks.list(&filter).await?;
-                    let running = tasks.iter().filter(|task| is_running(task)).count() as u64;
-                    line.running += running;
-                    line.tasks += tasks.len() as u64 - running;
-                    filter.cursor = next;
-                    line.at_least = filter.cursor.is_some() && Instant::now() >= until;
-                    if filter.cursor.is_none() || line.at_least {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(line)
-    }
-
-    async fn cancel(self, site: Site, progress: Progress, by: By) -> ProgressLine {
-        let mut told = Told::new(site.clone(), progress, by);
-        let ended = match self {
-            Self::Plain(filter) => {
-                let cancelled = site.tasks.cancel_each(&filter, |report| {
-                    let CancelReport {
-                        cancelled,
-                        running,
-                        locked,
-                    } = *report;
-                    told.tell(|line| {
-                        (line.tasks, line.running, line.skipped) = (cancelled, running, locked);
-                    })
-                });
-                cancelled.await.map(drop).map_err(Problem::from)
-            }
-            Self::Listed(filter) => cancel_listed(&site, *filter, &mut told).await,
-        };
-        told.end(ended).await
-    }
-}
-
-/// Cancels the tasks of a list, page by page, each page in one transaction.
-async fn cancel_listed(
-    site: &Site,
-    mut filter: ListFilter,
-    told: &mut Told,
-) -> Result<(), Problem> {
-    loop {
-        let ListPage { tasks, next, .. } = site.tasks.list(&filter).await?;
-        let tasks: Vec<(TaskKey, Arming)> = tasks.iter().filter_map(identity).collect();
-        let answers = match tasks.is_empty() {
-            true => Vec::new(),
-            false => site.tasks.cancel_if(&tasks).await?,
-        };
-        let told = told.tell(|line| {
-            for answer in answers {
-                match answer {
-                    IfSame::Same(CancelAnswer::Cancelled) => line.tasks += 1,
-                    IfSame::Same(CancelAnswer::Running) => line.running += 1,
-                    IfSame::Same(_) | IfSame::Other => line.skipped += 1,
-                }
-            }
-        });
-        filter.cursor = next;
-        if filter.cursor.is_none() || told.is_break() {
-            return Ok(());
-        }
-    }
-}
-
-fn identity(task: &TaskRecord) -> Option<(TaskKey, Arming)> {
-    let row = task.id.split('-').next()?.parse().ok()?;
-    let arming = Arming { row, due: task.due };
-    Some((task.key.clone(), arming))
-}
-
-fn is_running(task: &TaskRecord) -> bool {
-    task.state == TaskState::Running
-}
-
 async fn count_dead(site: &Site, filter: &ListFilter) -> Result<ProgressLine, Problem> {
     let count = site.tasks.count_dead(filter).await?;
     Ok(ProgressLine {
@@ -357,67 +255,4 @@ async fn count_dead(site: &Site, filter: &ListFilter) -> Result<ProgressLine, Pr
         at_least: count.is_part,
         ..ProgressLine::default()
     })
-}
-
-/// The numbers of a work that goes on, and whom they are told.
-struct Told {
-    site: Site,
-    line: ProgressLine,
-    progress: Progress,
-    by: By,
-    stopped: bool,
-}
-
-/// Who asked for a change of many tasks, what it is, and its room among others.
-struct By {
-    caller: Caller,
-    verb: &'static str,
-    filter: String,
-    _room: OwnedSemaphorePermit,
-}
-
-impl Told {
-    fn new(site: Site, progress: Progress, by: By) -> Self {
-        Self {
-            site,
-            by,
-            line: ProgressLine::default(),
-            progress,
-            stopped: false,
-        }
-    }
-
-    fn tell(&mut self, change: impl FnOnce(&mut ProgressLine)) -> ControlFlow<()> {
-        change(&mut self.line);
-        self.site.events.touch(Topic::Tasks);
-        let told = self.progress.tell(&self.line);
-        self.stopped |= told.is_break();
-        told
-    }
-
-    async fn end(self, ended: Result<(), Problem>) -> ProgressLine {
-        let By {
-            caller,
-            verb,
-            filter,
-            _room,
-        } = self.by;
-        let tasks = self.line.tasks + self.line.running;
-        if tasks > 0 {
-            let change = Change::of_many(verb, filter, tasks);
-            self.site.audit(&caller, change).await;
-        }
-        let problem = match ended {
-            Err(problem) => Some(problem),
-            Ok(()) if self.stopped => Some(Problem::of(
-                ProblemKind::Stopping,
-                "this daemon is stopping: the remaining tasks are unchanged",
-            )),
-            Ok(()) => None,
-        };
-        ProgressLine {
-            problem,
-            ..self.line
-        }
-    }
 }

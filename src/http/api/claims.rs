@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::answers::{AnyOther, ClaimLost};
 use crate::engine::{ClaimToken, PullError, Report};
 use crate::http::access::{Caller, Scope};
 use crate::http::events::Topic;
@@ -57,8 +58,8 @@ struct Done {
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
         (status = 204, description = "The task is done."),
-        (status = 409, description = "The claim was lost.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        ClaimLost,
+        AnyOther,
     ),
 )]
 async fn done(
@@ -91,8 +92,8 @@ struct Fail {
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
         (status = 204, description = "The failure is recorded."),
-        (status = 409, description = "The claim was lost.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        ClaimLost,
+        AnyOther,
     ),
 )]
 async fn fail(
@@ -139,8 +140,8 @@ struct Snooze {
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
         (status = 204, description = "The task waits."),
-        (status = 409, description = "The claim was lost.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        ClaimLost,
+        AnyOther,
     ),
 )]
 async fn snooze(
@@ -161,8 +162,8 @@ async fn snooze(
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
         (status = 204, description = "The claim is extended."),
-        (status = 409, description = "The claim was lost.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        ClaimLost,
+        AnyOther,
     ),
 )]
 async fn renew(
@@ -193,8 +194,8 @@ async fn renew(
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
         (status = 204, description = "The task is pending."),
-        (status = 409, description = "The claim was lost.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        ClaimLost,
+        AnyOther,
     ),
 )]
 async fn release(

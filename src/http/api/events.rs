@@ -8,10 +8,12 @@ use axum::http::{HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt as _, stream};
-use tokio_stream::wrappers::BroadcastStream;
+use tokio::time::interval;
+use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::answers::AnyProblem;
 use crate::http::access::{Caller, Scope};
 use crate::http::events::{Events, Hint};
 use crate::http::problem::Problem;
@@ -19,6 +21,9 @@ use crate::http::site::Site;
 
 /// Interval of comments on a silent stream, so that proxies keep it and a dead client is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Interval of hints for a caller of some classes: what changes is not divided by class, so its hints do not depend on it.
+const HINT_EVERY: Duration = Duration::from_secs(5);
 
 /// How long a client waits before it connects again.
 const RECONNECT_AFTER: Duration = Duration::from_secs(3);
@@ -31,19 +36,24 @@ pub fn routes() -> OpenApiRouter<Site> {
 /// Streams hints, at most two a second; fewer if many clients follow.
 ///
 /// Each event is `changed`; its data is a JSON list of what may have changed: `stats`, `tasks`, `pauses`, `workers`, `audit`.
-/// The first event has all of them. The client then asks for what it shows.
+/// The first event has all of them. The client then asks for what it shows. A client that is limited to some classes gets an
+/// event with all of them every five seconds, whether something has changed or not.
 #[utoipa::path(
     operation_id = "streamEvents",
     get, path = "/events", tag = "operations",
     responses(
         (status = 200, description = "A stream of events.", body = String, content_type = "text/event-stream"),
-        (status = "default", description = "Any problem.", body = Problem, content_type = "application/problem+json"),
+        AnyProblem,
     ),
 )]
 async fn events(State(site): State<Site>, caller: Caller) -> Result<Response, Problem> {
     caller.require(Scope::Read)?;
     let stopping = site.stopping.clone();
-    let hints = hints(&site).take_until(stopping.cancelled_owned());
+    let hints = match caller.is_limited() {
+        false => hints(&site).left_stream(),
+        true => regular_hints().right_stream(),
+    };
+    let hints = hints.take_until(stopping.cancelled_owned());
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = Sse::new(hints).keep_alive(keep_alive).into_response();
     let headers = response.headers_mut();
@@ -59,6 +69,11 @@ fn hints(site: &Site) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     // A client that is too slow has missed some.
     let later = later.map(|hint| event(&hint.unwrap_or_else(|_| Events::everything())));
     stream::once(async { first }).chain(later).map(Ok)
+}
+
+fn regular_hints() -> impl Stream<Item = Result<Event, Infallible>> {
+    let ticks = IntervalStream::new(interval(HINT_EVERY));
+    ticks.map(|_| Ok(event(&Events::everything()).retry(RECONNECT_AFTER)))
 }
 
 fn event(hint: &Hint) -> Event {

@@ -84,15 +84,15 @@ impl TaskFilter {
         })
     }
 
-    /// The filter in words, for the audit log: `class Order, tag shop-7`; `all tasks`.
-    pub fn words(&self) -> String {
+    /// The members that are texts, by name.
+    pub fn texts(&self) -> [(&'static str, &Option<String>); 11] {
         let Self {
             state,
             class,
             method,
             tag,
             prefix,
-            recurring,
+            recurring: _,
             due_after,
             due_before,
             reason,
@@ -100,24 +100,28 @@ impl TaskFilter {
             older_than,
             newer_than,
         } = self;
-        let members = [
+        [
             ("state", state),
             ("class", class),
             ("method", method),
             ("tag", tag),
             ("prefix", prefix),
-            ("due after", due_after),
-            ("due before", due_before),
+            ("due_after", due_after),
+            ("due_before", due_before),
             ("reason", reason),
             ("error", error),
-            ("older than", older_than),
-            ("newer than", newer_than),
-        ];
-        let given = members.into_iter().filter_map(|(name, text)| {
+            ("older_than", older_than),
+            ("newer_than", newer_than),
+        ]
+    }
+
+    /// The filter in words, for the audit log: `class Order, tag shop-7`; `all tasks`.
+    pub fn words(&self) -> String {
+        let given = self.texts().into_iter().filter_map(|(name, text)| {
             let text = text.as_deref()?;
-            Some(format!("{name} {text}"))
+            Some(format!("{} {text}", name.replace('_', " ")))
         });
-        let recurring = recurring.then(|| "recurring".to_owned());
+        let recurring = self.recurring.then(|| "recurring".to_owned());
         let words: Vec<String> = given.chain(recurring).collect();
         match words.is_empty() {
             true => "all tasks".to_owned(),

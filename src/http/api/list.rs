@@ -7,13 +7,15 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::answers::AnyProblem;
 use super::filter::TaskFilter;
 use super::task_view::{MalformedView, TaskSummary};
 use crate::http::access::{Caller, Scope};
 use crate::http::input::InQuery;
+use crate::http::listing::{self, Listed};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
-use crate::ledger::{ListCursor, ListFilter, ListPage};
+use crate::ledger::ListFilter;
 
 /// Tasks of a page, unless the request says otherwise.
 const LIMIT: u32 = 100;
@@ -29,7 +31,7 @@ pub fn routes() -> OpenApiRouter<Site> {
 /// The query of a list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ListQuery {
+struct ListQuery {
     #[serde(flatten)]
     filter: TaskFilter,
     #[serde(default)]
@@ -43,20 +45,15 @@ impl ListQuery {
     ///
     /// # Errors
     /// The first parameter that does not fit.
-    pub fn filter(&self, site: &Site) -> Result<ListFilter, Problem> {
+    fn filter(&self, site: &Site) -> Result<ListFilter, Problem> {
         let limit = self.limit.unwrap_or(LIMIT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Problem::invalid(format!(
                 "`limit` is {limit}, expected 1 to {LIMIT_MAX}"
             )));
         }
-        let cursor = self.cursor.as_deref().map(str::parse::<ListCursor>);
-        let cursor = cursor
-            .transpose()
-            .map_err(|_| Problem::invalid("`cursor`: expected `next` of the previous page"))?;
         Ok(ListFilter {
             limit,
-            cursor,
             ..self.filter.list(site.tasks.clock_now())?
         })
     }
@@ -64,16 +61,16 @@ impl ListQuery {
 
 /// A page of tasks.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct TaskPage {
+struct TaskPage {
     /// The tasks, without payload, history and result.
-    pub tasks: Vec<TaskSummary>,
+    tasks: Vec<TaskSummary>,
     /// Rows that match but whose key is not a task key.
-    pub malformed: Vec<MalformedView>,
+    malformed: Vec<MalformedView>,
     /// `cursor` of the next page; `null` at the end.
-    pub next: Option<String>,
+    next: Option<String>,
     /// If the search stopped before the page was full, since it took too long: the least number of rows it has read. There
     /// may be more tasks behind `next`.
-    pub searched: Option<u64>,
+    searched: Option<u64>,
 }
 
 /// Lists tasks.
@@ -90,7 +87,7 @@ pub struct TaskPage {
     ),
     responses(
         (status = 200, description = "A page of tasks.", body = TaskPage),
-        (status = "default", description = "Any problem.", body = Problem, content_type = "application/problem+json"),
+        AnyProblem,
     ),
 )]
 async fn list(
@@ -100,38 +97,21 @@ async fn list(
 ) -> Result<Json<TaskPage>, Problem> {
     caller.require(Scope::Read)?;
     let filter = query.filter(&site)?;
-    Ok(Json(page(&site, &caller, &filter).await?))
-}
-
-/// Returns a page of the tasks that match, without those that the caller may not see.
-///
-/// # Errors
-/// The ledger fails.
-pub async fn page(site: &Site, caller: &Caller, filter: &ListFilter) -> Result<TaskPage, Problem> {
     let (page, paused) = tokio::try_join!(
-        async { site.tasks.list(filter).await.map_err(Problem::from) },
+        listing::list(&site, &caller, filter, query.cursor.as_deref()),
         site.paused()
     )?;
-    let ListPage {
-        mut tasks,
-        mut malformed,
+    let Listed {
+        tasks,
+        malformed,
         next,
         searched,
     } = page;
-    site.masks.apply_to_list(&mut tasks);
-    if caller.is_limited() {
-        // Rows without a class.
-        malformed.clear();
-    }
-    let visible = tasks
-        .iter()
-        .filter(|task| caller.require_key(&task.key).is_ok());
-    Ok(TaskPage {
-        tasks: visible
-            .map(|task| TaskSummary::new(task, &paused))
-            .collect(),
+    let tasks = tasks.iter().map(|task| TaskSummary::new(task, &paused));
+    Ok(Json(TaskPage {
+        tasks: tasks.collect(),
         malformed: malformed.iter().map(MalformedView::new).collect(),
-        next: next.map(|next| next.to_string()),
+        next,
         searched,
-    })
+    }))
 }

@@ -1,7 +1,10 @@
 //! The HTTP API below `/v1`.
 
+mod answers;
 mod batch;
 mod bulk;
+mod bulk_work;
+mod cancellation;
 mod claims;
 mod detached;
 mod events;
@@ -16,6 +19,7 @@ mod problems;
 mod progress;
 mod queues;
 mod stats;
+mod task_changes;
 mod task_view;
 mod tasks;
 
@@ -42,6 +46,7 @@ pub fn routes() -> Router<Site> {
 fn described() -> OpenApiRouter<Site> {
     let v1 = OpenApiRouter::new()
         .merge(tasks::routes())
+        .merge(task_changes::routes())
         .merge(list::routes())
         .merge(batch::routes())
         .merge(bulk::routes())

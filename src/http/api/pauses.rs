@@ -9,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::answers::AnyProblem;
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
@@ -79,15 +80,21 @@ struct PauseList {
     get, path = "/pauses", tag = "operations",
     responses(
         (status = 200, description = "All pauses.", body = PauseList),
-        (status = "default", description = "Any problem.", body = Problem, content_type = "application/problem+json"),
+        AnyProblem,
     ),
 )]
 async fn list(State(site): State<Site>, caller: Caller) -> Result<Json<PauseList>, Problem> {
     caller.require(Scope::Read)?;
     let pauses = site.tasks.pauses().await?;
     Ok(Json(PauseList {
-        pauses: pauses.iter().map(PauseView::from).collect(),
+        pauses: seen(&caller, &pauses),
     }))
+}
+
+/// The pauses that a caller may see.
+pub fn seen(caller: &Caller, pauses: &[Pause]) -> Vec<PauseView> {
+    let seen = pauses.iter().filter_map(|pause| caller.pause_seen(pause));
+    seen.map(|pause| PauseView::from(&pause)).collect()
 }
 
 /// What to pause.
@@ -115,7 +122,7 @@ struct NewPause {
     responses(
         (status = 201, description = "The tasks are paused.", body = PauseView),
         (status = 200, description = "They were paused before.", body = PauseView),
-        (status = "default", description = "Any problem.", body = Problem, content_type = "application/problem+json"),
+        AnyProblem,
     ),
 )]
 async fn pause(
@@ -172,7 +179,7 @@ struct Resumed {
     responses(
         (status = 200, description = "The pause was lifted, or the tasks are released.", body = PauseView),
         (status = 404, description = "There is no such pause.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any problem.", body = Problem, content_type = "application/problem+json"),
+        AnyProblem,
     ),
 )]
 async fn resume(
@@ -205,6 +212,7 @@ async fn resume(
     };
     site.audit(&caller, Change::of_many(verb, scope.to_string(), 0))
         .await;
+    let lifted = caller.pause_seen(&lifted).unwrap_or(lifted);
     Ok(Json(PauseView::from(&lifted)))
 }
 

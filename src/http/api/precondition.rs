@@ -5,7 +5,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 
 use crate::http::problem::{Problem, ProblemKind};
-use crate::task::{Arming, UnixMs};
+use crate::task::Arming;
 
 /// The arming that the header `If-Match` names; `None` without the header, or with `*`.
 pub struct IfMatch(pub Option<Arming>);
@@ -29,6 +29,30 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
+/// Refuses a condition where a change cannot depend on it: a client that sends one relies on it.
+pub struct Unconditional;
+
+impl<S: Send + Sync> FromRequestParts<S> for Unconditional {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        const CONDITIONS: [header::HeaderName; 3] = [
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
+            header::IF_UNMODIFIED_SINCE,
+        ];
+        let given = CONDITIONS
+            .iter()
+            .find(|name| parts.headers.contains_key(*name));
+        match given {
+            None => Ok(Self),
+            Some(name) => Err(Problem::invalid(format!(
+                "`{name}` is not supported here: expected it with `PATCH` or `DELETE` as `If-Match`, or `if_pending` in the body"
+            ))),
+        }
+    }
+}
+
 fn unreadable() -> Problem {
     Problem::invalid(
         "expected `If-Match` with one `ETag` of this task, such as `\"42-1795291200250\"`",
@@ -39,14 +63,7 @@ fn parse(text: &str) -> Result<Arming, Problem> {
     let id = text
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'));
-    let (row, due) = id.unwrap_or(text).split_once('-').ok_or_else(unreadable)?;
-    match (row.parse(), due.parse()) {
-        (Ok(row), Ok(due)) => Ok(Arming {
-            row,
-            due: UnixMs(due),
-        }),
-        _ => Err(unreadable()),
-    }
+    id.unwrap_or(text).parse().map_err(|_| unreadable())
 }
 
 /// The task is not of the arming that the caller has seen.
@@ -60,6 +77,7 @@ pub fn changed_meanwhile() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::UnixMs;
 
     #[test]
     fn an_arming_is_read_with_and_without_quotes() {

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::answers::AnyOther;
 use crate::engine::{Leased, TakenTasks};
 use crate::http::access::{Caller, Scope};
 use crate::http::input::{InPath, OptionalJson};
@@ -115,7 +116,7 @@ impl TakenTask {
     responses(
         (status = 200, description = "The tasks.", body = Taken),
         (status = 404, description = "No route of this daemon has this queue.", body = Problem, content_type = "application/problem+json"),
-        (status = "default", description = "Any other problem.", body = Problem, content_type = "application/problem+json"),
+        AnyOther,
     ),
 )]
 async fn take(

@@ -7,8 +7,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::pauses::PauseView;
+use super::answers::AnyProblem;
+use super::pauses::{PauseView, seen};
 use crate::http::access::{Caller, Scope};
+use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::{DetailedStats, MethodStats, Percentiles};
@@ -73,18 +75,20 @@ struct PercentilesView {
 
 /// Counts tasks by state, and by class and method.
 ///
-/// Counts are bounded: with many rows, `at_least` names those that are not complete.
+/// Counts are bounded: with many rows, `at_least` names those that are not complete. A client that is limited to some classes
+/// gets the counts of these, without tasks that are done or cancelled; if they are too many to count by class, 403.
 #[utoipa::path(
     operation_id = "getStats",
     get, path = "/stats", tag = "operations",
     responses(
         (status = 200, description = "The counts.", body = StatsView),
-        (status = "default", description = "Any problem.", body = Problem, content_type = "application/problem+json"),
+        AnyProblem,
     ),
 )]
 async fn stats(State(site): State<Site>, caller: Caller) -> Result<Json<StatsView>, Problem> {
     caller.require(Scope::Read)?;
     let (stats, pauses) = tokio::try_join!(site.stats(), site.pauses())?;
+    let stats = stats_of(&stats, &caller)?;
     let DetailedStats {
         counts,
         at_least,
@@ -92,10 +96,6 @@ async fn stats(State(site): State<Site>, caller: Caller) -> Result<Json<StatsVie
         methods_of,
         methods_of_dead,
     } = &*stats;
-    let visible = methods.iter().filter(|method| {
-        let class = method.name.split('@').next();
-        caller.require_class(class).is_ok()
-    });
     Ok(Json(StatsView {
         pending: counts.pending,
         waiting: counts.waiting,
@@ -107,10 +107,10 @@ async fn stats(State(site): State<Site>, caller: Caller) -> Result<Json<StatsVie
         overdue_ms_max: counts.overdue_ms_max,
         malformed: counts.malformed,
         at_least: at_least.clone(),
-        methods: visible.map(MethodView::from).collect(),
+        methods: methods.iter().map(MethodView::from).collect(),
         methods_of: *methods_of,
         methods_of_dead: *methods_of_dead,
-        pauses: pauses.iter().map(PauseView::from).collect(),
+        pauses: seen(&caller, &pauses),
     }))
 }
 

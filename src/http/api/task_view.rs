@@ -1,5 +1,6 @@
 //! Tasks as JSON.
 
+use axum::http::HeaderValue;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -240,4 +241,9 @@ fn occurrences(task: &TaskRecord) -> Vec<String> {
         last = next;
     }
     occurrences
+}
+
+/// The header `ETag` of an id.
+pub fn etag(id: &str) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{id}\"")).expect("an id has digits and a minus only")
 }

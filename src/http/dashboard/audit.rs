@@ -111,7 +111,7 @@ async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
         },
         shows: "audit",
     };
-    Panel::load(f, source, list(site, f, wanted)).await
+    Panel::load_undivided(f, source, list(site, f, wanted)).await
 }
 
 async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>, Problem> {
@@ -122,8 +122,6 @@ async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>
                 .ok_or_else(|| Problem::invalid("`before` is not the address of an older page"))?,
         ),
     };
-    // It names tasks of every class.
-    f.caller.require_class(None)?;
     let page = site.audit_log.page(before, LIMIT).await?;
     Ok(List {
         f,
@@ -160,10 +158,10 @@ fn row(entry: AuditEntry, f: &Frame) -> Row {
     // A single task has its own page; class and method of several have not.
     let key = TaskKey::parse(&subject)
         .ok()
-        .filter(|_| keys.is_empty() && tasks == 1);
+        .filter(|key| keys.is_empty() && tasks == 1 && !f.hides_arguments(key));
     Row {
         at: f.clock(&UnixMs(at)),
-        href: key.and_then(|key| f.task_link(&key)),
+        href: key.map(|key| f.key_href(&key)),
         verb: verb_name(&verb, f.language()).to_owned(),
         caller,
         address,

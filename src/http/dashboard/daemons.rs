@@ -121,7 +121,7 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
         has_events: site.engine.is_listening().is_some(),
         ..shown(&site.engine.daemons(), f)
     };
-    Panel::load(f, source, async { Ok(list) }).await
+    Panel::load_undivided(f, source, async { Ok(list) }).await
 }
 
 fn shown<'a>(members: &[Member], f: &'a Frame) -> List<'a> {

@@ -101,7 +101,7 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
         query: String::new(),
         shows: "doctor",
     };
-    Panel::load(f, source, async { Ok(list(site, f).await) }).await
+    Panel::load_undivided(f, source, async { Ok(list(site, f).await) }).await
 }
 
 async fn list<'a>(site: &Site, f: &'a Frame) -> List<'a> {

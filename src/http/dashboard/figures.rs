@@ -41,13 +41,6 @@ pub struct Count {
     pub has_more_ahead: bool,
 }
 
-impl Count {
-    /// True if there are at least as many tasks of this state: counting ended early.
-    pub fn is_at_least(&self, state: &str) -> bool {
-        self.stats.at_least.contains(&state)
-    }
-}
-
 /// The latest count.
 #[derive(Debug)]
 pub struct Figures {

@@ -14,6 +14,7 @@ use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
 use crate::http::access::{Caller, Masks, Scope};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
+use crate::ledger::TaskRecord;
 use crate::task::{TaskKey, UnixMs};
 
 /// A page of the navigation.
@@ -180,14 +181,22 @@ impl Frame {
         !self.is_read_only && self.caller.has(Scope::Operate)
     }
 
-    /// The page of a task.
-    pub fn task_href(&self, key: &TaskKey) -> String {
+    /// The page of a task of a list. If its arguments are masked, its address has the row instead of the key.
+    pub fn task_href(&self, task: &TaskRecord) -> String {
+        match self.hides_arguments(&task.key) {
+            true => format!("{}/task?id={}", self.base, encoded(&task.id)),
+            false => self.key_href(&task.key),
+        }
+    }
+
+    /// The page of the task of a key.
+    pub fn key_href(&self, key: &TaskKey) -> String {
         format!("{}/task?key={}", self.base, encoded(key.as_str()))
     }
 
-    /// The page of a task of a list; `None` if its arguments are not shown, so that its key is not known.
-    pub fn task_link(&self, key: &TaskKey) -> Option<String> {
-        (!self.masks.is_cut(key)).then(|| self.task_href(key))
+    /// True if lists do not show the arguments of the task.
+    pub fn hides_arguments(&self, key: &TaskKey) -> bool {
+        self.masks.hides_arguments(key)
     }
 
     /// The list of the tasks of a class and method, `Class@method`.

@@ -65,6 +65,31 @@ impl Panel {
             html,
         }
     }
+
+    /// As [`load`](Self::load), for what is not divided by class: a caller that is limited to some classes reads that instead.
+    pub async fn load_undivided<T: Template>(
+        frame: &Frame,
+        source: Source,
+        content: impl Future<Output = Result<T, Problem>>,
+    ) -> Self {
+        if !frame.caller.is_limited() {
+            return Self::load(frame, source, content).await;
+        }
+        let undivided = Undivided { f: frame };
+        Self {
+            source,
+            base: frame.base.clone(),
+            status: StatusCode::FORBIDDEN,
+            html: undivided.render().unwrap_or_default(),
+        }
+    }
+}
+
+/// Says why a caller that is limited to some classes does not see a panel.
+#[derive(Template)]
+#[template(source = "<p class=\"quiet\">{{ f.t.undivided }}</p>", ext = "html")]
+struct Undivided<'a> {
+    f: &'a Frame,
 }
 
 fn failed(frame: &Frame, status: StatusCode, detail: &str) -> (StatusCode, String) {

@@ -139,9 +139,10 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
 async fn list(site: &Site, f: &Frame) -> Result<List, Problem> {
     // Not the shared figures: who has just paused must see it.
     let pauses = site.tasks.pauses().await?;
+    let seen = pauses.iter().filter_map(|pause| f.caller.pause_seen(pause));
     Ok(List {
         t: PausesTexts::of(f.language()),
-        rows: pauses.iter().map(|pause| row(pause, f)).collect(),
+        rows: seen.map(|pause| row(&pause, f)).collect(),
     })
 }
 

@@ -124,7 +124,7 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
         query: String::new(),
         shows: "stats workers",
     };
-    Panel::load(f, source, list(site, f)).await
+    Panel::load_undivided(f, source, list(site, f)).await
 }
 
 async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {

@@ -12,9 +12,10 @@ use super::moment::Moment;
 use super::panel::{Panel, Source};
 use super::row::first_line;
 use super::texts::texts;
+use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
-use crate::ledger::{ListCursor, ListFilter, StateFilter, TaskRecord};
+use crate::ledger::{ListFilter, StateFilter, TaskRecord};
 use crate::task::{Paused, Recurrence, State as TaskState};
 
 /// Tasks of a page.
@@ -81,7 +82,7 @@ struct Page<'a> {
 /// A series as it is shown.
 struct Row {
     key: String,
-    href: Option<String>,
+    href: String,
     schedule: String,
     is_configured: bool,
     state: &'static str,
@@ -124,34 +125,31 @@ async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
 }
 
 async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>, Problem> {
-    let cursor = match wanted.cursor.as_str() {
-        "" => None,
-        text => Some(text.parse::<ListCursor>().map_err(Problem::invalid)?),
-    };
+    let cursor = Some(wanted.cursor.as_str()).filter(|text| !text.is_empty());
     let filter = ListFilter {
         recurring: true,
         // Those that have ended are many, and in the list of all tasks.
         states: [TaskState::Pending, TaskState::Waiting, TaskState::Running]
             .map(StateFilter::Is)
             .to_vec(),
-        cursor,
         limit: LIMIT,
         ..ListFilter::default()
     };
-    let (page, paused) = tokio::join!(site.tasks.list(&filter), site.paused());
-    let (mut page, paused) = (page?, paused?);
-    site.masks.apply_to_list(&mut page.tasks);
+    let (mut page, paused) = tokio::try_join!(
+        listing::list(site, &f.caller, filter, cursor),
+        site.paused()
+    )?;
     page.tasks.sort_by_key(|task| task.due_at);
-    let visible = page
-        .tasks
-        .iter()
-        .filter(|task| f.caller.require_key(&task.key).is_ok());
     Ok(List {
         f,
         t: RecurringTexts::of(f.language()),
-        rows: visible.map(|task| row(task, &paused, f)).collect(),
+        rows: page
+            .tasks
+            .iter()
+            .map(|task| row(task, &paused, f))
+            .collect(),
         is_first: wanted.cursor.is_empty(),
-        next: page.next.map(|next| encoded(&next.to_string())),
+        next: page.next.map(|next| encoded(&next)),
         searched: page.searched,
     })
 }
@@ -171,7 +169,7 @@ fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
     let kept = paused.hinders(&task.key, task.due).filter(|_| waits);
     Row {
         key: task.key.to_string(),
-        href: f.task_link(&task.key),
+        href: f.task_href(task),
         schedule: recurrence
             .as_ref()
             .map_or_else(String::new, Recurrence::summary),

@@ -9,8 +9,8 @@ use crate::task::{Hindrance, Paused, State, TaskKey, UnixMs};
 pub struct Row {
     /// Its key.
     pub key: TaskKey,
-    /// Address of its page; `None` if its arguments are not shown.
-    pub href: Option<String>,
+    /// Address of its page.
+    pub href: String,
     /// Its state, as a word.
     pub state: &'static str,
     /// Class of its mark: the state, `overdue` or `kept`.
@@ -41,7 +41,7 @@ impl Row {
         };
         let at = task.finished.unwrap_or(task.due_at);
         Self {
-            href: f.task_link(&task.key),
+            href: f.task_href(&task),
             key: task.key,
             state: task.state.as_str(),
             mark,

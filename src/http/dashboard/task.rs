@@ -11,10 +11,12 @@ use super::frame::{Frame, Place, encoded};
 use super::panel::{Panel, Source};
 use super::row::is_overdue;
 use super::texts::texts;
+use crate::http::listing;
+use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::TaskRecord;
-use crate::task::{Hindrance, Paused, Recurrence, State as TaskState, TaskKey, UnixMs};
+use crate::task::{Hindrance, Paused, Recurrence, State as TaskState, UnixMs};
 
 /// Number of occurrences of a recurring task that are shown.
 const OCCURRENCES: usize = 5;
@@ -74,10 +76,22 @@ texts! {
     }
 }
 
+/// The task of the address: by its key, or by the id that a list has.
 #[derive(Deserialize)]
-struct Named {
+struct Wanted {
     #[serde(default)]
     key: String,
+    #[serde(default)]
+    id: String,
+}
+
+impl Wanted {
+    fn text(&self) -> &str {
+        match self.id.is_empty() {
+            true => &self.key,
+            false => &self.id,
+        }
+    }
 }
 
 #[derive(Template)]
@@ -91,35 +105,30 @@ struct Page<'a> {
     details: Panel,
 }
 
-async fn page(
-    State(site): State<Site>,
-    frame: Frame,
-    Query(Named { key }): Query<Named>,
-) -> Response {
+async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
     let f = frame.at(Place::Tasks);
-    let details = panel(&site, &f, &key).await;
+    let details = panel(&site, &f, &wanted).await;
     f.page(&Page {
         f: &f,
-        key: &key,
+        key: wanted.text(),
         details,
     })
 }
 
-async fn panel_alone(
-    State(site): State<Site>,
-    f: Frame,
-    Query(Named { key }): Query<Named>,
-) -> Panel {
-    panel(&site, &f, &key).await
+async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
+    panel(&site, &f, &wanted).await
 }
 
-async fn panel(site: &Site, f: &Frame, key: &str) -> Panel {
+async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
     let source = Source {
         name: "task",
-        query: format!("key={}", encoded(key)),
+        query: match wanted.id.is_empty() {
+            true => format!("key={}", encoded(&wanted.key)),
+            false => format!("id={}", encoded(&wanted.id)),
+        },
         shows: "tasks stats pauses",
     };
-    Panel::load(f, source, details(site, f, key)).await
+    Panel::load(f, source, details(site, f, wanted.text())).await
 }
 
 /// What can be done with a task now.
@@ -163,6 +172,8 @@ struct Details<'a> {
 
 struct Found {
     task: TaskRecord,
+    /// What names it in the API: its key or its row.
+    named: String,
     actions: Actions,
     kept_back: Option<Hindrance>,
     is_overdue: bool,
@@ -199,15 +210,26 @@ impl Found {
 }
 
 async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<'a>, Problem> {
-    let parsed = TaskKey::parse(key);
-    let found = match &parsed {
-        Ok(parsed) => {
-            f.caller.require_key(parsed)?;
-            let (task, paused) = tokio::join!(site.tasks.find(parsed), site.paused());
+    let wanted = TaskInPath::parse(key);
+    let is_key = matches!(wanted, Ok(TaskInPath::Key(_)));
+    let found = match wanted {
+        Ok(TaskInPath::Key(key)) => {
+            f.caller.require_key(&key)?;
+            let (task, paused) = tokio::join!(site.tasks.find(&key), site.paused());
             let paused = paused?;
             task?.map(|mut task| {
                 site.masks.apply(&mut task);
-                found(task, &paused, f)
+                found(task, key.to_string(), &paused, f)
+            })
+        }
+        // A moved task stays in its row, so the page goes on showing it.
+        Ok(TaskInPath::Row(row, _)) => {
+            let (task, paused) =
+                tokio::try_join!(listing::task_in_row(site, &f.caller, row), site.paused())?;
+            task.map(|mut task| {
+                site.masks.apply(&mut task);
+                task.key = site.masks.shown(&task.key);
+                found(task, row.to_string(), &paused, f)
             })
         }
         Err(_) => None,
@@ -216,12 +238,12 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
         f,
         t: TaskTexts::of(f.language()),
         key,
-        is_key: parsed.is_ok(),
+        is_key,
         found,
     })
 }
 
-fn found(task: TaskRecord, paused: &Paused, f: &Frame) -> Found {
+fn found(task: TaskRecord, named: String, paused: &Paused, f: &Frame) -> Found {
     let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
     let took = task.finished.map(|finished| finished.since(task.due));
     Found {
@@ -230,6 +252,7 @@ fn found(task: TaskRecord, paused: &Paused, f: &Frame) -> Found {
         is_overdue: waits && is_overdue(task.due_at, f.now),
         took_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
         series: series(&task),
+        named,
         task,
     }
 }

@@ -139,6 +139,7 @@ texts! {
         read_only_detail: "This daemon allows no changes over HTTP: `http.read_only` is set.", "此守护进程不允许通过 HTTP 修改：已设置 `http.read_only`。";
         panel_failed: "This part could not be loaded", "此部分无法加载";
         panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";
+        undivided: "This is about all classes. Your access is limited to some of them.", "此处涉及所有类，而您的访问仅限于其中一部分。";
         panel_late: "No answer within {} s", "{} 秒内没有响应";
     }
 }
@@ -186,6 +187,7 @@ texts! {
         at_least: "at least", "至少";
         stop: "Stop", "停止";
         all_count: "Tasks that match now: {}.", "当前匹配的任务：{} 个。";
+        all_more: "This page has grouped {} of them: the others have a similar error, or were not read.", "本页将其中 {} 个归为一组，其余的错误相似或未被读取。";
         all_running: "Running: {}. Their runs end, no other ones start.", "正在执行：{} 个。本次执行结束后不再开始新的执行。";
         all_none: "No task matches.", "没有匹配的任务。";
         all_rate: "Tasks per second", "每秒任务数";

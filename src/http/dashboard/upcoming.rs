@@ -12,6 +12,7 @@ use super::panel::{Panel, Source};
 use super::row::Row;
 use super::texts::texts;
 use super::timeline::Timeline;
+use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::{ListFilter, StateFilter, TaskRecord};
@@ -115,7 +116,7 @@ async fn ahead_panel(site: &Site, f: &Frame) -> Panel {
         query: String::new(),
         shows: "tasks stats",
     };
-    Panel::load(f, source, async {
+    Panel::load_undivided(f, source, async {
         let count = site.figures.count(&site.tasks).await?;
         Ok(Ahead {
             f,
@@ -173,10 +174,8 @@ async fn list<'a>(site: &Site, f: &'a Frame, class: &str) -> Result<List<'a>, Pr
         limit: LIMIT,
         ..ListFilter::default()
     };
-    let (page, paused) = tokio::join!(site.tasks.list(&filter), site.paused());
-    let mut page = page?;
-    site.masks.apply_to_list(&mut page.tasks);
-    let paused = paused?;
+    let (page, paused) =
+        tokio::try_join!(listing::list(site, &f.caller, filter, None), site.paused())?;
     let later = page.next.is_some().then(|| {
         let from = page.tasks.last().map_or(f.now, |task| task.due_at);
         let class = encoded(class);
@@ -184,17 +183,15 @@ async fn list<'a>(site: &Site, f: &'a Frame, class: &str) -> Result<List<'a>, Pr
         let query = format!("state=pending,waiting&class={class}&due_after={from}");
         (format!("{}/tasks?{query}", f.base), page.tasks.len())
     });
-    let tasks = page.tasks.into_iter();
-    let visible = tasks.filter(|task| f.caller.may_touch(&task.key));
     Ok(List {
         f,
         t: UpcomingTexts::of(f.language()),
-        groups: groups(visible, &paused, f),
+        groups: groups(page.tasks, &paused, f),
         later,
     })
 }
 
-fn groups(tasks: impl Iterator<Item = TaskRecord>, paused: &Paused, f: &Frame) -> Vec<Group> {
+fn groups(tasks: Vec<TaskRecord>, paused: &Paused, f: &Frame) -> Vec<Group> {
     let t = UpcomingTexts::of(f.language());
     let ends = [
         (60_000, t.minute),

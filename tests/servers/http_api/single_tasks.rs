@@ -156,6 +156,28 @@ async fn a_change_with_if_match_is_made_only_to_the_arming_it_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_is_refused_where_a_change_cannot_depend_on_it() {
+    let api = Api::start().await;
+    let path = "/v1/tasks/Order@close@1";
+    let id = api.create("Order@close@1", "30m").await;
+    for (name, value) in [
+        ("if-match", "\"0-0\""),
+        ("if-none-match", "*"),
+        ("if-unmodified-since", "Mon, 23 Nov 2026 00:00:00 GMT"),
+    ] {
+        let put = api.request("PUT", path).header(name, value);
+        let put = Answer::of(with_json(put, &json!({"in": "2h"}))).await;
+        put.is_problem(400, "invalid");
+        for act in ["run", "redrive", "discard"] {
+            let request = api.request("POST", &format!("{path}/{act}"));
+            let answer = Answer::of(request.header(name, value)).await;
+            answer.is_problem(400, "invalid");
+        }
+    }
+    assert_eq!(api.get(path).await.text_of("id"), id);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_runs_now_and_a_dead_one_is_redriven_and_discarded() {
     let api = Api::start().await;
     api.create("Job@run@1", "1h").await;

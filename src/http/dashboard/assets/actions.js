@@ -17,18 +17,18 @@ function clock(ms) {
 // ---- One task
 
 const ACTS = {
-  async run({ key, dueAt }) {
-    const yes = await ask({ title: texts.run_ask, body: [key, texts.run_detail], confirm: texts.run_do });
+  async run({ key, name }) {
+    const yes = await ask({ title: texts.run_ask, body: [name, texts.run_detail], confirm: texts.run_do });
     if (!yes) return;
     await call("POST", `${path(key)}/run`);
     note(texts.run_done);
   },
 
-  async move({ key, id, dueAt }) {
+  async move({ key, name, id, dueAt }) {
     const at = element("input", { type: "datetime-local", step: "1", name: "at", value: clock(dueAt), "aria-label": texts.move_ask, required: true });
     const earlier = new Date(at.value).getTime();
     const by = (minutes) => element("button", { type: "button", click: () => { at.value = clock(new Date(at.value).getTime() + minutes * 60000); } }, `+${minutes < 60 ? fill(texts.minute, minutes) : fill(texts.hour, minutes / 60)}`);
-    const yes = await ask({ title: texts.move_ask, body: [key, element("div", { class: "actions" }, at, by(10), by(60), by(1440))], confirm: texts.move_do });
+    const yes = await ask({ title: texts.move_ask, body: [name, element("div", { class: "actions" }, at, by(10), by(60), by(1440))], confirm: texts.move_do });
     if (!yes || new Date(yes.get("at")).getTime() === earlier) return;
     const answer = await call("PATCH", path(key), { at: iso(new Date(yes.get("at")).getTime()) }, { "if-match": `"${id}"` });
     const moved = await answer.json();
@@ -39,14 +39,15 @@ const ACTS = {
     note(fill(texts.move_done, new Date(moved.due).toLocaleString()), { button: { text: texts.undo, press: () => act(undo) } });
   },
 
-  async cancel({ key, id, due, isSeries }) {
-    const yes = await ask({ title: texts.cancel_ask, body: [key, texts.cancel_detail], confirm: texts.cancel_do, danger: true });
+  async cancel({ key, name, id, due, isSeries }) {
+    const yes = await ask({ title: texts.cancel_ask, body: [name, texts.cancel_detail], confirm: texts.cancel_do, danger: true });
     if (!yes) return;
     const before = JSON.parse(await (await call("GET", path(key))).text(), exactly);
     const answer = await (await call("DELETE", path(key), undefined, { "if-match": `"${id}"` })).json();
     if (answer.outcome === "running") return note(texts.cancel_running);
     // What is due already would start at once, and a series has more to it than these members.
-    const isWhole = !before.masked && (before.payload === null || JSON.rawJSON);
+    // It is created again by its key, which is not known of a task that is named by its row.
+    const isWhole = !before.masked && key.includes("@") && (before.payload === null || JSON.rawJSON);
     const isBack = !isSeries && isWhole && due > Date.now();
     const undo = async () => {
       const { payload, tag, max_attempts } = before;
@@ -56,8 +57,8 @@ const ACTS = {
     note(texts.cancel_done, isBack ? { button: { text: texts.undo, press: () => act(undo) } } : {});
   },
 
-  async redrive({ key }) {
-    const yes = await ask({ title: texts.redrive_ask, body: [key, texts.redrive_detail], confirm: texts.redrive_do });
+  async redrive({ key, name }) {
+    const yes = await ask({ title: texts.redrive_ask, body: [name, texts.redrive_detail], confirm: texts.redrive_do });
     if (!yes) return;
     await call("POST", `${path(key)}/redrive`);
     note(texts.redrive_done);
@@ -88,7 +89,8 @@ async function lines(answer, tell) {
   }
 }
 
-async function bulk(verb, filter) {
+/** `shown` is the number of tasks that the page has counted. */
+async function bulk(verb, filter, { shown } = {}) {
   const says = (name) => texts[`${verb}_all_${name}`];
   const found = await (await call("POST", `/v1/${verb}`, { ...filter, dry_run: true })).json();
   const number = (count) => count.toLocaleString("en");
@@ -96,6 +98,7 @@ async function bulk(verb, filter) {
   if (!found.tasks && !found.running) return note(texts.all_none);
   const which = Object.entries(filter).map(([name, value]) => element("code", {}, `${name}: ${value}`));
   const body = [element("p", { class: "which" }, ...which), fill(texts.all_count, count), says("detail")];
+  if (shown && Number(shown) !== found.tasks) body.splice(2, 0, fill(texts.all_more, number(Number(shown))));
   if (found.running) body.push(fill(texts.all_running, number(found.running)));
   const rate = element("input", { type: "number", name: "rate", min: "1", max: "100000", value: "1000", id: "bulk-rate" });
   if (verb === "redrive") body.push(element("p", {}, element("label", { for: "bulk-rate" }, texts.all_rate), " ", rate));
@@ -133,9 +136,9 @@ async function bulk(verb, filter) {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-act], [data-bulk]");
   if (!button) return;
-  if (button.dataset.bulk) return act(() => bulk(button.dataset.bulk, JSON.parse(button.dataset.filter)));
-  const { task: key, id, due, dueAt, series } = button.closest("[data-task]").dataset;
-  act(() => ACTS[button.dataset.act]({ key, id, due: Number(due), dueAt: Number(dueAt), isSeries: series !== undefined }));
+  if (button.dataset.bulk) return act(() => bulk(button.dataset.bulk, JSON.parse(button.dataset.filter), button.dataset));
+  const { task: key, name, id, due, dueAt, series } = button.closest("[data-task]").dataset;
+  act(() => ACTS[button.dataset.act]({ key, name, id, due: Number(due), dueAt: Number(dueAt), isSeries: series !== undefined }));
 });
 
 // ---- A new task

@@ -17,6 +17,7 @@ use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
 use super::panel::{Panel, Source};
 use super::texts::texts;
+use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::{ListFilter, StateFilter, TaskRecord};
@@ -125,25 +126,29 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
 
 async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
     let mut groups: HashMap<(String, String), Collected> = HashMap::new();
-    let mut filter = ListFilter {
+    let filter = ListFilter {
         states: vec![StateFilter::Is(TaskState::Dead)],
         limit: READ_AT_ONCE,
         ..ListFilter::default()
     };
     let until = Instant::now() + READ_FOR;
-    let mut read = 0;
+    let (mut read, mut cursor) = (0, None::<String>);
     let is_part = loop {
-        let mut page = site.tasks.list(&filter).await?;
-        site.masks.apply_to_list(&mut page.tasks);
+        let page = listing::list(site, &f.caller, filter.clone(), cursor.as_deref());
+        let page = page.await?;
         read += page.tasks.len();
-        let visible = |task: &TaskRecord| f.caller.require_key(&task.key).is_ok();
-        for task in page.tasks.into_iter().filter(visible) {
+        for task in page.tasks {
             let error = task.last_error.as_deref().unwrap_or_default();
-            let kind = (task.key.class_method().to_owned(), similar::kind_of(error));
+            // Tasks whose errors are masked are one group.
+            let kind = match site.masks.hides_payload(&task.key) {
+                true => String::new(),
+                false => similar::kind_of(error),
+            };
+            let kind = (task.key.class_method().to_owned(), kind);
             groups.entry(kind).or_default().add(task);
         }
-        filter.cursor = page.next;
-        match filter.cursor {
+        cursor = page.next;
+        match cursor {
             None => break false,
             Some(_) if read >= READ_MAX || Instant::now() >= until => break true,
             Some(_) => {}
@@ -158,7 +163,7 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
     groups.truncate(GROUPS_MAX);
     let groups = groups
         .into_iter()
-        .map(|((method, _), group)| group.shown(method, f));
+        .map(|((method, kind), group)| group.shown(method, &kind, f));
     Ok(List {
         f,
         t: DeadTexts::of(f.language()),
@@ -192,10 +197,14 @@ impl Collected {
             .extend(reason.filter(|reason| !self.reasons.contains(reason)));
     }
 
-    fn shown(self, method: String, f: &Frame) -> Group {
+    fn shown(self, method: String, kind: &str, f: &Frame) -> Group {
         let (class, name) = method.split_once('@').unwrap_or((&method, ""));
-        // What is left of an error without its numbers may be in errors of another kind, too: the dry run counts them.
-        let common = similar::common_part(&self.error);
+        // What is left of an error without its numbers may be in errors of another kind, too: the dialog says so, and how many
+        // tasks match.
+        let common = match kind {
+            "" => "",
+            _ => similar::common_part(&self.error),
+        };
         let mut filter = json!({"state": "dead", "class": class, "method": name});
         let mut query = format!(
             "state=dead&class={}&method={}",

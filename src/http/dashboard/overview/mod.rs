@@ -16,10 +16,11 @@ use super::figures::Count;
 use super::frame::{Frame, Place};
 use super::panel::{Panel, Source};
 use super::texts::texts;
+use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::MethodStats;
-use crate::task::{PauseKind, Paused, TaskKey, UnixMs};
+use crate::task::{Pause, PauseKind, Paused, TaskKey, UnixMs};
 
 /// Routes of the page and its panels.
 pub fn routes() -> Router<Site> {
@@ -143,7 +144,7 @@ async fn verdict_alone(State(site): State<Site>, f: Frame) -> Panel {
 async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
     let source = source("verdict", "stats pauses workers");
     Panel::load(f, source, async {
-        let facts = facts(site, f).await;
+        let facts = facts(site, f).await?;
         let on_time = verdict::on_time(&facts, f.language());
         let mut findings = verdict::findings(&facts, f.language());
         let is_trouble = |first: &Finding| first.severity != Severity::Note;
@@ -161,24 +162,39 @@ async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
 }
 
 /// What the verdict is about. A ledger that fails is one of the facts.
-async fn facts(site: &Site, f: &Frame) -> Facts {
+///
+/// # Errors
+/// The table is too large to say so of the caller's classes alone.
+async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
+    let caller = &f.caller;
     let count = site.figures.count(&site.tasks).await;
     let trouble = match site.engine.ledger_answers() {
         true => count.as_ref().err().map(ToString::to_string),
         false => Some(site.engine.ledger_trouble().unwrap_or_default()),
     };
     let failing = site.engine.background().into_iter();
+    // What is not divided by class is left out for a limited caller.
+    let failing = failing.filter(|_| !caller.is_limited());
     let failing = failing.filter_map(|task| Some((task.name, task.error?)));
     let count = count.ok();
     let hour = Duration::from_secs(3600);
     let lately = site.engine.history().points(hour, hour).await.pop();
+    let lately = lately.filter(|_| !caller.is_limited());
+    let counts = count.as_ref().map(|count| stats_of(&count.stats, caller));
+    let counts = counts.transpose()?.map(|stats| stats.counts);
     let pauses = count.as_ref().map_or(&[][..], |count| &count.pauses);
-    let stands = |pause: &&crate::task::Pause| pause.kind == PauseKind::Pause;
-    Facts {
+    let pauses = pauses.iter().filter_map(|pause| caller.pause_seen(pause));
+    let pauses: Vec<Pause> = pauses.collect();
+    let stands = |pause: &&Pause| pause.kind == PauseKind::Pause;
+    Ok(Facts {
         is_listening: site.engine.is_listening(),
         is_stopping: site.engine.is_stopping(),
-        counts: count.as_ref().map(|count| count.stats.counts),
-        gone: site.engine.gone(hour),
+        counts,
+        // What is not divided by class is left out for a limited caller.
+        gone: match caller.is_limited() {
+            true => Vec::new(),
+            false => site.engine.gone(hour),
+        },
         blocked: count.as_ref().and_then(|count| blocked(site, f, count)),
         dead_lately: lately.as_ref().map_or(0, |hour| hour.dead),
         late: lately.and_then(|hour| hour.lateness),
@@ -194,7 +210,7 @@ async fn facts(site: &Site, f: &Frame) -> Facts {
             None => failing.collect(),
         },
         ledger_trouble: trouble,
-    }
+    })
 }
 
 /// A number of tasks, with the list that it counts.
@@ -219,7 +235,7 @@ fn blocked(site: &Site, f: &Frame, count: &Count) -> Option<Blocked> {
     let engine = &site.engine;
     // Workers may ask another daemon.
     let queue = engine.pull_queue_of(&key);
-    let queue = queue.filter(|_| engine.members() == 1);
+    let queue = queue.filter(|_| engine.members() == 1 && !f.caller.is_limited());
     let is_asked = |queue: &str| {
         let queues = engine.pull().status().into_iter();
         let mut queues = queues.filter(|status| status.queue == queue);
@@ -262,17 +278,18 @@ async fn counts_panel(site: &Site, f: &Frame) -> Panel {
 async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
     let t = OverviewTexts::of(f.language());
     let count = site.figures.count(&site.tasks).await?;
-    let counts = &count.stats.counts;
+    let stats = stats_of(&count.stats, &f.caller)?;
+    let counts = &stats.counts;
     let figure = |name, state, number| Figure {
         name,
         state,
         count: number,
-        is_at_least: count.is_at_least(state),
+        is_at_least: stats.at_least.contains(&state),
         detail: None,
         is_trouble: false,
     };
     let oldest = f.fill(t.oldest, &[&f.took(&counts.overdue_ms_max)]);
-    let figures = vec![
+    let mut figures = vec![
         Figure {
             detail: (counts.overdue > 0).then_some(oldest),
             is_trouble: counts.overdue_ms_max > 3_000,
@@ -288,6 +305,10 @@ async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
         figure(t.done, "done", counts.done),
         figure(t.cancelled, "cancelled", counts.cancelled),
     ];
+    if f.caller.is_limited() {
+        // Not counted by class.
+        figures.retain(|figure| !stats.at_least.contains(&figure.state));
+    }
     Ok(Counts {
         f,
         t,
@@ -321,11 +342,8 @@ async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> 
     /// Maximum number of rows.
     const MOST: usize = 25;
     let count = site.figures.count(&site.tasks).await?;
-    let mut methods = count.stats.methods.clone();
-    methods.retain(|method| {
-        let key = TaskKey::parse(&method.name);
-        key.is_ok_and(|key| f.caller.may_touch(&key))
-    });
+    let stats = stats_of(&count.stats, &f.caller)?.into_owned();
+    let mut methods = stats.methods;
     methods.sort_by_key(|method| {
         let unfinished = method.pending + method.waiting + method.running;
         std::cmp::Reverse((method.overdue_ms_max, method.dead, unfinished))
@@ -335,7 +353,7 @@ async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> 
         f,
         t: OverviewTexts::of(f.language()),
         methods,
-        of: count.stats.methods_of.map(u64::from),
+        of: stats.methods_of.map(u64::from),
     })
 }
 
@@ -388,5 +406,5 @@ async fn parts_panel(site: &Site, f: &Frame) -> Panel {
         running: engine.running() as u64,
         background: background.collect(),
     };
-    Panel::load(f, source("parts", "stats workers"), async { Ok(parts) }).await
+    Panel::load_undivided(f, source("parts", "stats workers"), async { Ok(parts) }).await
 }

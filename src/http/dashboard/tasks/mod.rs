@@ -13,6 +13,7 @@ use super::frame::{Frame, Place, encoded};
 use super::panel::{Panel, Source};
 use super::row::Row;
 use super::texts::texts;
+use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::MalformedRow;
@@ -127,23 +128,19 @@ async fn panel(site: &Site, f: &Frame, q: &TaskQuery) -> Panel {
 
 async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
     let filter = q.filter(f.now, &f.preferences.zone)?;
-    let (page, paused) = tokio::join!(site.tasks.list(&filter), site.paused());
-    let mut page = page?;
-    site.masks.apply_to_list(&mut page.tasks);
-    if f.caller.is_limited() {
-        // Rows without a class.
-        page.malformed.clear();
-    }
-    let paused = paused?;
+    let cursor = Some(q.cursor.as_str()).filter(|text| !text.is_empty());
+    let (page, paused) = tokio::try_join!(
+        listing::list(site, &f.caller, filter, cursor),
+        site.paused()
+    )?;
     let tasks = page.tasks.into_iter();
-    let visible = tasks.filter(|task| f.caller.may_touch(&task.key));
     Ok(List {
         f,
         t: TasksTexts::of(f.language()),
         q,
-        rows: visible.map(|task| Row::of(task, &paused, f)).collect(),
+        rows: tasks.map(|task| Row::of(task, &paused, f)).collect(),
         malformed: page.malformed,
-        next: page.next.map(|next| next.to_string()),
+        next: page.next,
         searched: page.searched,
     })
 }
@@ -161,7 +158,7 @@ async fn find(State(site): State<Site>, f: Frame, Query(Wanted { q }): Query<Wan
         && f.caller.require_key(&key).is_ok()
         && let Ok(Some(_)) = site.tasks.find(&key).await
     {
-        return Redirect::to(&f.task_href(&key)).into_response();
+        return Redirect::to(&f.key_href(&key)).into_response();
     }
     Redirect::to(&format!("{}/tasks?prefix={}", f.base, encoded(text))).into_response()
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::http::api::TaskFilter;
 use crate::http::dashboard::frame::encoded;
 use crate::http::problem::Problem;
-use crate::ledger::{ListCursor, ListFilter};
+use crate::ledger::ListFilter;
 use crate::task::UnixMs;
 
 /// Tasks of a page.
@@ -154,15 +154,12 @@ impl TaskQuery {
         })
     }
 
-    /// The filter of the ledger, the same as that of the API. Ages count back from `now`.
+    /// The filter of the ledger without the cursor, the same as that of the API. Ages count back from `now`.
     ///
     /// # Errors
     /// The first filter that does not fit.
     pub fn filter(&self, now: UnixMs, zone: &TimeZone) -> Result<ListFilter, Problem> {
-        let cursor = (!self.cursor.is_empty()).then(|| self.cursor.parse::<ListCursor>());
-        let cursor = cursor.transpose();
         Ok(ListFilter {
-            cursor: cursor.map_err(|error| Problem::invalid(format!("`cursor`: {error}")))?,
             limit: LIMIT,
             ..self.api(zone)?.list(now)?
         })
@@ -184,42 +181,17 @@ impl TaskQuery {
     pub fn body(&self, zone: &TimeZone) -> String {
         let mut body = Map::new();
         if let Ok(filter) = self.api(zone) {
-            let TaskFilter {
-                state,
-                class,
-                method,
-                tag,
-                prefix,
-                recurring,
-                due_after,
-                due_before,
-                reason,
-                error,
-                older_than: _,
-                newer_than: _,
-            } = filter;
-            let texts = [
-                ("class", class),
-                ("method", method),
-                ("tag", tag),
-                ("prefix", prefix),
-                ("due_after", due_after),
-                ("due_before", due_before),
-                ("reason", reason),
-                ("error", error),
-            ];
-            let texts = texts.into_iter();
-            let texts = texts.filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
-            body.extend(texts);
-            if recurring {
+            for (name, text) in filter.texts() {
+                if let Some(text) = text {
+                    body.insert(name.to_owned(), text.as_str().into());
+                }
+            }
+            if filter.recurring {
                 body.insert("recurring".to_owned(), Value::Bool(true));
             }
-            if let Some(state) = state {
+            if body.len() == 1 && body.contains_key("state") {
                 // Without another filter, the API asks for this word.
-                if body.is_empty() {
-                    body.insert("all".to_owned(), Value::Bool(true));
-                }
-                body.insert("state".to_owned(), state.into());
+                body.insert("all".to_owned(), Value::Bool(true));
             }
         }
         Value::Object(body).to_string()
@@ -280,7 +252,6 @@ mod tests {
         assert!(refused("state=bad").contains("`bad` is not a state"));
         assert!(refused("due_before=noon").starts_with("`due_before` is `noon`"));
         assert!(refused("reason=bad").contains("is not a reason"));
-        assert!(refused("cursor=bad").contains("cursor"));
     }
 
     #[test]

@@ -1,0 +1,289 @@
+//! Changes of single tasks: move, cancel, run, redrive, discard.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answers::{AnyOther, NoTask, NotDead, NotPending, OtherArming};
+use super::new_task::due;
+use super::precondition::{IfMatch, Unconditional, changed_meanwhile};
+use super::task_view::etag;
+use crate::client::IfSame;
+use crate::http::access::{Caller, Scope};
+use crate::http::audit::Change;
+use crate::http::events::Topic;
+use crate::http::input::JsonBody;
+use crate::http::named::{Named, TaskInPath};
+use crate::http::problem::{Problem, ProblemKind};
+use crate::http::site::Site;
+use crate::ledger::{CancelAnswer, RescheduleAnswer, RunNowAnswer};
+use crate::task::{Arming, State as TaskState, TaskKey};
+
+/// Routes of changes of single tasks.
+pub fn routes() -> OpenApiRouter<Site> {
+    OpenApiRouter::new()
+        .routes(routes!(reschedule, cancel))
+        .routes(routes!(run))
+        .routes(routes!(redrive))
+        .routes(routes!(discard))
+}
+
+/// A new due time.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewDue {
+    /// As a delay: `30m`. Either this or `at`.
+    #[schema(example = "30m")]
+    r#in: Option<String>,
+    /// RFC 3339.
+    at: Option<String>,
+}
+
+/// Moves a pending task to another due time.
+#[utoipa::path(
+    operation_id = "moveTask",
+    patch, path = "/tasks/{key}", tag = "tasks", request_body = NewDue,
+    params(
+        ("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it."),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the task: another arming is not moved."),
+    ),
+    responses(
+        (status = 200, description = "The task is moved.", body = MovedView),
+        NoTask,
+        NotPending,
+        OtherArming,
+        AnyOther,
+    ),
+)]
+async fn reschedule(
+    State(site): State<Site>,
+    caller: Caller,
+    task: TaskInPath,
+    IfMatch(arming): IfMatch,
+    JsonBody(new): JsonBody<NewDue>,
+) -> Result<Response, Problem> {
+    let Named { key, shown } = task.named(&site, &caller, Scope::Schedule).await?;
+    let due = due(new.r#in.as_deref(), new.at.as_deref())?;
+    let due = due.ok_or_else(|| Problem::invalid("expected `in` or `at`"))?;
+    let answer = match arming {
+        None => site.tasks.reschedule(&key, due).await?,
+        Some(arming) => match site.tasks.reschedule_if(&key, due, arming).await? {
+            IfSame::Same(answer) => answer,
+            IfSame::Other => return Err(changed_meanwhile()),
+        },
+    };
+    match answer {
+        RescheduleAnswer::Moved(arming) => {
+            changed(&site, &caller, "move", &key).await;
+            Ok(MovedView::new(&shown, arming).into_response())
+        }
+        RescheduleAnswer::Running => Err(running(&shown)),
+        RescheduleAnswer::Finished(state) => Err(finished(&shown, state)),
+        RescheduleAnswer::Unknown => Err(Problem::no_task()),
+    }
+}
+
+/// What a cancellation did.
+#[derive(Debug, Serialize, ToSchema)]
+struct Cancelled {
+    key: String,
+    /// `cancelled`: it does not start. `running`: it runs, and no further attempt starts.
+    #[schema(example = "cancelled")]
+    outcome: &'static str,
+}
+
+/// Cancels a task.
+///
+/// A run that has begun is not stopped, but the task is not tried again. Repeating the request gives the same answer.
+#[utoipa::path(
+    operation_id = "cancelTask",
+    delete, path = "/tasks/{key}", tag = "tasks",
+    params(
+        ("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it."),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the task: another arming is not cancelled."),
+    ),
+    responses(
+        (status = 200, description = "The task is cancelled.", body = Cancelled),
+        NoTask,
+        (status = 409, description = "The task is done or dead.", body = Problem, content_type = "application/problem+json"),
+        OtherArming,
+        AnyOther,
+    ),
+)]
+async fn cancel(
+    State(site): State<Site>,
+    caller: Caller,
+    task: TaskInPath,
+    IfMatch(arming): IfMatch,
+) -> Result<Json<Cancelled>, Problem> {
+    let Named { key, shown } = task.named(&site, &caller, Scope::Schedule).await?;
+    let answer = match arming {
+        None => site.tasks.cancel(&key).await?,
+        Some(arming) => {
+            let answers = site.tasks.cancel_if(&[(key.clone(), arming)]).await?;
+            match answers.into_iter().next() {
+                Some(IfSame::Same(answer)) => answer,
+                Some(IfSame::Other) | None => return Err(changed_meanwhile()),
+            }
+        }
+    };
+    let outcome = match answer {
+        CancelAnswer::Cancelled => "cancelled",
+        CancelAnswer::Running => "running",
+        CancelAnswer::Finished(TaskState::Cancelled) => "cancelled",
+        CancelAnswer::Finished(state) => return Err(finished(&shown, state)),
+        CancelAnswer::Unknown => return Err(Problem::no_task()),
+    };
+    changed(&site, &caller, "cancel", &key).await;
+    Ok(Json(Cancelled {
+        key: shown.to_string(),
+        outcome,
+    }))
+}
+
+/// Makes a pending task due now.
+#[utoipa::path(
+    operation_id = "runTask",
+    post, path = "/tasks/{key}/run", tag = "tasks",
+    params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.")),
+    responses(
+        (status = 200, description = "The task is due.", body = MovedView),
+        NoTask,
+        NotPending,
+        AnyOther,
+    ),
+)]
+async fn run(
+    State(site): State<Site>,
+    caller: Caller,
+    task: TaskInPath,
+    _: Unconditional,
+) -> Result<Response, Problem> {
+    let Named { key, shown } = task.named(&site, &caller, Scope::Operate).await?;
+    match site.tasks.run_now(&key).await? {
+        RunNowAnswer::Due(arming) => {
+            changed(&site, &caller, "run", &key).await;
+            Ok(MovedView::new(&shown, arming).into_response())
+        }
+        RunNowAnswer::Refused(TaskState::Running) => Err(running(&shown)),
+        RunNowAnswer::Refused(state) => Err(finished(&shown, state)),
+        RunNowAnswer::Unknown => Err(Problem::no_task()),
+    }
+}
+
+/// Makes a dead task pending, and due at once.
+///
+/// It keeps its id and its history. Its counters begin again.
+#[utoipa::path(
+    operation_id = "redriveTask",
+    post, path = "/tasks/{key}/redrive", tag = "tasks",
+    params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.")),
+    responses(
+        (status = 200, description = "The task is pending.", body = MovedView),
+        NoTask,
+        NotDead,
+        AnyOther,
+    ),
+)]
+async fn redrive(
+    State(site): State<Site>,
+    caller: Caller,
+    task: TaskInPath,
+    _: Unconditional,
+) -> Result<Response, Problem> {
+    let Named { key, shown } = task.named(&site, &caller, Scope::Operate).await?;
+    match site.tasks.redrive(&key).await? {
+        RunNowAnswer::Due(arming) => {
+            changed(&site, &caller, "redrive", &key).await;
+            Ok(MovedView::new(&shown, arming).into_response())
+        }
+        RunNowAnswer::Refused(state) => Err(not_dead(&shown, state)),
+        RunNowAnswer::Unknown => Err(Problem::no_task()),
+    }
+}
+
+/// Deletes a dead task.
+#[utoipa::path(
+    operation_id = "discardTask",
+    post, path = "/tasks/{key}/discard", tag = "tasks",
+    params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.")),
+    responses(
+        (status = 204, description = "The task is deleted."),
+        NoTask,
+        NotDead,
+        AnyOther,
+    ),
+)]
+async fn discard(
+    State(site): State<Site>,
+    caller: Caller,
+    task: TaskInPath,
+    _: Unconditional,
+) -> Result<StatusCode, Problem> {
+    let Named { key, shown } = task.named(&site, &caller, Scope::Operate).await?;
+    if site.tasks.discard(&key).await? {
+        changed(&site, &caller, "discard", &key).await;
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    match site.tasks.find(&key).await? {
+        None => Err(Problem::no_task()),
+        Some(task) if task.state == TaskState::Dead => Err(Problem::of(
+            ProblemKind::Locked,
+            format!("another session has locked `{shown}`"),
+        )),
+        Some(task) => Err(not_dead(&shown, task.state)),
+    }
+}
+
+/// A task that is due at another time now.
+#[derive(Debug, Serialize, ToSchema)]
+struct MovedView {
+    #[schema(example = "Order@close@42")]
+    key: String,
+    /// `<row id>-<due ms>`: names this arming. It is the value of the header `ETag`.
+    id: String,
+    /// The due time, RFC 3339.
+    due: String,
+}
+
+impl MovedView {
+    fn new(key: &TaskKey, arming: Arming) -> Self {
+        Self {
+            key: key.to_string(),
+            id: arming.to_string(),
+            due: arming.due.to_string(),
+        }
+    }
+}
+
+impl IntoResponse for MovedView {
+    fn into_response(self) -> Response {
+        ([(header::ETAG, etag(&self.id))], Json(self)).into_response()
+    }
+}
+
+/// Records a change that is committed.
+pub async fn changed(site: &Site, caller: &Caller, verb: &'static str, key: &TaskKey) {
+    site.events.touch(Topic::Tasks);
+    site.audit(caller, Change::of_task(verb, key)).await;
+}
+
+fn running(key: &TaskKey) -> Problem {
+    Problem::of(ProblemKind::Running, format!("`{key}` is running"))
+}
+
+fn finished(key: &TaskKey, state: TaskState) -> Problem {
+    Problem::of(ProblemKind::Finished, format!("`{key}` is {state}"))
+}
+
+fn not_dead(key: &TaskKey, state: TaskState) -> Problem {
+    Problem::of(
+        ProblemKind::NotDead,
+        format!("`{key}` is {state}, expected a dead task"),
+    )
+}

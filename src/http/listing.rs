@@ -1,0 +1,100 @@
+//! Lists of tasks as their caller may see them. Every list over HTTP is read here.
+
+use super::access::Caller;
+use super::problem::Problem;
+use super::site::Site;
+use crate::ledger::{ListCursor, ListFilter, ListPage, MalformedRow, TaskRecord};
+use crate::task::Arming;
+
+/// A page of tasks that the caller may see.
+#[derive(Debug)]
+pub struct Listed {
+    /// The tasks, without what is masked.
+    pub tasks: Vec<TaskRecord>,
+    /// Rows that match but whose key is not a task key.
+    pub malformed: Vec<MalformedRow>,
+    /// `cursor` of the next page; `None` at the end.
+    pub next: Option<String>,
+    /// If the search stopped before the page was full: the least number of rows it has read.
+    pub searched: Option<u64>,
+}
+
+/// Lists the tasks of a filter that the caller may see, from the place of `cursor` on.
+///
+/// # Errors
+/// The filter or the cursor does not fit, or the ledger fails.
+pub async fn list(
+    site: &Site,
+    caller: &Caller,
+    filter: ListFilter,
+    cursor: Option<&str>,
+) -> Result<Listed, Problem> {
+    let sealed = caller.is_limited() || site.masks.hide_arguments();
+    let cursors = site.access.cursors(caller, sealed).await;
+    let mut filter = visible(site, caller, filter)?;
+    filter.cursor = cursor.map(|text| cursors.place(text)).transpose()?;
+    let ListPage {
+        mut tasks,
+        mut malformed,
+        next,
+        mut searched,
+    } = site.tasks.list(&filter).await?;
+    if caller.is_limited() {
+        // Rows without a class, and a number of rows of all classes.
+        malformed.clear();
+        searched = searched.map(|_| tasks.len() as u64);
+    }
+    site.masks.apply_to_list(&mut tasks, &mut malformed);
+    Ok(Listed {
+        tasks,
+        malformed,
+        next: next.map(|next| cursors.text(&next)),
+        searched,
+    })
+}
+
+/// Restricts a filter to what the caller may see, so that neither a task nor its absence tells more.
+///
+/// # Errors
+/// The filter asks for what is masked.
+pub fn visible(site: &Site, caller: &Caller, filter: ListFilter) -> Result<ListFilter, Problem> {
+    if let Some(prefix) = &filter.prefix {
+        site.masks.check_prefix(prefix)?;
+    }
+    let except = match filter.error {
+        Some(_) => site.masks.payloads().to_vec(),
+        None => Vec::new(),
+    };
+    Ok(ListFilter {
+        only: caller.classes().to_vec(),
+        except,
+        ..filter
+    })
+}
+
+/// Finds the task in a row; `None` if there is none that the caller may touch.
+///
+/// # Errors
+/// The ledger fails.
+pub async fn task_in_row(
+    site: &Site,
+    caller: &Caller,
+    row: u64,
+) -> Result<Option<TaskRecord>, Problem> {
+    let Some(before) = row.checked_sub(1) else {
+        return Ok(None);
+    };
+    let filter = ListFilter {
+        cursor: Some(ListCursor::Row(before)),
+        limit: 1,
+        ..ListFilter::default()
+    };
+    let page = site.tasks.list(&filter).await?;
+    let found = page.tasks.into_iter().find(|task| is_in_row(task, row));
+    Ok(found.filter(|task| caller.may_touch(&task.key)))
+}
+
+fn is_in_row(task: &TaskRecord, row: u64) -> bool {
+    let arming = task.id.parse::<Arming>();
+    arming.is_ok_and(|arming| arming.row == row)
+}
