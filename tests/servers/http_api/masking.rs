@@ -40,7 +40,7 @@ async fn start() -> Api {
 
 async fn is_silent(api: &Api, path: &str) -> String {
     let answer = api.get(path).await;
-    let text = format!("{}", answer.text);
+    let text = answer.text.to_string();
     assert!(!text.contains(MARK), "{path}: {text}");
     text
 }
