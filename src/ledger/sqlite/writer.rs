@@ -327,13 +327,14 @@ impl WriterThread {
             done.map(|_| ()).map_err(|source| file.error(source))
         };
         run("BEGIN IMMEDIATE")?;
-        let session = Session {
-            connection,
-            queries: &queries,
-            now: clock.now(),
-        };
         let mut at = 0;
         while at < jobs.len() {
+            let session = Session {
+                connection,
+                queries: &queries,
+                // Of this job: one that arrived during the transaction is not stamped with a time before its call.
+                now: clock.now(),
+            };
             run("SAVEPOINT job")?;
             let done = jobs[at].run(&session, &file);
             // Some errors end the transaction, and with it what other jobs have written.

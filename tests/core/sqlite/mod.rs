@@ -5,6 +5,7 @@ mod backups;
 mod daemons;
 mod faults;
 mod formats;
+mod joining;
 mod killed;
 mod outside_changes;
 
