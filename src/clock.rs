@@ -55,6 +55,18 @@ impl Anchor {
     fn age(&self) -> Duration {
         self.at.map_or(Duration::ZERO, |at| at.elapsed())
     }
+
+    /// Returns the time at `instant`, in microseconds since 1970.
+    fn time_us(&self, instant: Instant) -> i64 {
+        let Some(at) = self.at else {
+            return self.reading_us;
+        };
+        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        match instant.checked_duration_since(at) {
+            Some(after) => self.reading_us.saturating_add(micros(after)),
+            None => self.reading_us.saturating_sub(micros(at - instant)),
+        }
+    }
 }
 
 /// Largest assumed drift between the two clocks. With it, a newer and coarser reading replaces an old one at some time.
@@ -108,9 +120,15 @@ impl LedgerClock {
 
     /// Returns the same in microseconds since 1970.
     pub fn now_us(&self) -> i64 {
+        // The anchor first: it may be replaced by a later one meanwhile.
         let anchor = self.anchor();
-        let since = i64::try_from(anchor.age().as_micros()).unwrap_or(i64::MAX);
-        anchor.reading_us.saturating_add(since)
+        anchor.time_us(Instant::now())
+    }
+
+    /// Returns the estimated time of the ledger at an instant of this process. Never later than what
+    /// [`now`](Self::now) returns after that instant, unless the clock takes a reading in between.
+    pub fn at(&self, instant: Instant) -> UnixMs {
+        UnixMs(self.anchor().time_us(instant).div_euclid(1000))
     }
 
     /// Returns a lower bound of the ledger's time. A statement that runs before the due time by the ledger's clock
@@ -186,6 +204,20 @@ mod tests {
             Instant::now() + Duration::from_millis(100)
         );
         assert_eq!(clock.instant_of(UnixMs(5)), Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_an_instant_is_not_later_than_what_was_read_after_it() {
+        let clock = LedgerClock::starting_at(UnixMs(1000));
+        let before = Instant::now();
+        tokio::time::advance(Duration::from_micros(900)).await;
+        let (instant, read) = (Instant::now(), clock.now());
+        tokio::time::advance(Duration::from_micros(300)).await;
+        assert_eq!((clock.at(instant), read), (UnixMs(1000), UnixMs(1000)));
+        clock.observe_us(2_000_000, Instant::now());
+        assert_eq!(clock.at(before), UnixMs(1998), "1.2 ms before the reading");
+        clock.set(UnixMs(500));
+        assert_eq!(clock.at(instant), UnixMs(500));
     }
 
     #[tokio::test(start_paused = true)]

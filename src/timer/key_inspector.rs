@@ -142,15 +142,9 @@ impl KeyInspector {
             0 => since,
             _ => since.min(*self.published_after()),
         };
-        let expired = Countdown::expired(self.clock.now(), self.ledger_time(since));
+        let expired = Countdown::expired(self.clock.now(), self.clock.at(since));
         let seen = Seen::Armed(expired);
         sink.propose(AdoptionCandidate::of_key(key, seen));
-    }
-
-    /// Converts an instant of this process to the ledger's clock.
-    fn ledger_time(&self, instant: Instant) -> UnixMs {
-        let ago = i64::try_from(instant.elapsed().as_millis()).unwrap_or(i64::MAX);
-        UnixMs(self.clock.now().0.saturating_sub(ago))
     }
 
     /// Inspects keys at once. Returns `None` for each key that is not armed.
@@ -254,7 +248,7 @@ impl KeyInspector {
             let (Some(inspected), Some(Found { value, ttl })) = (inspected, found) else {
                 continue;
             };
-            let heard = self.ledger_time(inspected.since);
+            let heard = self.clock.at(inspected.since);
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
@@ -265,7 +259,7 @@ impl KeyInspector {
                         sink.armed_by_lapsed(&key);
                         // A program deleted the key; an audit has armed it again since.
                         if let Some(since) = inspected.last_disarmed() {
-                            disarmed.push((key, self.ledger_time(since)));
+                            disarmed.push((key, self.clock.at(since)));
                         }
                         continue;
                     }
