@@ -153,13 +153,14 @@ impl PullQueues {
         }
         let (give, mut given) = oneshot::channel();
         let _seen = Seen(&self.0.deps.metrics);
+        // Before the place, because it is dropped after it.
+        let _check = NotifyOnDrop(&self.0.last_left);
         let place = takers.join(Ticket {
             count,
             worker: Arc::from(worker),
             give,
         });
         self.0.deps.metrics.members_changed();
-        let _check = NotifyOnDrop(&self.0.last_left);
         let was_active = takers.demand.set_active(true);
         if !was_active {
             // Tasks that fell due while no worker asked are found by a sweep, and the other daemons leave ours to us.
