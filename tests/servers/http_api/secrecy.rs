@@ -296,11 +296,12 @@ async fn a_caller_of_some_classes_learns_nothing_about_others() {
     let pages_before = pages(&api, "").await;
     assert_eq!(pages_before.len(), 4);
 
-    let ids = fill(&api, "Bravo", "bravo-").await;
+    // Before the class is paused.
     create(&api, json!({"key": "Bravo@pull@bravo-1", "in": "0ms"})).await;
     let taken = json!({"worker": "bravo-worker", "wait": "20s"});
     let taken = send(&api, "root", "POST", "/v1/queues/bravo-queue/take", &taken).await;
     assert_eq!(taken.json()["tasks"].as_array().unwrap().len(), 1);
+    let ids = fill(&api, "Bravo", "bravo-").await;
     until("they are counted", async || counted(6).await).await;
     assert!(
         ids.iter()
