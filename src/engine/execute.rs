@@ -67,12 +67,12 @@ impl Ended {
 }
 
 /// How a claimed task was run.
-struct Ran {
-    outcome: Outcome,
+pub struct Ran {
+    pub outcome: Outcome,
     /// The handler's result to be stored.
-    result: Option<String>,
+    pub result: Option<String>,
     /// The span of the settlement.
-    span: Span,
+    pub span: Span,
 }
 
 impl Ran {
@@ -222,26 +222,27 @@ impl Executor {
         }
     }
 
-    /// Outcome of a claim that a worker must not get, else its run for the worker. Runs the middleware of the route
-    /// without a handler: it may refuse the task.
+    /// Starts the run of a worker; an error if the worker must not get the task. Runs the middleware of the route without
+    /// a handler: it may refuse the task.
     pub async fn prepare(
         &self,
         claim: &Claim,
         route: &Route,
         permits: &mut Permits,
         contexts: Contexts,
-    ) -> Result<TaskContext, Outcome> {
+    ) -> Result<(TaskContext, Span), Ran> {
         if let Some(outcome) = unfit(claim) {
-            return Err(outcome);
+            return Err(Ran::not(outcome));
         }
         if let Some(outcome) = self.instead_of_running(claim).await {
             permits.give_start_back();
-            return Err(outcome);
+            return Err(Ran::not(outcome));
         }
         if let Some(outcome) = self.too_late(claim, route) {
-            return Err(outcome);
+            return Err(Ran::not(outcome));
         }
         let lateness_ms = self.lateness_ms(claim);
+        let span = contexts.run(&self.deps, claim, route, lateness_ms);
         let never = CancellationToken::new();
         let ledger = Arc::clone(&self.deps.ledger);
         let context = TaskContext::new(
@@ -249,17 +250,21 @@ impl Executor {
             lateness_ms,
             ledger,
             never.clone(),
-            contexts.claim,
+            span.as_ref().and_then(|span| span.context()),
         );
         let layers = self.deps.router.around(&claim.key, route);
         if !layers.is_empty() {
             let accepted = supervise(&context, route, &layers, &never).await;
             if accepted != Outcome::Succeeded {
                 layers.ended(&context, &accepted);
-                return Err(accepted);
+                return Err(Ran {
+                    span: spans::settling(&self.deps, span, claim, route, &accepted),
+                    outcome: accepted,
+                    result: None,
+                });
             }
         }
-        Ok(context)
+        Ok((context, span))
     }
 
     /// Outcome of a claim that comes too late for its route, or for this process.

@@ -16,8 +16,7 @@ pub type Span = Option<Box<dyn TaskSpan>>;
 pub struct Contexts {
     /// The creator of the task; `None` if its trace begins with the claim.
     creator: Option<Traceparent>,
-    /// The claim, which is the parent of what a worker of a pull queue does.
-    pub claim: Option<Traceparent>,
+    claim: Option<Traceparent>,
 }
 
 impl Contexts {
@@ -74,6 +73,16 @@ pub fn settling(deps: &Deps, run: Span, claim: &Claim, route: &Route, outcome: &
         key: &claim.key,
         run: Some(facts(claim, route, None)),
     }))
+}
+
+/// Ends the span of a run whose worker did not report to this daemon within its lease.
+pub fn unreported(run: Span) {
+    if let Some(run) = run {
+        run.end(SpanEnd {
+            result: "unreported",
+            error: Some("the worker did not report to this daemon before its lease ended"),
+        });
+    }
 }
 
 /// Ends the span of a settlement.

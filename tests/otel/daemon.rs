@@ -11,7 +11,8 @@ use tokio::net::TcpStream;
 use crate::support::program::{lapsed, said};
 use crate::support::wait::until;
 
-/// `Job@tell` writes its `TRACEPARENT` to a file; `Job@fail` fails at its first attempt.
+/// `Job@tell` writes its `TRACEPARENT` to a file; `Job@fail` fails at its first attempt. Workers take `Job@pull`, and
+/// `Job@brief` with a short lease.
 const ROUTES: &str = r#"
 [[routes]]
 match = "^Job@tell"
@@ -20,6 +21,14 @@ exec = ["sh", "-c", 'printf "%s\n" "$TRACEPARENT" >> DIRECTORY/told']
 [[routes]]
 match = "^Job@fail"
 exec = ["sh", "-c", 'test "$(grep -o "attempt.:[0-9]*" | tail -c 2)" != 1 || { echo "no stock" >&2; exit 1; }']
+
+[[routes]]
+match = "^Job@pull"
+pull = { queue = "jobs" }
+
+[[routes]]
+match = "^Job@brief"
+pull = { queue = "brief", visibility = "1s" }
 "#;
 
 /// A daemon; killed on drop.
@@ -89,11 +98,11 @@ impl Daemon {
         told.lines().map(str::to_owned).collect()
     }
 
-    /// Sends a request to its API. Returns status and body.
+    /// Sends a request to its API. Returns status and body: with HTTP/1.0, it is not sent in chunks.
     async fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.0\r\nhost: {}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n{headers}\r\n{body}",
             self.address,
             body.len()
@@ -112,6 +121,24 @@ impl Daemon {
         let (status, answer) = self.ask("POST", "/v1/tasks", headers, &body).await;
         // 200 if its run began before the answer.
         assert!(matches!(status, 200 | 201), "{status}: {answer}");
+    }
+
+    /// Takes a task from a queue. Returns its claim and its trace.
+    pub async fn take(&self, queue: &str) -> (String, String) {
+        let path = format!("/v1/queues/{queue}/take");
+        let (status, answer) = self.ask("POST", &path, "", r#"{"wait":"20s"}"#).await;
+        assert_eq!(status, 200, "{answer}");
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let task = &answer["tasks"][0];
+        let text = |name: &str| task[name].as_str().unwrap_or_default().to_owned();
+        (text("claim"), text("traceparent"))
+    }
+
+    /// Reports how a taken task ended.
+    pub async fn report(&self, claim: &str, verb: &str, body: &str) {
+        let path = format!("/v1/claims/{claim}/{verb}");
+        let (status, answer) = self.ask("POST", &path, "", body).await;
+        assert!(matches!(status, 200 | 204), "{status}: {answer}");
     }
 
     /// A document of its API or its metrics.

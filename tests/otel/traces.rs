@@ -139,6 +139,57 @@ async fn a_failed_run_is_an_error_and_each_attempt_has_its_spans() {
 }
 
 #[tokio::test]
+async fn the_run_of_a_worker_lasts_until_its_report() {
+    let collector = Collector::start(Mood::Take).await;
+    let daemon = daemon(&collector, &[]).await;
+    let member = format!(r#","traceparent":"{}""#, traceparent("01"));
+    daemon.create("Job@pull@1", &member, "").await;
+    let (claim, first) = daemon.take("jobs").await;
+    daemon
+        .report(&claim, "fail", r#"{"error":"no stock"}"#)
+        .await;
+    let (claim, second) = daemon.take("jobs").await;
+    daemon.report(&claim, "done", "{}").await;
+    // A report that is repeated has the same answer, and no span.
+    daemon.report(&claim, "done", "{}").await;
+    let spans = collector.trace(TRACE, 7).await;
+    assert_eq!(spans.len(), 7, "{spans:#?}");
+    let of = |step: &str| -> Vec<&Span> {
+        let name = format!("{step} Job@pull");
+        spans.iter().filter(|span| span.name == name).collect()
+    };
+    let (claims, runs, settlements) = (of("claim"), of("run"), of("settle"));
+    assert_eq!((claims.len(), runs.len(), settlements.len()), (2, 2, 2));
+    for (run, given) in runs.iter().zip([&first, &second]) {
+        // What the worker was given is the context of the span of its run.
+        assert_eq!(*given, format!("00-{TRACE}-{}-01", hex(&run.span_id)));
+        let settle = settlements
+            .iter()
+            .find(|settle| settle.parent_span_id == run.span_id)
+            .unwrap();
+        assert!(run.end_time_unix_nano <= settle.start_time_unix_nano);
+        assert_eq!(texts(&settle.attributes)["lapsed.result"], "written");
+    }
+    assert_eq!(texts(&runs[0].attributes)["error.type"], "failed");
+    assert_eq!(runs[0].status.clone().unwrap().message, "no stock");
+    assert_eq!(texts(&runs[1].attributes)["lapsed.result"], "succeeded");
+}
+
+#[tokio::test]
+async fn the_run_of_a_worker_that_does_not_report_ends_with_its_lease() {
+    let collector = Collector::start(Mood::Take).await;
+    let daemon = daemon(&collector, &[]).await;
+    let member = format!(r#","traceparent":"{}""#, traceparent("01"));
+    daemon.create("Job@brief@1", &member, "").await;
+    let (_, given) = daemon.take("brief").await;
+    let spans = collector.trace(TRACE, 3).await;
+    let run = named(&spans, "run Job@brief");
+    assert_eq!(given, format!("00-{TRACE}-{}-01", hex(&run.span_id)));
+    assert_eq!(texts(&run.attributes)["error.type"], "unreported");
+    assert!(run.end_time_unix_nano - run.start_time_unix_nano >= 1_000_000_000);
+}
+
+#[tokio::test]
 async fn a_trace_that_its_caller_does_not_sample_is_passed_on_and_not_sent() {
     let collector = Collector::start(Mood::Take).await;
     let mut daemon = daemon(&collector, &[]).await;

@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use super::takers::Ticket;
 use super::{ClaimToken, Leased, PullQueues, TakenTasks, Takers};
 use crate::config::PullConfig;
-use crate::engine::execute::{Ended, Executor};
+use crate::engine::execute::{Ended, Executor, Ran};
 use crate::engine::queue::permits::Permits;
 use crate::engine::reports::RunStarted;
-use crate::engine::spans::Contexts;
+use crate::engine::spans::{Contexts, Span};
 use crate::handler::{Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::SUSPECT_CRASHES;
@@ -35,6 +35,8 @@ pub struct PulledClaim {
 struct Ready {
     pulled: PulledClaim,
     context: TaskContext,
+    /// The span of the run.
+    span: Span,
 }
 
 impl HandOver {
@@ -55,19 +57,27 @@ impl HandOver {
                 .prepare(claim, route, permits, *contexts)
                 .await
             {
-                Ok(context) => {
+                Ok((context, span)) => {
                     let ready = by_queue.entry(Arc::clone(&pulled.pull.queue));
-                    ready.or_default().push_back(Ready { pulled, context });
+                    ready.or_default().push_back(Ready {
+                        pulled,
+                        context,
+                        span,
+                    });
                 }
-                Err(outcome) => {
+                Err(Ran {
+                    outcome,
+                    result,
+                    span,
+                }) => {
                     let PulledClaim { claim, route, .. } = pulled;
                     let unrun = Ended {
                         claim,
                         route,
                         outcome,
-                        result: None,
+                        result,
                         reported: None,
-                        span: None,
+                        span,
                     };
                     if ended.send(unrun).await.is_err() {
                         tracing::debug!(
@@ -109,20 +119,7 @@ impl HandOver {
                 queues: self.queues.clone(),
             };
             // Before the worker knows of them: it may report at once.
-            let places: Vec<(Claim, Route, PullConfig, Permits)> = ready
-                .drain(..batch)
-                .map(|ready| {
-                    let PulledClaim {
-                        claim,
-                        route,
-                        pull,
-                        permits,
-                        contexts: _,
-                    } = ready.pulled;
-                    (claim, route, pull, permits)
-                })
-                .collect();
-            self.record(places);
+            self.record(ready.drain(..batch).collect());
             // If the worker is gone, dropping the tasks gives them back.
             if give.send(taken).is_ok() {
                 takers.took(&worker, batch);
@@ -131,15 +128,21 @@ impl HandOver {
         }
     }
 
-    /// Counts and logs the starts, and keeps the places of tasks whose route limits their number. The keys are no longer
-    /// in flight here: any daemon may settle them.
-    fn record(&self, handed: Vec<(Claim, Route, PullConfig, Permits)>) {
+    /// Counts and logs the starts, and keeps what the tasks need until they are settled. The keys are no longer in flight
+    /// here: any daemon may settle them.
+    fn record(&self, handed: Vec<Ready>) {
         let shared = &self.queues.0;
-        let armings = handed
-            .iter()
-            .map(|(claim, ..)| (&claim.key, claim.lease.arming));
+        let claims = handed.iter().map(|ready| &ready.pulled.claim);
+        let armings = claims.map(|claim| (&claim.key, claim.lease.arming));
         shared.queue.finish_settled(armings);
-        for (claim, route, pull, permits) in handed {
+        for Ready { pulled, span, .. } in handed {
+            let PulledClaim {
+                claim,
+                route,
+                pull,
+                permits,
+                contexts: _,
+            } = pulled;
             RunStarted {
                 claim: &claim,
                 route: &route.name,
@@ -147,10 +150,9 @@ impl HandOver {
             }
             .emit(&shared.deps);
             let permit = permits.into_route_permit();
-            if let Some(permit) = permit.filter(|_| route.limits.concurrency.is_some()) {
-                let outstanding = &shared.outstanding;
-                outstanding.keep(claim.lease, permit, pull.visibility);
-            }
+            let permit = permit.filter(|_| route.limits.concurrency.is_some());
+            let outstanding = &shared.outstanding;
+            outstanding.keep(claim.lease, permit, span, pull.visibility);
         }
     }
 
@@ -161,12 +163,13 @@ impl HandOver {
         }
         let keys = ready.iter().map(|ready| &ready.pulled.claim.key);
         self.queues.0.queue.finish(keys);
-        let tasks = ready.iter().map(|ready| {
+        let tasks = ready.into_iter().map(|ready| {
             let PulledClaim { claim, pull, .. } = &ready.pulled;
-            Leased {
+            let unused = Leased {
                 claim: ClaimToken::new(claim, "", claim.due_at, pull.visibility),
-                task: ready.context.clone(),
-            }
+                task: ready.context,
+            };
+            (unused, ready.span)
         });
         self.queues.give_back(tasks.collect());
     }

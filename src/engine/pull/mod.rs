@@ -25,6 +25,7 @@ use self::takers::Ticket;
 use super::deps::Deps;
 use super::execute::{Ended, Reported};
 use super::queue::SignalQueue;
+use super::spans::{self, Span};
 use crate::handler::TaskContext;
 use crate::ledger::{Lease, Renewal, Settled};
 use crate::task::{Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
@@ -203,6 +204,8 @@ impl PullQueues {
         let claimed = claim.claim(now)?;
         let route = deps.router.settling(&claimed.key);
         let (name, as_run) = (Arc::clone(&route.name), outcome.as_str());
+        let run = self.0.outstanding.take_span(&lease);
+        let span = spans::settling(deps, run, &claimed, &route, &outcome);
         let (answer, settled) = oneshot::channel();
         let ended = Ended {
             claim: claimed,
@@ -213,7 +216,7 @@ impl PullQueues {
                 worker: claim.worker().to_owned(),
                 answer,
             }),
-            span: None,
+            span,
         };
         let written = timeout(SETTLE_WAIT, async {
             let sent = settlements.send(ended).await;
@@ -286,8 +289,8 @@ impl PullQueues {
         settlements.ok_or(PullError::NotRunning)
     }
 
-    /// Gives tasks back that their worker has not received, without waiting.
-    fn give_back(&self, tasks: Vec<Leased>) {
+    /// Gives tasks back that their worker has not received, each with the span of its run, without waiting.
+    fn give_back(&self, tasks: Vec<(Leased, Span)>) {
         let Ok(settlements) = self.settlements() else {
             return;
         };
@@ -295,13 +298,15 @@ impl PullQueues {
         let now = deps.ledger.clock().now();
         let outstanding = Arc::clone(&self.0.outstanding);
         let giving_back = async move {
-            for task in tasks {
+            for (task, run) in tasks {
                 outstanding.end(&task.claim.lease);
                 let Ok(claim) = task.claim.claim(now) else {
                     continue;
                 };
                 let route = deps.router.settling(&claim.key);
-                let ended = Ended::unreceived(claim, route);
+                let mut ended = Ended::unreceived(claim, route);
+                ended.span =
+                    spans::settling(&deps, run, &ended.claim, &ended.route, &ended.outcome);
                 if settlements.send(ended).await.is_err() {
                     return;
                 }
@@ -367,7 +372,12 @@ impl TakenTasks {
 impl Drop for TakenTasks {
     fn drop(&mut self) {
         if !self.tasks.is_empty() {
-            self.queues.give_back(std::mem::take(&mut self.tasks));
+            let outstanding = &self.queues.0.outstanding;
+            let tasks = std::mem::take(&mut self.tasks).into_iter().map(|task| {
+                let run = outstanding.take_span(&task.claim.lease);
+                (task, run)
+            });
+            self.queues.give_back(tasks.collect());
         }
     }
 }
