@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::task::{Failure, Outcome, RetryAdvice, spoken};
+use crate::task::{Failure, Outcome, RetryAdvice, spoken, with_causes};
 
 /// Why a run failed, and whether the task is tried again. Any error converts into one that is tried again by the retry
 /// policy, so `?` works.
@@ -105,16 +105,6 @@ impl fmt::Display for HandlerError {
 impl<E: std::error::Error> From<E> for HandlerError {
     /// The message has the error and its sources, separated by colons.
     fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            let text = error.to_string();
-            if !message.ends_with(&text) {
-                message.push_str(": ");
-                message.push_str(&text);
-            }
-            source = error.source();
-        }
-        Self::new(message)
+        Self::new(with_causes(&error))
     }
 }

@@ -6,6 +6,7 @@
 mod adoption;
 mod arming;
 mod bucket;
+mod causes;
 mod class_glob;
 mod cron;
 mod envelope;
@@ -33,6 +34,7 @@ pub use adoption::{
 };
 pub use arming::Arming;
 pub use bucket::{KeyBucket, KeyBuckets};
+pub(crate) use causes::with_causes;
 pub use class_glob::ClassGlob;
 pub(crate) use class_glob::matches;
 pub use envelope::Envelope;

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::settings::Endpoint;
+use crate::task::with_causes;
 
 /// Maximum size of an answer. It names what was refused.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -131,14 +132,4 @@ fn refusal(answer: &Bytes) -> Option<String> {
     let partial = answer.partial_success?;
     let (refused, why) = (partial.rejected_spans, partial.error_message);
     (refused > 0).then(|| format!("it refuses {refused} items of a request: {why}"))
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -9,6 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::resolver::{GuardedResolver, Lookup, SystemLookup};
 use crate::config::{EgressPolicy, WebhookConfig};
+use crate::task::with_causes;
 
 /// Time after which an idle connection is closed. Servers close idle connections, too (Node.js after 5 s), and a request
 /// that is sent at that moment would fail.
@@ -92,14 +93,4 @@ impl ClientKey {
             )
         })
     }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
