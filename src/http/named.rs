@@ -2,6 +2,9 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use utoipa::openapi::Required;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::{IntoParams, PartialSchema as _};
 
 use super::access::{Caller, Scope};
 use super::input::InPath;
@@ -32,6 +35,19 @@ impl<S: Send + Sync> FromRequestParts<S> for TaskInPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let InPath(text) = InPath::from_request_parts(parts, state).await?;
         Self::parse(&text)
+    }
+}
+
+impl IntoParams for TaskInPath {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        const DESCRIPTION: &str = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.";
+        let key = ParameterBuilder::new()
+            .name("key")
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .description(Some(DESCRIPTION))
+            .schema(Some(String::schema()));
+        vec![key.build()]
     }
 }
 

@@ -49,7 +49,7 @@ struct NewDue {
     operation_id = "moveTask",
     patch, path = "/tasks/{key}", tag = "tasks", request_body = NewDue,
     params(
-        ("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it."),
+        TaskInPath,
         ("If-Match" = Option<String>, Header, description = "The `ETag` of the task: another arming is not moved."),
     ),
     responses(
@@ -82,8 +82,8 @@ async fn reschedule(
             changed(&site, &caller, "move", &key).await;
             Ok(MovedView::new(&shown, arming).into_response())
         }
-        RescheduleAnswer::Running => Err(running(&shown)),
-        RescheduleAnswer::Finished(state) => Err(finished(&shown, state)),
+        RescheduleAnswer::Running => Err(not_pending(&shown, TaskState::Running)),
+        RescheduleAnswer::Finished(state) => Err(not_pending(&shown, state)),
         RescheduleAnswer::Unknown => Err(Problem::no_task()),
     }
 }
@@ -104,7 +104,7 @@ struct Cancelled {
     operation_id = "cancelTask",
     delete, path = "/tasks/{key}", tag = "tasks",
     params(
-        ("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it."),
+        TaskInPath,
         ("If-Match" = Option<String>, Header, description = "The `ETag` of the task: another arming is not cancelled."),
     ),
     responses(
@@ -136,7 +136,7 @@ async fn cancel(
         CancelAnswer::Cancelled => "cancelled",
         CancelAnswer::Running => "running",
         CancelAnswer::Finished(TaskState::Cancelled) => "cancelled",
-        CancelAnswer::Finished(state) => return Err(finished(&shown, state)),
+        CancelAnswer::Finished(state) => return Err(not_pending(&shown, state)),
         CancelAnswer::Unknown => return Err(Problem::no_task()),
     };
     changed(&site, &caller, "cancel", &key).await;
@@ -150,7 +150,7 @@ async fn cancel(
 #[utoipa::path(
     operation_id = "runTask",
     post, path = "/tasks/{key}/run", tag = "tasks",
-    params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.")),
+    params(TaskInPath),
     responses(
         (status = 200, description = "The task is due.", body = MovedView),
         NoTask,
@@ -164,16 +164,9 @@ async fn run(
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<Response, Problem> {
-    let Named { key, shown } = task.named(&site, &caller, Scope::Operate).await?;
-    match site.tasks.run_now(&key).await? {
-        RunNowAnswer::Due(arming) => {
-            changed(&site, &caller, "run", &key).await;
-            Ok(MovedView::new(&shown, arming).into_response())
-        }
-        RunNowAnswer::Refused(TaskState::Running) => Err(running(&shown)),
-        RunNowAnswer::Refused(state) => Err(finished(&shown, state)),
-        RunNowAnswer::Unknown => Err(Problem::no_task()),
-    }
+    let task = task.named(&site, &caller, Scope::Operate).await?;
+    let answer = site.tasks.run_now(&task.key).await?;
+    made_due(&site, &caller, "run", &task, answer, not_pending).await
 }
 
 /// Makes a dead task pending, and due at once.
@@ -182,7 +175,7 @@ async fn run(
 #[utoipa::path(
     operation_id = "redriveTask",
     post, path = "/tasks/{key}/redrive", tag = "tasks",
-    params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.")),
+    params(TaskInPath),
     responses(
         (status = 200, description = "The task is pending.", body = MovedView),
         NoTask,
@@ -196,13 +189,30 @@ async fn redrive(
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<Response, Problem> {
-    let Named { key, shown } = task.named(&site, &caller, Scope::Operate).await?;
-    match site.tasks.redrive(&key).await? {
+    let task = task.named(&site, &caller, Scope::Operate).await?;
+    let answer = site.tasks.redrive(&task.key).await?;
+    made_due(&site, &caller, "redrive", &task, answer, not_dead).await
+}
+
+/// Answers a request to make a task due at once.
+///
+/// # Errors
+/// There is no such task, or it is in another state than expected: the problem that `refusal` makes.
+async fn made_due(
+    site: &Site,
+    caller: &Caller,
+    verb: &'static str,
+    task: &Named,
+    answer: RunNowAnswer,
+    refusal: fn(&TaskKey, TaskState) -> Problem,
+) -> Result<Response, Problem> {
+    let Named { key, shown } = task;
+    match answer {
         RunNowAnswer::Due(arming) => {
-            changed(&site, &caller, "redrive", &key).await;
-            Ok(MovedView::new(&shown, arming).into_response())
+            changed(site, caller, verb, key).await;
+            Ok(MovedView::new(shown, arming).into_response())
         }
-        RunNowAnswer::Refused(state) => Err(not_dead(&shown, state)),
+        RunNowAnswer::Refused(state) => Err(refusal(shown, state)),
         RunNowAnswer::Unknown => Err(Problem::no_task()),
     }
 }
@@ -211,7 +221,7 @@ async fn redrive(
 #[utoipa::path(
     operation_id = "discardTask",
     post, path = "/tasks/{key}/discard", tag = "tasks",
-    params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.")),
+    params(TaskInPath),
     responses(
         (status = 204, description = "The task is deleted."),
         NoTask,
@@ -273,12 +283,12 @@ pub async fn changed(site: &Site, caller: &Caller, verb: &'static str, key: &Tas
     site.audit(caller, Change::of_task(verb, key)).await;
 }
 
-fn running(key: &TaskKey) -> Problem {
-    Problem::of(ProblemKind::Running, format!("`{key}` is running"))
-}
-
-fn finished(key: &TaskKey, state: TaskState) -> Problem {
-    Problem::of(ProblemKind::Finished, format!("`{key}` is {state}"))
+fn not_pending(key: &TaskKey, state: TaskState) -> Problem {
+    let kind = match state {
+        TaskState::Running => ProblemKind::Running,
+        _ => ProblemKind::Finished,
+    };
+    Problem::of(kind, format!("`{key}` is {state}"))
 }
 
 fn not_dead(key: &TaskKey, state: TaskState) -> Problem {

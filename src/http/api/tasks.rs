@@ -93,7 +93,7 @@ async fn put(
 #[utoipa::path(
     operation_id = "getTask",
     get, path = "/tasks/{key}", tag = "tasks",
-    params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`. Or the `id` of the task, or the number of its row in it.")),
+    params(TaskInPath),
     responses(
         (status = 200, description = "The task.", body = TaskView),
         NoTask,
