@@ -6,10 +6,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
 use super::caller::Identified;
@@ -75,18 +74,11 @@ pub fn gate(site: &Site, routes: Router) -> Router {
 }
 
 async fn pass(State(site): State<Site>, mut request: Request, next: Next) -> Response {
-    let asked = Asked::of(&request);
     take_off_base(request.uri_mut(), &site.config.base_path);
     let mut response = match admit(&site, &mut request).await {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
-    if response.status() == StatusCode::UNAUTHORIZED
-        && let Some(page) = asked.page
-        && site.access.has_tokens()
-    {
-        response = to_login(&site.config.base_path, &page);
-    }
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(value);
@@ -150,34 +142,6 @@ fn other_site() -> Problem {
         ProblemKind::OtherSite,
         "expected a request of the dashboard itself, or of a program; behind a proxy, see `http.hosts`",
     )
-}
-
-/// What a browser asked for, to come back to it after logging in.
-struct Asked {
-    /// Path and query of a page, below the base path; `None` if it is no page.
-    page: Option<String>,
-}
-
-impl Asked {
-    fn of(request: &Request) -> Self {
-        let wants_page = *request.method() == Method::GET && accepts_html(request.headers());
-        let page = request.uri().path_and_query().map(ToString::to_string);
-        Self {
-            page: page.filter(|_| wants_page),
-        }
-    }
-}
-
-fn accepts_html(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT);
-    accept.is_some_and(|accept| accept.to_str().unwrap_or_default().contains("text/html"))
-}
-
-fn to_login(base: &str, page: &str) -> Response {
-    let page = below(page, base).unwrap_or(page);
-    let next = utf8_percent_encode(page, NON_ALPHANUMERIC);
-    let location = format!("{base}{LOGIN}?next={next}");
-    (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response()
 }
 
 /// Takes the base path off an address. A proxy may have done so already.

@@ -8,6 +8,7 @@ use axum::response::{Html, IntoResponse, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::assets;
+use super::login;
 use super::moment::{self, Moment};
 use super::preferences::{Preferences, Theme};
 use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
@@ -264,11 +265,12 @@ impl Frame {
 }
 
 impl FromRequestParts<Site> for Frame {
-    type Rejection = Problem;
+    type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Problem> {
-        let caller = Caller::from_request_parts(parts, site).await?;
-        caller.require(Scope::Read)?;
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Response> {
+        let caller = reader(parts, site)
+            .await
+            .map_err(|problem| login::refuse(parts, site, problem))?;
         let preferences = Preferences::of(&parts.headers);
         let here = parts.uri.path_and_query();
         Ok(Self {
@@ -283,6 +285,13 @@ impl FromRequestParts<Site> for Frame {
             place: None,
         })
     }
+}
+
+/// The caller, which must be allowed to read.
+async fn reader(parts: &mut Parts, site: &Site) -> Result<Caller, Problem> {
+    let caller = Caller::from_request_parts(parts, site).await?;
+    caller.require(Scope::Read)?;
+    Ok(caller)
 }
 
 /// A value in the query of an address.

@@ -3,14 +3,17 @@
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use serde::Deserialize;
 
 use super::assets;
+use super::frame::encoded;
 use super::preferences::Preferences;
 use super::texts::texts;
+use crate::http::problem::Problem;
 use crate::http::site::Site;
 
 /// Routes of the page. Its form is handled by access.
@@ -90,4 +93,21 @@ async fn page(
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// Answers a request for a page that the gate or the scopes refuse. A browser without credentials is sent to the login, and
+/// from there back to the page.
+pub fn refuse(request: &Parts, site: &Site, problem: Problem) -> Response {
+    let asks_for_page = request.method == Method::GET && accepts_html(&request.headers);
+    if problem.status() != StatusCode::UNAUTHORIZED || !asks_for_page || !site.access.has_tokens() {
+        return problem.into_response();
+    }
+    let page = request.uri.path_and_query();
+    let next = encoded(page.map_or("/", |page| page.as_str()));
+    Redirect::to(&format!("{}/login?next={next}", site.config.base_path)).into_response()
+}
+
+fn accepts_html(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT);
+    accept.is_some_and(|accept| accept.to_str().unwrap_or_default().contains("text/html"))
 }

@@ -26,6 +26,20 @@ fn assert_out(site: &Site, cookie: &str) {
 }
 
 #[test]
+fn only_pages_lead_to_the_login() {
+    let site = Site::start(&clients());
+    let browser = [("Accept", "text/html,application/xhtml+xml")];
+    for path in ["/", "/tasks?class=Order", "/panels/counts"] {
+        assert_eq!(site.get(path, &browser).status, 303, "{path}");
+    }
+    for path in ["/v1/tasks", "/v1/stats", "/v1/events", "/metrics"] {
+        let answer = site.get(path, &browser);
+        answer.assert_problem(401, "unauthenticated");
+        assert_eq!(answer.header("content-type"), "application/problem+json");
+    }
+}
+
+#[test]
 fn a_person_logs_in_works_and_logs_out() {
     let site = Site::start(&clients());
     let page = site.get("/tasks?class=Order", &[("Accept", "text/html")]);
