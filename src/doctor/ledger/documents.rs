@@ -2,8 +2,9 @@
 
 use sqlx::MySqlConnection;
 
+use super::number;
 use super::rates::NO_SUCH_TABLE;
-use super::{is_about_rights, number, statement};
+use super::rights::lacking;
 use crate::Config;
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Unresponsive};
@@ -57,25 +58,18 @@ enum Lack {
 }
 
 async fn lack(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Lack> {
-    let mut refused = Vec::new();
-    for (right, trial) in TRIALS {
-        let trial = statement(queries.plain(trial)).execute(&mut *conn).await;
-        let Err(error) = trial else {
-            continue;
-        };
-        match (number(&error), error.as_database_error()) {
-            (Some(NO_SUCH_TABLE), _) => return Ok(Lack::Table),
-            (Some(NO_SUCH_COLUMN | NO_SUCH_INDEX), Some(refusal)) => {
-                return Ok(Lack::Shape(refusal.message().to_owned()));
-            }
-            _ if is_about_rights(&error) => refused.push(right),
-            _ => return Err(error),
+    let error = match lacking(conn, queries, &TRIALS).await {
+        Ok(rights) if rights.is_empty() => return Ok(Lack::Nothing),
+        Ok(rights) => return Ok(Lack::Rights(rights)),
+        Err(error) => error,
+    };
+    match (number(&error), error.as_database_error()) {
+        (Some(NO_SUCH_TABLE), _) => Ok(Lack::Table),
+        (Some(NO_SUCH_COLUMN | NO_SUCH_INDEX), Some(refusal)) => {
+            Ok(Lack::Shape(refusal.message().to_owned()))
         }
+        _ => Err(error),
     }
-    Ok(match refused.is_empty() {
-        true => Lack::Nothing,
-        false => Lack::Rights(refused),
-    })
 }
 
 /// Judges the state. `serves`: whether a daemon with this configuration serves HTTP, which needs the table most.

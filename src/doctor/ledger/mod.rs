@@ -8,6 +8,7 @@ mod index;
 mod pauses;
 mod rates;
 mod read_back;
+mod rights;
 mod server;
 mod table;
 

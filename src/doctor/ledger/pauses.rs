@@ -2,7 +2,8 @@
 
 use sqlx::{MySqlConnection, Row};
 
-use super::{is_about_rights, statement};
+use super::rights::lacking;
+use super::statement;
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Unresponsive};
 use crate::ledger::mysql::queries::Queries;
@@ -29,7 +30,10 @@ pub(super) async fn examine(
     let Some(active) = runner.query(&[PAUSES], count(conn, queries)).await? else {
         return Ok(());
     };
-    let Some(refused) = runner.query(&[PAUSES], refused(conn, queries)).await? else {
+    let Some(refused) = runner
+        .query(&[PAUSES], lacking(conn, queries, &TRIALS))
+        .await?
+    else {
         return Ok(());
     };
     runner.add([judge(queries, active, &refused)]);
@@ -39,19 +43,6 @@ pub(super) async fn examine(
 async fn count(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<i64> {
     let question = statement(queries.plain(COUNT));
     question.fetch_one(conn).await?.try_get(0)
-}
-
-/// Missing privileges.
-async fn refused(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Vec<&'static str>> {
-    let mut refused = Vec::new();
-    for (right, trial) in TRIALS {
-        match statement(queries.plain(trial)).execute(&mut *conn).await {
-            Ok(_) => {}
-            Err(error) if is_about_rights(&error) => refused.push(right),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(refused)
 }
 
 fn judge(queries: &Queries, active: i64, refused: &[&str]) -> Finding {

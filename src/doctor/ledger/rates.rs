@@ -2,7 +2,8 @@
 
 use sqlx::MySqlConnection;
 
-use super::{is_about_rights, number, statement};
+use super::number;
+use super::rights::lacking;
 use crate::config::Config;
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Unresponsive};
@@ -52,20 +53,12 @@ enum Lack {
 }
 
 async fn lack(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Lack> {
-    let mut refused = Vec::new();
-    for (right, trial) in TRIALS {
-        let trial = statement(queries.plain(trial));
-        match trial.execute(&mut *conn).await {
-            Ok(_) => {}
-            Err(error) if number(&error) == Some(NO_SUCH_TABLE) => return Ok(Lack::Table),
-            Err(error) if is_about_rights(&error) => refused.push(right),
-            Err(error) => return Err(error),
-        }
+    match lacking(conn, queries, &TRIALS).await {
+        Ok(rights) if rights.is_empty() => Ok(Lack::Nothing),
+        Ok(rights) => Ok(Lack::Rights(rights)),
+        Err(error) if number(&error) == Some(NO_SUCH_TABLE) => Ok(Lack::Table),
+        Err(error) => Err(error),
     }
-    Ok(match refused.is_empty() {
-        true => Lack::Nothing,
-        false => Lack::Rights(refused),
-    })
 }
 
 /// Judges the state. `rated`: whether a configured route has a rate; the rates of handlers are not known here.
