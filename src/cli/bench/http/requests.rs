@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
+use crate::cli::bench::options::arriving;
 use crate::cli::bench::samples::{Lateness, Samples};
 use crate::cli::bench::tasks::{FAR, task};
 
@@ -35,7 +36,7 @@ pub async fn read(
             .context("keep a connection")?;
     }
     let begun = Instant::now();
-    let count = u32::try_from(super::super::options::arriving(rate, span))?;
+    let count = u32::try_from(arriving(rate, span))?;
     let mut reading = JoinSet::new();
     for number in 0..count {
         let at = begun + Duration::from_secs_f64(f64::from(number) / f64::from(rate));
