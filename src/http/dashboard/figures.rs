@@ -1,4 +1,4 @@
-//! Figures about all tasks. All callers share them, so the ledger counts at most once in two seconds.
+//! Figures about all tasks. All callers share them, so the ledger is asked for each at most once in two seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::client::{ClientError, TaskClient};
 use crate::http::recent::Recent;
 use crate::ledger::{DetailedStats, DetailedStatsLimits, DueScan, Window};
-use crate::task::{Pause, UnixMs};
+use crate::task::UnixMs;
 
 /// How long figures are shared.
 const FRESH: Duration = Duration::from_secs(2);
@@ -26,31 +26,38 @@ const AHEAD: DueScan = DueScan {
     limit: 2_000,
 };
 
-/// What the ledger said about all tasks.
+/// Counts of all tasks.
 #[derive(Debug)]
 pub struct Count {
-    /// When it said so, by the ledger's clock.
+    /// When they were counted, by the ledger's clock.
     pub at: UnixMs,
     /// Tasks by state, and by class and method.
     pub stats: Arc<DetailedStats>,
-    /// Pauses, holds and releases that stand.
-    pub pauses: Vec<Pause>,
-    /// When the next tasks may start, soonest first.
-    pub ahead: Vec<UnixMs>,
-    /// True if more tasks start within a day than `ahead` has.
-    pub has_more_ahead: bool,
 }
 
-/// The latest count.
+/// The tasks that fall due next.
+#[derive(Debug)]
+pub struct Ahead {
+    /// When the ledger was asked, by its clock.
+    pub at: UnixMs,
+    /// When they may start, soonest first.
+    pub times: Vec<UnixMs>,
+    /// True if more tasks start within a day.
+    pub has_more: bool,
+}
+
+/// The latest figures.
 #[derive(Debug)]
 pub struct Figures {
-    latest: Recent<Arc<Count>>,
+    count: Recent<Arc<Count>>,
+    ahead: Recent<Arc<Ahead>>,
 }
 
 impl Default for Figures {
     fn default() -> Self {
         Self {
-            latest: Recent::new(FRESH),
+            count: Recent::new(FRESH),
+            ahead: Recent::new(FRESH),
         }
     }
 }
@@ -64,23 +71,30 @@ impl Figures {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn count(&self, tasks: &TaskClient) -> Result<Arc<Count>, ClientError> {
-        self.latest.get(count(tasks)).await
+        let count = async {
+            let stats = Arc::new(tasks.detailed_stats(LIMITS).await?);
+            let at = tasks.clock_now();
+            Ok(Arc::new(Count { at, stats }))
+        };
+        self.count.get(count).await
     }
-}
 
-async fn count(tasks: &TaskClient) -> Result<Arc<Count>, ClientError> {
-    let ledger = tasks.ledger();
-    let (stats, pauses, ahead) = tokio::join!(
-        tasks.detailed_stats(LIMITS),
-        tasks.pauses(),
-        ledger.scan(AHEAD)
-    );
-    let ahead = ahead?;
-    Ok(Arc::new(Count {
-        at: tasks.clock_now(),
-        stats: Arc::new(stats?),
-        pauses: pauses?,
-        ahead: ahead.rows.iter().map(|task| task.due_at).collect(),
-        has_more_ahead: ahead.next.is_some(),
-    }))
+    /// Returns the tasks that fall due next, as known or as the ledger says now.
+    ///
+    /// # Errors
+    /// They are not known, and the ledger does not answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ahead(&self, tasks: &TaskClient) -> Result<Arc<Ahead>, ClientError> {
+        let ahead = async {
+            let page = tasks.ledger().scan(AHEAD).await?;
+            Ok(Arc::new(Ahead {
+                at: tasks.clock_now(),
+                times: page.rows.iter().map(|task| task.due_at).collect(),
+                has_more: page.next.is_some(),
+            }))
+        };
+        self.ahead.get(ahead).await
+    }
 }

@@ -137,7 +137,7 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
 }
 
 async fn list(site: &Site, f: &Frame) -> Result<List, Problem> {
-    // Not the shared figures: who has just paused must see it.
+    // Not the shared answer: a person who has just paused with the command line must see it.
     let pauses = site.tasks.pauses().await?;
     let seen = pauses.iter().filter_map(|pause| f.caller.pause_seen(pause));
     Ok(List {

@@ -117,12 +117,12 @@ async fn ahead_panel(site: &Site, f: &Frame) -> Panel {
         shows: "tasks stats",
     };
     Panel::load_undivided(f, source, async {
-        let count = site.figures.count(&site.tasks).await?;
+        let ahead = site.figures.ahead(&site.tasks).await?;
         Ok(Ahead {
             f,
             t: UpcomingTexts::of(f.language()),
-            timeline: Timeline::of(&count.ahead, count.at, count.has_more_ahead),
-            is_part: count.has_more_ahead,
+            timeline: Timeline::of(&ahead.times, ahead.at, ahead.has_more),
+            is_part: ahead.has_more,
         })
     })
     .await

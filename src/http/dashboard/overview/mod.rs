@@ -167,22 +167,26 @@ async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
 /// The table is too large to say so of the caller's classes alone.
 async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
     let caller = &f.caller;
-    let count = site.figures.count(&site.tasks).await;
+    let count = async { Ok::<_, Problem>(site.figures.count(&site.tasks).await?) };
+    let known = tokio::try_join!(count, site.pauses());
     let trouble = match site.engine.ledger_answers() {
-        true => count.as_ref().err().map(ToString::to_string),
+        true => known.as_ref().err().map(|it| it.detail().to_owned()),
         false => Some(site.engine.ledger_trouble().unwrap_or_default()),
     };
     let failing = site.engine.background().into_iter();
     // What is not divided by class is left out for a limited caller.
     let failing = failing.filter(|_| !caller.is_limited());
     let failing = failing.filter_map(|task| Some((task.name, task.error?)));
-    let count = count.ok();
+    let known = known.ok();
     let hour = Duration::from_secs(3600);
     let lately = site.engine.history().points(hour, hour).await.pop();
     let lately = lately.filter(|_| !caller.is_limited());
-    let counts = count.as_ref().map(|count| stats_of(&count.stats, caller));
+    let counts = known.as_ref();
+    let counts = counts.map(|(count, _)| stats_of(&count.stats, caller));
     let counts = counts.transpose()?.map(|stats| stats.counts);
-    let pauses = count.as_ref().map_or(&[][..], |count| &count.pauses);
+    let pauses = known
+        .as_ref()
+        .map_or(&[][..], |(_, pauses)| pauses.as_slice());
     let pauses = pauses.iter().filter_map(|pause| caller.pause_seen(pause));
     let pauses: Vec<Pause> = pauses.collect();
     let stands = |pause: &&Pause| pause.kind == PauseKind::Pause;
@@ -195,7 +199,7 @@ async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
             true => Vec::new(),
             false => site.engine.gone(hour),
         },
-        blocked: count.as_ref().and_then(|count| blocked(site, f, count)),
+        blocked: known.and_then(|(count, pauses)| blocked(site, f, &count, &pauses)),
         dead_lately: lately.as_ref().map_or(0, |hour| hour.dead),
         late: lately.and_then(|hour| hour.lateness),
         pauses: pauses.iter().filter(stands).count(),
@@ -226,7 +230,7 @@ struct Figure {
 }
 
 /// Which tasks of the caller's are overdue, and why. With many tasks, as far as they are counted.
-fn blocked(site: &Site, f: &Frame, count: &Count) -> Option<Blocked> {
+fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Option<Blocked> {
     let methods = count.stats.methods.iter();
     let overdue = methods.filter(|method| method.overdue > 0);
     let keyed = overdue.filter_map(|method| Some((TaskKey::parse(&method.name).ok()?, method)));
@@ -245,7 +249,7 @@ fn blocked(site: &Site, f: &Frame, count: &Count) -> Option<Blocked> {
         })
     };
     let cause = match queue {
-        _ if Paused::of(&count.pauses).hinders(&key, UnixMs(0)).is_some() => Cause::Paused,
+        _ if Paused::of(all_pauses).hinders(&key, UnixMs(0)).is_some() => Cause::Paused,
         Some(queue) if !is_asked(&queue) => Cause::NoWorker(queue.to_string()),
         _ => Cause::Unknown,
     };
