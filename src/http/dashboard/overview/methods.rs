@@ -1,0 +1,52 @@
+//! Numbers of tasks by class and method.
+
+use askama::Template;
+use axum::extract::State;
+
+use super::{OverviewTexts, source};
+use crate::http::dashboard::frame::Frame;
+use crate::http::dashboard::panel::Panel;
+use crate::http::divided::stats_of;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::ledger::MethodStats;
+
+#[derive(Template)]
+#[template(
+    path = "overview_methods.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Methods<'a> {
+    f: &'a Frame,
+    t: &'static OverviewTexts,
+    methods: Vec<MethodStats>,
+    /// The number of unfinished tasks that were looked at, if not all.
+    of: Option<u64>,
+}
+
+pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
+    panel(&site, &f).await
+}
+
+pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
+    Panel::load(f, source("methods", "stats"), methods(site, f)).await
+}
+
+async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> {
+    /// Maximum number of rows.
+    const MOST: usize = 25;
+    let count = site.figures.count(&site.tasks).await?;
+    let stats = stats_of(&count.stats, &f.caller)?.into_owned();
+    let mut methods = stats.methods;
+    methods.sort_by_key(|method| {
+        let unfinished = method.pending + method.waiting + method.running;
+        std::cmp::Reverse((method.overdue_ms_max, method.dead, unfinished))
+    });
+    methods.truncate(MOST);
+    Ok(Methods {
+        f,
+        t: OverviewTexts::of(f.language()),
+        methods,
+        of: stats.methods_of.map(u64::from),
+    })
+}
