@@ -17,7 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::faulty::{Faults, Faulty};
+use crate::engine::faults::Faults;
+use crate::engine::faulty::Faulty;
 use crate::engine::rig::{START, parts};
 
 /// A timer whose server some program has armed keys on.

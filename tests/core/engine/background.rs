@@ -11,7 +11,7 @@ use lapsed::ledger::{NewTask, Pauses as _, Producer as _};
 use lapsed::task::{Scope, TaskKey, UnixMs};
 use lapsed::timer::Cause;
 
-use crate::engine::faulty::Faults;
+use crate::engine::faults::Faults;
 use crate::engine::rig::{Rig, START, counting, start, start_with, until};
 
 fn status(rig: &Rig, name: &str) -> BackgroundStatus {

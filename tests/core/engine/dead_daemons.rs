@@ -10,7 +10,7 @@ use lapsed::ledger::{Claim, Claimant, Claims, Ledger, Scans};
 use lapsed::task::{Arming, State};
 use tokio::sync::{Notify, mpsc};
 
-use crate::engine::faulty::Faults;
+use crate::engine::faults::Faults;
 use crate::engine::rig::{
     Rig, START, counting, held, overdue, record, seconds, start_on, start_with,
 };

@@ -14,7 +14,7 @@ use lapsed::task::{State, TaskKey, UnixMs};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
-use crate::engine::faulty::Faults;
+use crate::engine::faults::Faults;
 use crate::engine::rig::{Rig, START, counting, held, seconds, start_with, until};
 
 /// An engine among other members, which are ready, can run tasks of `handler`, and do nothing.

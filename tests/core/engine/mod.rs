@@ -5,6 +5,7 @@ mod background;
 mod dead_daemons;
 mod endings;
 mod entries;
+mod faults;
 mod faulty;
 mod faulty_documents;
 mod history;

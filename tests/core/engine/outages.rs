@@ -10,7 +10,7 @@ use lapsed::task::{State, Verdict};
 use lapsed::{Handlers, TaskContext};
 use tokio::time::Instant;
 
-use crate::engine::faulty::{Faults, refused, unavailable};
+use crate::engine::faults::{Faults, refused, unavailable};
 use crate::engine::rig::{START, counting, held, overdue, start_with, until};
 
 #[tokio::test(start_paused = true)]

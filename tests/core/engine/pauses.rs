@@ -9,7 +9,7 @@ use lapsed::ledger::{NewTask, Producer};
 use lapsed::task::{Overlap, Scope, State, TaskKey, UnixMs};
 use lapsed::{Recurrence, Task};
 
-use crate::engine::faulty::Faults;
+use crate::engine::faults::Faults;
 use crate::engine::rig::{START, counting, start, start_on, start_with, until};
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use lapsed::ledger::{Ledger as _, NewTask, Producer as _};
 use lapsed::task::{State, TaskKey, UnixMs};
 use tokio::time::{Instant, sleep};
 
-use crate::engine::faulty::Faults;
+use crate::engine::faults::Faults;
 use crate::engine::rig::{Rig, START, counting, held, seconds, start, start_with, until};
 
 /// Only a probe finds a task that is due when it appears in the ledger.

@@ -19,7 +19,8 @@ use lapsed::{Config, Engine, HandlerError, Handlers, TaskClient, TaskContext};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::engine::faulty::{Faults, Faulty};
+use crate::engine::faults::Faults;
+use crate::engine::faulty::Faulty;
 use crate::support::wait::until_within;
 
 /// When the ledger's clock starts.

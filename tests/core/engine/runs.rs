@@ -10,7 +10,7 @@ use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::{Config, Handlers, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
-use crate::engine::faulty::Faults;
+use crate::engine::faults::Faults;
 use crate::engine::rig::{START, counting, held, start, start_on, start_with};
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, Handlers, Task, TaskClient};
 use tokio::sync::mpsc;
 
-use crate::engine::faulty::Faults;
+use crate::engine::faults::Faults;
 use crate::engine::rig::{START, start, start_on, start_with};
 
 #[tokio::test(start_paused = true)]

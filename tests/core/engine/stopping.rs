@@ -14,7 +14,7 @@ use lapsed::{Config, Engine, Handlers, Recurrence, Task};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::faulty::{Faults, unavailable};
+use crate::engine::faults::{Faults, unavailable};
 use crate::engine::rig::{
     START, counting, held, overdue, parts, record, start, start_on, start_with, until,
 };

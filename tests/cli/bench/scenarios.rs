@@ -1,74 +1,9 @@
-//! `lapsed bench`, as a program, on small numbers and real servers.
+//! Each measurement besides that of lateness, and refused usage.
 
-use std::process::{Output, Stdio};
-
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
-use redis::aio::MultiplexedConnection;
 use serde_json::Value;
 
+use super::{is_exact, measure, measure_on, number, rows};
 use crate::support::program::{lapsed, said};
-use crate::support::redis_commands::ask;
-use crate::support::wait::until;
-
-/// The one JSON document on standard output.
-fn document(output: Output) -> Value {
-    let (code, data, errors) = said(output);
-    assert_eq!(code, 0, "{errors}");
-    assert_eq!(errors, "", "without a terminal nothing but data is said");
-    serde_json::from_str(&data).expect("one JSON document")
-}
-
-pub fn measure(arguments: &str) -> Value {
-    measure_on("--private", arguments)
-}
-
-fn measure_on(place: &str, arguments: &str) -> Value {
-    let mut words = vec!["bench"];
-    words.extend(arguments.split_whitespace());
-    words.extend([place, "--json"]);
-    document(lapsed().args(words).output().unwrap())
-}
-
-fn rows(document: &Value) -> &Vec<Value> {
-    document["rows"].as_array().expect("rows")
-}
-
-/// Every task ran once, and none early.
-fn is_exact(row: &Value) -> bool {
-    ["early", "lost", "duplicates", "unsettled"]
-        .iter()
-        .all(|name| row[name] == 0)
-}
-
-pub fn number(row: &Value, name: &str) -> f64 {
-    row[name]
-        .as_f64()
-        .unwrap_or_else(|| panic!("`{name}` is no number in {row}"))
-}
-
-#[test]
-fn a_lateness_run_has_a_sample_for_each_task_that_fell_due() {
-    let document = measure("lateness --pending 200 --rate 50 --warm-up 1s --duration 2s");
-    let [row] = rows(&document).as_slice() else {
-        panic!("{document}");
-    };
-    assert_eq!(row["samples"], 100);
-    assert!(is_exact(row), "{row}");
-    let percentiles = ["p50_ms", "p90_ms", "p99_ms", "p99.9_ms", "max_ms"];
-    let percentiles = percentiles.map(|name| number(row, name));
-    assert!(percentiles.is_sorted() && percentiles[0] > 0.0, "{row}");
-    for cost in [
-        "daemon_rss_mb",
-        "redis_rss_mb",
-        "database_rss_mb",
-        "sql_per_task",
-    ] {
-        assert!(number(row, cost) > 0.0, "{row}");
-    }
-    // One `PTTL` for each task is what punctuality costs.
-    assert!(number(row, "redis_per_task") >= 0.9, "{row}");
-    assert_eq!(document["options"]["rate"], 50);
-}
 
 #[test]
 fn a_private_file_is_measured_without_servers() {
@@ -136,74 +71,6 @@ fn http_is_measured_request_by_request_and_page_by_page() {
     }
     assert_eq!(alone["hint_bytes"], 0);
     assert!(number(followed, "hint_bytes") > 0.0, "{followed}");
-}
-
-#[test]
-fn each_net_alone_has_a_row_and_what_did_not_fire_is_counted() {
-    let plot = tempfile::NamedTempFile::new().unwrap();
-    let file = plot.path().to_str().unwrap();
-    let document = measure(&format!(
-        "lateness --pending 20000 --rate 20 --warm-up 1s --duration 2s --nets event,nudge,sweep,all --plot {file}"
-    ));
-    let rows = rows(&document);
-    let labels: Vec<&str> = rows
-        .iter()
-        .filter_map(|row| row["label"].as_str())
-        .collect();
-    assert_eq!(labels, ["event", "nudge", "sweep", "all"]);
-    let [event, nudge, sweep, all] = rows.as_slice() else {
-        panic!("{document}");
-    };
-    for row in [nudge, sweep, all] {
-        assert!(is_exact(row), "{row}");
-    }
-    // Redis alone gets round to 20,000 keys in a minute or so, the sweep to what is half a second overdue.
-    assert!(number(event, "lost") > 0.0, "{event}");
-    assert_eq!(event["max_ms"], Value::Null);
-    assert!(number(sweep, "p50_ms") > 400.0, "{sweep}");
-    // A nudge asks Redis for each key.
-    let asked = |row| number(row, "redis_per_task");
-    assert!(asked(nudge) >= 0.9 && asked(all) >= 0.9, "{document}");
-    assert!(asked(sweep) < 0.5, "{sweep}");
-    assert_well_formed(&std::fs::read_to_string(file).unwrap(), 4);
-}
-
-/// Every element that is opened is closed in its turn, and there are so many curves.
-fn assert_well_formed(svg: &str, curves: usize) {
-    let mut open = Vec::new();
-    for element in svg.split('<').skip(1) {
-        let (tag, _) = element.split_once('>').expect("every tag ends");
-        let name = tag.split_whitespace().next().expect("every tag has a name");
-        match name.strip_prefix('/') {
-            Some(name) => assert_eq!(open.pop(), Some(name), "{svg}"),
-            None if tag.ends_with('/') => assert_eq!(tag.matches('"').count() % 2, 0, "{tag}"),
-            None => open.push(name),
-        }
-    }
-    assert_eq!(open, [""; 0], "{svg}");
-    assert_eq!(svg.matches("<polyline").count(), curves, "{svg}");
-    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-}
-
-#[test]
-fn tasks_start_while_redis_is_down() {
-    let document =
-        measure("lateness --pending 100 --rate 20 --warm-up 1s --duration 2s --redis-down");
-    let row = &rows(&document)[0];
-    assert!(is_exact(row), "{row}");
-    assert_eq!(row["samples"], 40);
-    assert_eq!(row["redis_per_task"], Value::Null);
-}
-
-#[test]
-fn an_audit_beside_the_tasks_is_part_of_the_report() {
-    let document =
-        measure("lateness --audit --pending 20000 --rate 50 --warm-up 100ms --duration 60s");
-    let row = &rows(&document)[0];
-    assert!(is_exact(row), "{row}");
-    assert!(number(row, "audit_s") > 0.0, "{row}");
-    // Only what fell due before it was over.
-    assert!(number(row, "samples") < 3_000.0, "{row}");
 }
 
 #[test]
@@ -328,76 +195,6 @@ fn one_daemon_and_several_take_turns() {
     // Armed and expired.
     let events = rows.iter().map(|row| number(row, "redis_events_per_task"));
     assert!(events.clone().all(|events| events > 1.9), "{document}");
-}
-
-#[tokio::test]
-async fn configured_servers_are_left_as_they_were() {
-    let (redis, maria) = tokio::join!(PrivateRedis::start(), PrivateMaria::start());
-    let (redis, maria) = (redis.unwrap(), maria.unwrap());
-    let url = maria.create_database("shop").await.unwrap();
-    let mut keys = redis.connect(0).await.unwrap();
-    let () = ask(&mut keys, &["SET", "Order@close@1", "theirs"]).await;
-
-    let arguments = "bench lateness --pending 100 --rate 20 --warm-up 1s --duration 1s --json";
-    let mut command = lapsed();
-    command
-        .args(arguments.split(' '))
-        .env("LAPSED__REDIS__URL", redis.url())
-        .env("LAPSED__LEDGER__URL", &url);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let document = document(output.await.unwrap());
-    let row = &rows(&document)[0];
-    assert_eq!(
-        (&row["samples"], &row["lost"]),
-        (&20.into(), &0.into()),
-        "{row}"
-    );
-    assert_eq!(row["redis_rss_mb"], Value::Null, "{row}");
-
-    assert_eq!(all_keys(&mut keys).await, ["Order@close@1"]);
-    assert_eq!(tables(&url).await, [""; 0]);
-}
-
-async fn all_keys(redis: &mut MultiplexedConnection) -> Vec<String> {
-    ask(redis, &["KEYS", "*"]).await
-}
-
-async fn tables(url: &str) -> Vec<String> {
-    use sqlx::Connection;
-    let mut connection = sqlx::MySqlConnection::connect(url).await.unwrap();
-    sqlx::query_scalar("SHOW TABLES")
-        .fetch_all(&mut connection)
-        .await
-        .unwrap()
-}
-
-#[tokio::test]
-async fn an_interrupted_measurement_cleans_up_too() {
-    let (redis, maria) = tokio::join!(PrivateRedis::start(), PrivateMaria::start());
-    let (redis, maria) = (redis.unwrap(), maria.unwrap());
-    let url = maria.create_database("shop").await.unwrap();
-    let mut child = lapsed()
-        .args(["bench", "idle", "--pending", "1000000", "--duration", "1h"])
-        .env("LAPSED__REDIS__URL", redis.url())
-        .env("LAPSED__LEDGER__URL", &url)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut keys = redis.connect(0).await.unwrap();
-    until("a task is written", async || {
-        !all_keys(&mut keys.clone()).await.is_empty()
-    })
-    .await;
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let output = tokio::task::spawn_blocking(move || {
-        child.wait().unwrap();
-        child.wait_with_output().unwrap()
-    });
-    let (code, _, errors) = said(output.await.unwrap());
-    assert_eq!((code, errors.as_str()), (1, "error: interrupted\n"));
-    assert_eq!(all_keys(&mut keys).await, [""; 0]);
-    assert_eq!(tables(&url).await, [""; 0]);
 }
 
 #[test]
