@@ -1,6 +1,8 @@
 //! Environment of a benchmark: private servers, a private file, or the configured servers with a separate table and key
 //! prefix.
 
+mod redis_server;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::redis_server::DEAF_USER;
 use super::counters::Counters;
 use super::daemon::StartClock;
 use super::private::Private;
@@ -32,9 +35,6 @@ const LEDGER_CLOCK_ERROR_US: u64 = 2_000;
 
 /// Smallest number of tasks that a write rate is measured with.
 const TELLING: u32 = 20_000;
-
-/// A Redis user of private servers that may not change the notification flags.
-const DEAF_USER: &str = "deaf";
 
 /// Which servers to use, and how to connect.
 pub struct Choice {
@@ -151,11 +151,7 @@ impl Environment {
         let emptied = self.store.empty().await;
         emptied.context("empty the table of this measurement")?;
         self.start_redis().await?;
-        if let Some(mut redis) = self.redis().await {
-            delete_keys(&mut redis, &self.config.redis.key_prefix)
-                .await
-                .context("delete the keys of this measurement")?;
-        }
+        self.delete_keys().await?;
         self.config.timer = timer;
         let before = std::mem::replace(&mut self.adapters, Adapters::new(&self.config)?);
         before.ledger.close().await;
@@ -166,22 +162,6 @@ impl Environment {
         self.settings
             .push((name.to_owned(), timer.as_str().to_owned()));
         Ok(())
-    }
-
-    /// Memory that Redis uses for its data, in bytes; `None` if it is not used.
-    pub async fn redis_memory(&self) -> anyhow::Result<Option<u64>> {
-        let Some(mut redis) = self.redis().await else {
-            return Ok(None);
-        };
-        let info: String = redis::cmd("INFO")
-            .arg("memory")
-            .query_async(&mut redis)
-            .await
-            .context("read the memory of redis")?;
-        let used = info
-            .lines()
-            .find_map(|line| line.strip_prefix("used_memory:"));
-        Ok(used.and_then(|used| used.trim().parse().ok()))
     }
 
     /// Whether the servers, or the file, are private.
@@ -304,52 +284,9 @@ impl Environment {
         &self.store
     }
 
-    /// A connection to Redis; `None` if it is not used or not reachable.
-    pub async fn redis(&self) -> Option<redis::aio::MultiplexedConnection> {
-        if !self.uses_redis() {
-            return None;
-        }
-        let client = redis::Client::open(self.config.redis.url.expose()).ok()?;
-        client.get_multiplexed_async_connection().await.ok()
-    }
-
     /// Counters of the servers.
     pub async fn counters(&self) -> anyhow::Result<Counters> {
         Ok(Counters::new(self.store.sql().await?, self.redis().await))
-    }
-
-    /// Switches expired events of the private Redis on or off; a deaf daemon cannot switch them back.
-    pub async fn announce(&self, on: bool) -> anyhow::Result<()> {
-        let mut redis = self.redis().await.context("connect to redis")?;
-        redis::pipe()
-            .cmd("CONFIG")
-            .arg("SET")
-            .arg("notify-keyspace-events")
-            .arg(if on { "Ex" } else { "" })
-            .cmd("ACL")
-            .arg("SETUSER")
-            .arg(DEAF_USER)
-            .arg(&["on", ">deaf", "~*", "&*", "+@all", "-config"])
-            .exec_async(&mut redis)
-            .await
-            .context("set the notification flags of the private redis")
-    }
-
-    /// Kills the private Redis.
-    pub fn stop_redis(&mut self) {
-        if let Some(private) = &mut self.private {
-            private.redis.kill();
-        }
-    }
-
-    /// Restarts the private Redis, empty, if it was killed.
-    pub async fn start_redis(&mut self) -> anyhow::Result<()> {
-        if let Some(private) = &mut self.private
-            && private.redis.pid().is_none()
-        {
-            private.redis.start_again().await?;
-        }
-        Ok(())
     }
 
     /// Number of done rows in this range, and when the last of them was settled: the start of the statement by the
@@ -389,38 +326,8 @@ impl Environment {
         self.writers.close();
         self.writers.wait().await;
         self.store.drop_tables().await?;
-        let prefix = &self.config.redis.key_prefix;
-        if let Some(mut redis) = self.redis().await {
-            delete_keys(&mut redis, prefix)
-                .await
-                .with_context(|| format!("delete the keys `{prefix}*` of this measurement"))?;
-        }
+        self.delete_keys().await?;
         self.adapters.ledger.close().await;
         Ok(())
-    }
-}
-
-async fn delete_keys(
-    redis: &mut redis::aio::MultiplexedConnection,
-    prefix: &str,
-) -> redis::RedisResult<()> {
-    let mut cursor = 0u64;
-    loop {
-        let (next, keys): (u64, Vec<Vec<u8>>) = redis::cmd("SCAN")
-            .arg(cursor)
-            .arg("MATCH")
-            .arg(format!("{prefix}*"))
-            .arg("COUNT")
-            .arg(5_000)
-            .query_async(redis)
-            .await?;
-        if !keys.is_empty() {
-            // `UNLINK` would free their memory later, while that of the next entries is measured.
-            redis::cmd("DEL").arg(&keys).exec_async(redis).await?;
-        }
-        if next == 0 {
-            return Ok(());
-        }
-        cursor = next;
     }
 }
