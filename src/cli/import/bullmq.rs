@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use lapsed::task::UnixMs;
 use serde::Deserialize;
 
+use super::hashed_jobs::HashedJobs;
 use super::job::{Found, Job, runs};
-use super::sets::{Page, Sets, groups};
-use super::source::Source;
+use super::sets::{Page, Sets};
 use super::store::{Entry, Field, Store, Taker};
 
 /// Fields of a job's hash. `attemptsMade` is the name of `atm` in older versions.
@@ -34,82 +33,39 @@ const TAKE_ALSO: &str = r"
 /// Scores are milliseconds times this.
 const SCORE_UNIT: f64 = 4096.0;
 
-pub struct Bullmq {
-    store: Store,
-    prefix: String,
-    sets: Sets,
-    taker: Taker,
-}
-
 /// The options that matter of those with which a job was added.
 #[derive(Deserialize, Default)]
 struct Options {
     attempts: Option<f64>,
 }
 
-impl Bullmq {
-    pub async fn open(store: Store, prefix: &str, queue: Option<&str>) -> anyhow::Result<Self> {
-        let before = format!("{prefix}:");
-        let after = ":delayed";
-        let names = match queue {
-            Some(queue) => vec![format!("{before}{queue}{after}")],
-            None => store.names(&before, after, "zset").await?,
-        };
-        let queue = |set: &String| {
-            let name = set.strip_prefix(&before)?.strip_suffix(after)?;
-            Some((Arc::from(&set[..]), Arc::from(name)))
-        };
-        Ok(Self {
-            sets: Sets::new(names.iter().filter_map(queue).collect()),
-            store,
-            prefix: before,
-            taker: Taker::new("data", TAKE_ALSO),
-        })
-    }
-
-    /// `<prefix>:<queue>:`, which begins the names of a queue's keys.
-    fn job_prefix(&self, queue: &str) -> String {
-        format!("{}{queue}:", self.prefix)
-    }
-}
-
-#[async_trait]
-impl Source for Bullmq {
-    async fn count(&mut self) -> anyhow::Result<Option<u64>> {
-        self.sets.count(&self.store).await.map(Some)
-    }
-
-    async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
-        let Some(page) = self.sets.page(&self.store).await? else {
-            return Ok(None);
-        };
-        let prefix = self.job_prefix(&page.queue);
-        let key = |entry: &Entry| [prefix.as_bytes(), &entry.member].concat();
-        let keys: Vec<Vec<u8>> = page.entries.iter().map(key).collect();
-        let hashes = self.store.hashes(&keys, &FIELDS).await?;
-        let entries = page.entries.iter().zip(&hashes);
-        let found = entries.map(|(entry, fields)| {
-            job(entry, fields, &page).unwrap_or_else(|why| Found::refused(&entry.member, why))
-        });
-        Ok(Some(found.collect()))
-    }
-
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
-        let mut taken = 0;
-        for (set, jobs) in groups(jobs) {
-            let prefix = self.job_prefix(&jobs[0].queue);
-            let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
-            let removed = self.store.take(set, &prefix, &places, &self.taker).await?;
-            taken += removed.iter().filter(|removed| **removed).count() as u64;
-        }
-        Ok(taken)
-    }
+/// Reads the jobs of a queue, or of all queues whose names begin with `<prefix>:`.
+///
+/// # Errors
+/// The names of the queues cannot be read.
+pub async fn open(store: Store, prefix: &str, queue: Option<&str>) -> anyhow::Result<HashedJobs> {
+    let before = format!("{prefix}:");
+    let after = ":delayed";
+    let names = match queue {
+        Some(queue) => vec![format!("{before}{queue}{after}")],
+        None => store.names(&before, after, "zset").await?,
+    };
+    let queue = |set: &String| {
+        let name = set.strip_prefix(&before)?.strip_suffix(after)?;
+        Some((Arc::from(&set[..]), Arc::from(name)))
+    };
+    Ok(HashedJobs {
+        sets: Sets::new(names.iter().filter_map(queue).collect()),
+        store,
+        taker: Taker::new("data", TAKE_ALSO),
+        before,
+        after: ":",
+        fields: &FIELDS,
+        job,
+    })
 }
 
 fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
-    if let Some(length) = entry.oversize() {
-        return Err(format!("its id has {length} bytes"));
-    }
     let [data, name, opts, atm, attempts_made, scheduler, parent] = fields else {
         return Err("the source's Redis answered another number of fields".to_owned());
     };

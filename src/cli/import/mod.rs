@@ -2,6 +2,7 @@
 
 mod asynq;
 mod bullmq;
+mod hashed_jobs;
 mod intake;
 mod job;
 mod live_keys;

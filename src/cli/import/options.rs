@@ -8,8 +8,6 @@ use lapsed::clock::LedgerClock;
 use lapsed::config::{ImportSource, Secret};
 use lapsed::task::{Due, TableName, UnixMs};
 
-use super::asynq::Asynq;
-use super::bullmq::Bullmq;
 use super::seed000::Seed000;
 use super::seed001::Seed001;
 use super::seed002::Seed002;
@@ -19,6 +17,7 @@ use super::sidekiq::Sidekiq;
 use super::source::Source;
 use super::store::Store;
 use super::table::Table;
+use super::{asynq, bullmq};
 
 #[derive(Args)]
 pub struct Options {
@@ -162,7 +161,7 @@ impl Options {
             ImportSource::Bullmq => {
                 let store = self.store(config).await?;
                 let queue = self.queue.as_deref();
-                Box::new(Bullmq::open(store, prefix.unwrap_or("bull"), queue).await?)
+                Box::new(bullmq::open(store, prefix.unwrap_or("bull"), queue).await?)
             }
             ImportSource::Sidekiq => {
                 let store = self.store(config).await?;
@@ -170,7 +169,7 @@ impl Options {
             }
             ImportSource::Asynq => {
                 let store = self.store(config).await?;
-                Box::new(Asynq::open(store, self.queue.as_deref()).await?)
+                Box::new(asynq::open(store, self.queue.as_deref()).await?)
             }
         })
     }

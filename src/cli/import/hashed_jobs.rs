@@ -1,0 +1,65 @@
+//! Jobs in hashes, whose ids are in sorted sets.
+
+use async_trait::async_trait;
+
+use super::job::{Found, Job};
+use super::sets::{Page, Sets, groups};
+use super::source::Source;
+use super::store::{Entry, Field, Store, Taker};
+
+/// Jobs of queues. The hash of a job is `<before><queue><after><id>`.
+pub struct HashedJobs {
+    pub store: Store,
+    pub sets: Sets,
+    pub taker: Taker,
+    pub before: String,
+    pub after: &'static str,
+    /// Fields of a hash that are read.
+    pub fields: &'static [&'static str],
+    /// Reads a job; an error says why it cannot be imported.
+    pub job: fn(&Entry, &[Field], &Page) -> Result<Found, String>,
+}
+
+impl HashedJobs {
+    /// What begins the names of the hashes of a queue.
+    fn prefix(&self, queue: &str) -> String {
+        format!("{}{queue}{}", self.before, self.after)
+    }
+}
+
+#[async_trait]
+impl Source for HashedJobs {
+    async fn count(&mut self) -> anyhow::Result<Option<u64>> {
+        self.sets.count(&self.store).await.map(Some)
+    }
+
+    async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
+        let Some(page) = self.sets.page(&self.store).await? else {
+            return Ok(None);
+        };
+        let prefix = self.prefix(&page.queue);
+        let key = |entry: &Entry| [prefix.as_bytes(), &entry.member].concat();
+        let keys: Vec<Vec<u8>> = page.entries.iter().map(key).collect();
+        let hashes = self.store.hashes(&keys, self.fields).await?;
+        let entries = page.entries.iter().zip(&hashes);
+        let found = entries.map(|(entry, fields)| {
+            let job = match entry.oversize() {
+                Some(length) => Err(format!("its id has {length} bytes")),
+                None => (self.job)(entry, fields, &page),
+            };
+            job.unwrap_or_else(|why| Found::refused(&entry.member, why))
+        });
+        Ok(Some(found.collect()))
+    }
+
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+        let mut taken = 0;
+        for (set, jobs) in groups(jobs) {
+            let prefix = self.prefix(&jobs[0].queue);
+            let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
+            let removed = self.store.take(set, &prefix, &places, &self.taker).await?;
+            taken += removed.iter().filter(|removed| **removed).count() as u64;
+        }
+        Ok(taken)
+    }
+}
