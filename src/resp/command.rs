@@ -79,6 +79,25 @@ pub enum Control {
     Describe,
 }
 
+/// A command without keys, for which a login suffices. It is answered at once.
+pub const fn now(
+    name: &'static str,
+    arity: i32,
+    run: fn(&mut Session, &Door, Args<'_>) -> Reply,
+    usage: &'static str,
+    summary: &'static str,
+) -> Command {
+    Command {
+        name,
+        arity,
+        scope: Scope::Login,
+        run: Run::Now(run),
+        keys: (0, 0, 0),
+        summary,
+        usage,
+    }
+}
+
 impl Command {
     /// True if it may have this many arguments, the name included.
     pub fn takes(&self, args: usize) -> bool {

@@ -1,7 +1,7 @@
 //! Commands about the connection.
 
 use super::auth::Scope;
-use super::command::{Command, Control, Run, integer, wrong_arity};
+use super::command::{Command, Control, Run, integer, now, wrong_arity};
 use super::door::Door;
 use super::parser::Args;
 use super::reply::Reply;
@@ -20,24 +20,6 @@ const fn control(
         arity,
         scope,
         run: Run::Control(control),
-        keys: (0, 0, 0),
-        summary,
-        usage,
-    }
-}
-
-const fn now(
-    name: &'static str,
-    arity: i32,
-    run: fn(&mut Session, &Door, Args<'_>) -> Reply,
-    usage: &'static str,
-    summary: &'static str,
-) -> Command {
-    Command {
-        name,
-        arity,
-        scope: Scope::Login,
-        run: Run::Now(run),
         keys: (0, 0, 0),
         summary,
         usage,

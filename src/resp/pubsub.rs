@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::auth::Scope;
-use super::command::{Command, Run};
+use super::command::{Command, now};
 use super::door::Door;
 use super::parser::Args;
 use super::reply::Reply;
@@ -11,24 +10,6 @@ use super::session::Session;
 
 /// Most channels and patterns of a connection.
 const SUBSCRIPTIONS_MAX: usize = 1_000;
-
-const fn now(
-    name: &'static str,
-    arity: i32,
-    run: fn(&mut Session, &Door, Args<'_>) -> Reply,
-    usage: &'static str,
-    summary: &'static str,
-) -> Command {
-    Command {
-        name,
-        arity,
-        scope: Scope::Login,
-        run: Run::Now(run),
-        keys: (0, 0, 0),
-        summary,
-        usage,
-    }
-}
 
 /// The commands of this file.
 #[rustfmt::skip]

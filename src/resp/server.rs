@@ -9,31 +9,13 @@ use futures_util::future::BoxFuture;
 
 use super::auth::Scope;
 use super::batch::failure;
-use super::command::{Command, Run, is, unknown_subcommand, wrong_arity};
+use super::command::{Command, Run, is, now, unknown_subcommand, wrong_arity};
 use super::door::{Door, REDIS_VERSION};
 use super::glob::Glob;
 use super::parser::Args;
 use super::reply::Reply;
 use super::session::Session;
 use crate::clock;
-
-const fn now(
-    name: &'static str,
-    arity: i32,
-    run: fn(&mut Session, &Door, Args<'_>) -> Reply,
-    usage: &'static str,
-    summary: &'static str,
-) -> Command {
-    Command {
-        name,
-        arity,
-        scope: Scope::Login,
-        run: Run::Now(run),
-        keys: (0, 0, 0),
-        summary,
-        usage,
-    }
-}
 
 /// The commands of this file.
 #[rustfmt::skip]
