@@ -99,11 +99,11 @@ fn into_change(wish: Wish) -> Change {
                 tag,
                 max_attempts,
                 attempts,
-                travels,
+                envelope,
                 if_pending,
                 is_text: _,
             } = *task;
-            let payload = travels.seal(&key, payload);
+            let payload = envelope.seal(&key, payload);
             Change::Write(Box::new(NewTask {
                 key,
                 due,

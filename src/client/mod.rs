@@ -362,17 +362,17 @@ impl TaskClient {
                     tag,
                     max_attempts,
                     attempts,
-                    mut travels,
+                    mut envelope,
                     if_pending,
                     is_text,
                 } = task;
                 if !is_text {
-                    travels.traceparent = travels.traceparent.or_else(|| self.current_trace());
+                    envelope.traceparent = envelope.traceparent.or_else(|| self.current_trace());
                 }
-                if let (Some(tracer), Some(caller)) = (&self.tracer, travels.traceparent) {
-                    travels.traceparent = spans.start(&**tracer, &key, caller);
+                if let (Some(tracer), Some(caller)) = (&self.tracer, envelope.traceparent) {
+                    envelope.traceparent = spans.start(&**tracer, &key, caller);
                 }
-                let payload = travels.seal(&key, payload);
+                let payload = envelope.seal(&key, payload);
                 Ok(NewTask {
                     key,
                     due,

@@ -44,12 +44,12 @@ impl TaskClient {
             tag,
             max_attempts,
             attempts: _,
-            travels,
+            envelope,
             if_pending: _,
             is_text: _,
         } = task;
         // A task that recurs for years does not belong to the caller's trace, only to one that was set.
-        let payload = travels.seal(&key, payload);
+        let payload = envelope.seal(&key, payload);
         let task = NewTask {
             payload,
             tag,

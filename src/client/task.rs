@@ -28,7 +28,7 @@ pub struct Task {
     pub(super) tag: Option<String>,
     pub(super) max_attempts: Option<u16>,
     pub(super) attempts: u16,
-    pub(super) travels: Travels,
+    pub(super) envelope: EnvelopeParts,
     pub(super) if_pending: IfPending,
     /// The payload need not be JSON.
     pub(super) is_text: bool,
@@ -36,13 +36,13 @@ pub struct Task {
 
 /// The contents of the payload's envelope.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Travels {
+pub(super) struct EnvelopeParts {
     pub traceparent: Option<Traceparent>,
     secret: Option<Secret>,
 }
 
-impl Travels {
-    /// Returns the payload for the ledger: as it was given, or in an envelope if anything travels with it.
+impl EnvelopeParts {
+    /// Returns the payload for the ledger: as it was given, or in an envelope if anything is put into one.
     pub fn seal(self, key: &TaskKey, payload: Option<String>) -> Option<String> {
         let Self {
             traceparent,
@@ -143,11 +143,11 @@ impl Task {
     /// [`TraceparentError`] if it is not a `traceparent`.
     pub fn traceparent(self, traceparent: &str) -> Result<Self, TraceparentError> {
         let traceparent = Some(traceparent.parse()?);
-        let travels = Travels {
+        let envelope = EnvelopeParts {
             traceparent,
-            ..self.travels
+            ..self.envelope
         };
-        Ok(Self { travels, ..self })
+        Ok(Self { envelope, ..self })
     }
 
     /// Signs key and payload with a secret of at least [`SECRET_BYTES_MIN`] bytes, for daemons that run only signed tasks
@@ -155,11 +155,11 @@ impl Task {
     #[must_use]
     pub fn sign(self, secret: impl Into<Secret>) -> Self {
         let secret = Some(secret.into());
-        let travels = Travels {
+        let envelope = EnvelopeParts {
             secret,
-            ..self.travels
+            ..self.envelope
         };
-        Self { travels, ..self }
+        Self { envelope, ..self }
     }
 
     /// Sets the policy for the case that an unfinished task of this key exists. By default, that task is moved.
@@ -222,12 +222,12 @@ impl Task {
                 ));
             }
         }
-        if self.is_text && self.travels != Travels::default() {
+        if self.is_text && self.envelope != EnvelopeParts::default() {
             return refuse(
                 "payload may be no JSON, so it has neither trace nor signature".to_owned(),
             );
         }
-        if let Some(secret) = &self.travels.secret
+        if let Some(secret) = &self.envelope.secret
             && secret.expose().len() < SECRET_BYTES_MIN
         {
             return refuse(format!(
@@ -261,7 +261,7 @@ impl From<TaskKey> for Task {
             tag: None,
             max_attempts: None,
             attempts: 0,
-            travels: Travels::default(),
+            envelope: EnvelopeParts::default(),
             if_pending: IfPending::Move,
             is_text: false,
         }
