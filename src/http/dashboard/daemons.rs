@@ -78,12 +78,12 @@ struct Daemon {
     version: String,
     since: Moment,
     listens: bool,
-    handlers: Vec<Skill>,
-    routes: Vec<Skill>,
+    handlers: Vec<Capability>,
+    routes: Vec<Capability>,
 }
 
 /// A handler or a route.
-struct Skill {
+struct Capability {
     name: String,
     /// True if no other daemon has it, though there are others.
     is_only_here: bool,
@@ -141,14 +141,14 @@ fn shown<'a>(members: &[Member], f: &'a Frame) -> List<'a> {
         .iter()
         .map(|member| daemon(member, members, f))
         .collect();
-    let is_single = |skill: &Skill| skill.is_only_here;
+    let is_single = |capability: &Capability| capability.is_only_here;
     List {
         f,
         t,
         versions: (versions.len() > 1).then(|| versions.join(", ")),
         differ: daemons.iter().any(|daemon| {
-            let skills = daemon.handlers.iter().chain(&daemon.routes);
-            skills.into_iter().any(is_single)
+            let capabilities = daemon.handlers.iter().chain(&daemon.routes);
+            capabilities.into_iter().any(is_single)
         }),
         daemons,
         has_events: true,
@@ -165,13 +165,13 @@ fn daemon(member: &Member, all: &[Member], f: &Frame) -> Daemon {
         Readiness::Full => (t.full, "waiting"),
         Readiness::Away => (t.away, "dead"),
     };
-    let handlers = able.handlers.iter().map(|name| Skill {
+    let handlers = able.handlers.iter().map(|name| Capability {
         name: name.clone(),
         is_only_here: has_others
             && !others().any(|other| other.capabilities.handlers.contains(name)),
         is_idle: false,
     });
-    let routes = able.routes.iter().enumerate().map(|(at, name)| Skill {
+    let routes = able.routes.iter().enumerate().map(|(at, name)| Capability {
         name: name.clone(),
         is_only_here: has_others && !others().any(|other| other.capabilities.routes.contains(name)),
         is_idle: able.idle.iter().any(|idle| usize::from(*idle) == at),
