@@ -14,7 +14,7 @@ use tracing::log::LevelFilter;
 
 use super::error::error;
 use super::error_numbers::is_transient;
-use super::pool::{Lent, Pool};
+use super::pool::{Pool, PooledConnection};
 use super::queries::{Queries, padded};
 use crate::config::{ConfigError, ENCODE, LedgerConfig};
 use crate::ledger::LedgerError;
@@ -95,7 +95,7 @@ impl Pools {
     /// Returns a connection for the engine's statements.
     pub async fn acquire(&self) -> Result<Conn, LedgerError> {
         Ok(Conn {
-            lent: Some(self.engine.acquire().await.map_err(error)?),
+            pooled: Some(self.engine.acquire().await.map_err(error)?),
             sound: true,
             timeout: self.statement_timeout,
         })
@@ -119,7 +119,7 @@ impl Pools {
 
 /// A connection for the engine's statements. Closed rather than given back, unless it is known to be sound.
 pub(super) struct Conn {
-    lent: Option<Lent>,
+    pooled: Option<PooledConnection>,
     /// False within a statement and after a connection error.
     sound: bool,
     timeout: Duration,
@@ -168,18 +168,18 @@ impl Conn {
 
     /// Takes the bare connection out of the pool, for work with its own deadline.
     pub fn detach(mut self) -> sqlx::MySqlConnection {
-        self.lent.take().expect("present until dropped").detach()
+        self.pooled.take().expect("present until dropped").detach()
     }
 
     /// Returns the name of the server, if the server tells it.
     pub fn server(&self) -> Option<&str> {
-        self.lent.as_ref()?.server()
+        self.pooled.as_ref()?.server()
     }
 
     fn begin(&mut self) -> (&mut sqlx::MySqlConnection, Duration) {
         self.sound = false;
-        let lent = self.lent.as_mut().expect("present until dropped");
-        (lent.connection(), self.timeout)
+        let pooled = self.pooled.as_mut().expect("present until dropped");
+        (pooled.connection(), self.timeout)
     }
 
     fn end<T>(
@@ -203,9 +203,9 @@ impl Conn {
 
 impl Drop for Conn {
     fn drop(&mut self) {
-        match self.lent.take() {
-            Some(lent) if self.sound => lent.give_back(),
-            Some(lent) => lent.close(),
+        match self.pooled.take() {
+            Some(pooled) if self.sound => pooled.give_back(),
+            Some(pooled) => pooled.close(),
             None => {}
         }
     }

@@ -97,13 +97,13 @@ struct Idle {
 /// A connection, and when it was opened.
 pub(super) struct Session {
     connection: MySqlConnection,
-    born: Instant,
+    opened: Instant,
     /// `None`: the server refuses to tell.
     peer: Option<Peer>,
 }
 
 /// A connection in use. Returned by [`give_back`](Self::give_back), closed when dropped.
-pub(super) struct Lent {
+pub(super) struct PooledConnection {
     session: Session,
     pool: Pool,
     _permit: OwnedSemaphorePermit,
@@ -132,7 +132,7 @@ impl Pool {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn acquire(&self) -> sqlx::Result<Lent> {
+    pub async fn acquire(&self) -> sqlx::Result<PooledConnection> {
         let deadline = Instant::now() + ACQUIRE_TIMEOUT;
         let permit = timeout_at(deadline, Arc::clone(&self.0.limit).acquire_owned()).await;
         let _permit = match permit {
@@ -149,7 +149,7 @@ impl Pool {
         } = &mut session;
         let ended = timeout_at(deadline, self.0.lost.end(connection, peer.as_ref())).await;
         ended.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-        Ok(Lent {
+        Ok(PooledConnection {
             session,
             pool: self.clone(),
             _permit,
@@ -179,13 +179,13 @@ impl Pool {
     async fn connect(&self, deadline: Instant) -> sqlx::Result<Session> {
         let mut pause = CONNECT_PAUSE;
         loop {
-            let born = Instant::now();
+            let opened = Instant::now();
             let opened = timeout_at(deadline, self.open()).await;
             match opened {
                 Ok(Ok((connection, peer))) => {
                     return Ok(Session {
                         connection,
-                        born,
+                        opened,
                         peer,
                     });
                 }
@@ -224,7 +224,7 @@ impl Pool {
 
     fn take_back(&self, session: Session) {
         let now = Instant::now();
-        if self.0.limit.is_closed() || now - session.born > LIFETIME {
+        if self.0.limit.is_closed() || now - session.opened > LIFETIME {
             return retire_soon(session);
         }
         let mut idle = self.idle();
@@ -253,7 +253,7 @@ impl Pool {
     }
 }
 
-impl Lent {
+impl PooledConnection {
     /// The connection.
     pub fn connection(&mut self) -> &mut MySqlConnection {
         &mut self.session.connection
