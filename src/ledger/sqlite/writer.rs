@@ -213,12 +213,12 @@ struct Open {
 
 /// What is answered between two transactions.
 #[derive(Default)]
-struct Aside {
+struct Deferred {
     looks: Vec<Look>,
     close: Option<oneshot::Sender<()>>,
 }
 
-impl Aside {
+impl Deferred {
     /// Keeps a message for later, unless it is a job.
     fn keep(&mut self, message: Message) -> Option<Box<dyn Job>> {
         match message {
@@ -233,15 +233,15 @@ impl Aside {
 impl WriterThread {
     fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         while let Some(message) = messages.blocking_recv() {
-            let mut aside = Aside::default();
-            if let Some(first) = aside.keep(message) {
-                self.transaction(first, &mut messages, &mut aside);
+            let mut deferred = Deferred::default();
+            if let Some(first) = deferred.keep(message) {
+                self.transaction(first, &mut messages, &mut deferred);
             }
             // In both cases, the caller may have gone.
-            for look in aside.looks {
+            for look in deferred.looks {
                 let _ = look.send(self.look());
             }
-            if let Some(closed) = aside.close {
+            if let Some(closed) = deferred.close {
                 self.checkpoints.close();
                 self.open = None;
                 let _ = closed.send(());
@@ -254,15 +254,15 @@ impl WriterThread {
         &mut self,
         first: Box<dyn Job>,
         messages: &mut mpsc::Receiver<Message>,
-        aside: &mut Aside,
+        deferred: &mut Deferred,
     ) {
         let mut jobs = vec![first];
         let turn = Arc::clone(&self.turn);
         let turn = turn.blocking_lock();
         let begun = Instant::now();
         let next = || {
-            while aside.close.is_none() {
-                if let Some(job) = aside.keep(messages.try_recv().ok()?) {
+            while deferred.close.is_none() {
+                if let Some(job) = deferred.keep(messages.try_recv().ok()?) {
                     return Some(job);
                 }
             }
