@@ -151,14 +151,14 @@ impl BenchDaemon {
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let ignoring = tokio::spawn(async move { while interrupt.recv().await.is_some() {} });
 
-        let teller = Teller {
+        let reporter = ProgressReporter {
             handle,
             recorder: Arc::clone(&recorder),
             metrics: Arc::clone(&adapters.metrics),
         };
-        let telling = tokio::spawn(teller.tell());
+        let reporting = tokio::spawn(reporter.report());
         let result = engine.run_until(told_to_stop()).await;
-        telling.abort();
+        reporting.abort();
         ignoring.abort();
         stop_door.cancel();
         for server in [door, http].into_iter().flatten() {
@@ -235,14 +235,14 @@ async fn told_to_stop() {
     let _ = stdin.read_line(&mut line).await;
 }
 
-struct Teller {
+struct ProgressReporter {
     handle: Handle,
     recorder: Arc<Recorder>,
     metrics: Arc<Metrics>,
 }
 
-impl Teller {
-    async fn tell(self) -> anyhow::Result<()> {
+impl ProgressReporter {
+    async fn report(self) -> anyhow::Result<()> {
         let (mut ready, mut audited) = (false, false);
         let mut ticks = interval(PROGRESS_EVERY);
         loop {
