@@ -10,8 +10,8 @@ use super::{
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
-/// Creation of tasks. Called by [`TaskClient`](crate::TaskClient), and by whatever
-/// [establishes](super::recurring::establish) recurring tasks.
+/// Creation of tasks. Called by [`TaskClient`](crate::TaskClient), and by
+/// [`establish`](super::recurring::establish) for recurring tasks.
 #[async_trait]
 pub trait Producer: Send + Sync {
     /// Creates tasks. Returns the results in the order of `tasks`.

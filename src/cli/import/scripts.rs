@@ -113,7 +113,7 @@ local answer = {}
 for i = 1, #ARGV do answer[i] = redis.call('LREM', KEYS[1], 1, ARGV[i]) end
 return answer";
 
-/// A call of a script with so many keys.
+/// A call of a script with this number of keys.
 pub fn script(text: &str, keys: usize) -> Cmd {
     let mut call = redis::cmd("EVAL");
     call.arg(text).arg(keys);

@@ -1,5 +1,5 @@
 //! Seed 004: a wheel of lists, by default `task_0` to `task_3599`. The list of a slot is read when the ticks since 1970 modulo
-//! the number of slots are its number. An entry runs at that visit if its `cycle_num` is 0, else so many rounds later.
+//! the number of slots are its number. An entry runs at that visit if its `cycle_num` is 0, else that number of rounds later.
 
 use std::collections::HashMap;
 use std::sync::Arc;

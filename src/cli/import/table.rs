@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// So many `?` with commas.
+/// `count` placeholders `?`, separated by commas.
 pub fn places(count: usize) -> String {
     vec!["?"; count].join(", ")
 }

@@ -11,7 +11,7 @@ use crate::ledger::LedgerError;
 use crate::task::UnixMs;
 use crate::timer::Cause;
 
-/// Minutes that are too old are deleted every so many minutes.
+/// Minutes between two deletions of minutes that are too old.
 const PRUNE_EVERY: i64 = 10;
 
 /// Time limit for writing the last minute. The engine waits for it when it stops.

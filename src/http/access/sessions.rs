@@ -1,7 +1,7 @@
 //! Sessions of browsers: signed cookies that every daemon on the ledger accepts.
 //!
 //! A session names its client and its end. Its signature depends on a key that the daemons share in the ledger, and on the
-//! hash of the client's token in their configuration: whoever reads only one of the two can sign nothing, and a session ends
+//! hash of the client's token in their configuration: a reader of only one of the two can sign nothing, and a session ends
 //! when its token is taken out of the configuration. Logging out adds the session to a list in the ledger.
 //!
 //! While the ledger has no key for it, a daemon signs with one of its own.

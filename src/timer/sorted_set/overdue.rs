@@ -20,7 +20,7 @@ const OVERDUE: Duration = Duration::from_secs(60);
 /// Where the next page begins. As a number: the step in the highest bits, then the index of the set, then the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cursor {
-    /// Requests of a set, after so many that stay.
+    /// Requests of a set (its index), after this number of them that stay.
     Requests(usize, u64),
     /// Overdue entries of a set, from this due time on.
     Overdue(usize, UnixMs),

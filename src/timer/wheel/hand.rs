@@ -52,7 +52,7 @@ const PAGES_MAX: usize = 20;
 /// Overdue entries of one slot read when ticks were missed. The sweep finds what is left out.
 const MISSED_LIMIT: usize = 10_000;
 
-/// Slots of so many ticks before the last one are read again after a pause of the wheel.
+/// Number of ticks before the last one whose slots are read again after a pause of the wheel.
 const READ_AGAIN: i64 = 2;
 
 /// With more ticks to handle than this, they are handled together.
