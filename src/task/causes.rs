@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// Returns the text of an error and its sources, separated by colons. A source that ends the text already is not repeated.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -34,7 +34,7 @@ pub use adoption::{
 };
 pub use arming::Arming;
 pub use bucket::{KeyBucket, KeyBuckets};
-pub(crate) use causes::with_causes;
+pub use causes::with_causes;
 pub use class_glob::ClassGlob;
 pub(crate) use class_glob::matches;
 pub use envelope::Envelope;

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
+use lapsed::task::with_causes;
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
@@ -17,7 +18,6 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::settings::Endpoint;
-use crate::task::with_causes;
 
 /// Maximum size of an answer. It names what was refused.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
