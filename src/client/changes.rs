@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::arming::{arm, disarm_cancelled};
 use super::{ClientError, Task, TaskClient};
-use crate::ledger::{CancelAnswer, Change, Changed, Created, NewTask, SeriesRow, Stands};
+use crate::ledger::{CancelAnswer, Change, Changed, Created, SeriesRow, Stands};
 use crate::task::{State, TaskKey, UnixMs};
 
 /// What becomes of a task: see [`TaskClient::change`].
@@ -92,28 +92,6 @@ fn into_change(wish: Wish) -> Change {
         Wish::Keep => Change::Keep,
         Wish::Move(due) => Change::Move(due),
         Wish::Cancel => Change::Cancel,
-        Wish::Write(task, due) => {
-            let Task {
-                key,
-                payload,
-                tag,
-                max_attempts,
-                attempts,
-                envelope,
-                if_pending,
-                is_text: _,
-            } = *task;
-            let payload = envelope.seal(&key, payload);
-            Change::Write(Box::new(NewTask {
-                key,
-                due,
-                payload,
-                tag,
-                max_attempts,
-                attempts,
-                if_pending,
-                recurrence: None,
-            }))
-        }
+        Wish::Write(task, due) => Change::Write(Box::new(task.due_at(due))),
     }
 }

@@ -353,36 +353,17 @@ impl TaskClient {
         let mut spans = CreateSpans::default();
         let tasks: Result<Vec<NewTask>, ClientError> = tasks
             .into_iter()
-            .map(|(task, due)| {
+            .map(|(mut task, due)| {
                 task.check()?;
                 let due = due.resolve_checked(now)?;
-                let Task {
-                    key,
-                    payload,
-                    tag,
-                    max_attempts,
-                    attempts,
-                    mut envelope,
-                    if_pending,
-                    is_text,
-                } = task;
-                if !is_text {
+                let envelope = &mut task.envelope;
+                if !task.is_text {
                     envelope.traceparent = envelope.traceparent.or_else(|| self.current_trace());
                 }
                 if let (Some(tracer), Some(caller)) = (&self.tracer, envelope.traceparent) {
-                    envelope.traceparent = spans.start(&**tracer, &key, caller);
+                    envelope.traceparent = spans.start(&**tracer, &task.key, caller);
                 }
-                let payload = envelope.seal(&key, payload);
-                Ok(NewTask {
-                    key,
-                    due,
-                    payload,
-                    tag,
-                    max_attempts,
-                    attempts,
-                    if_pending,
-                    recurrence: None,
-                })
+                Ok(task.due_at(due))
             })
             .collect();
         Ok((tasks?, spans))

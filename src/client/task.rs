@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{ClientError, unique};
 use crate::config::Secret;
-use crate::ledger::IfPending;
+use crate::ledger::{IfPending, NewTask};
 use crate::task::{
     Due, Envelope, KeyError, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError,
     TAG_CHARS_MAX, TaskKey, Traceparent, TraceparentError, UnixMs, has_reserved_member, sign,
@@ -200,6 +200,31 @@ impl Task {
     /// The payload as it was given.
     pub fn payload_text(&self) -> Option<&str> {
         self.payload.as_deref()
+    }
+
+    /// Returns the task for the ledger.
+    pub(super) fn due_at(self, due: UnixMs) -> NewTask {
+        let Self {
+            key,
+            payload,
+            tag,
+            max_attempts,
+            attempts,
+            envelope,
+            if_pending,
+            is_text: _,
+        } = self;
+        let payload = envelope.seal(&key, payload);
+        NewTask {
+            key,
+            due,
+            payload,
+            tag,
+            max_attempts,
+            attempts,
+            if_pending,
+            recurrence: None,
+        }
     }
 
     pub(super) fn check(&self) -> Result<(), ClientError> {
