@@ -22,18 +22,18 @@ const LOST_MAX: usize = 64;
 pub(super) struct Peer {
     id: i64,
     server: String,
-    started: Instant,
+    opened_at: Instant,
 }
 
 impl Peer {
     /// Identifies a connection. `None` if the server refuses to tell.
     pub async fn of(connection: &mut MySqlConnection) -> sqlx::Result<Option<Self>> {
-        let started = Instant::now();
+        let opened_at = Instant::now();
         match sqlx::raw_sql(IDENTITY).fetch_one(connection).await {
             Ok(row) => Ok(Some(Self {
                 id: row.try_get_unchecked(0)?,
                 server: row.try_get_unchecked(1)?,
-                started,
+                opened_at,
             })),
             Err(error) if error.as_database_error().is_some() => Ok(None),
             Err(error) => Err(error),
@@ -96,7 +96,7 @@ async fn kill(connection: &mut MySqlConnection, peer: &Peer) -> sqlx::Result<()>
         None => return Ok(()),
     };
     let since_start = uptime.parse::<u64>().unwrap_or(0);
-    if since_start < peer.started.elapsed().as_secs() {
+    if since_start < peer.opened_at.elapsed().as_secs() {
         return Ok(());
     }
     let kill = sqlx::raw_sql(AssertSqlSafe(format!("KILL {}", peer.id)));

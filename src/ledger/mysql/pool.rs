@@ -97,7 +97,7 @@ struct Idle {
 /// A connection, and when it was opened.
 pub(super) struct Session {
     connection: MySqlConnection,
-    opened: Instant,
+    opened_at: Instant,
     /// `None`: the server refuses to tell.
     peer: Option<Peer>,
 }
@@ -179,13 +179,13 @@ impl Pool {
     async fn connect(&self, deadline: Instant) -> sqlx::Result<Session> {
         let mut pause = CONNECT_PAUSE;
         loop {
-            let opened = Instant::now();
+            let opened_at = Instant::now();
             let opened = timeout_at(deadline, self.open()).await;
             match opened {
                 Ok(Ok((connection, peer))) => {
                     return Ok(Session {
                         connection,
-                        opened,
+                        opened_at,
                         peer,
                     });
                 }
@@ -224,7 +224,7 @@ impl Pool {
 
     fn take_back(&self, session: Session) {
         let now = Instant::now();
-        if self.0.limit.is_closed() || now - session.opened > LIFETIME {
+        if self.0.limit.is_closed() || now - session.opened_at > LIFETIME {
             return retire_soon(session);
         }
         let mut idle = self.idle();
