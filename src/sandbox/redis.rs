@@ -7,10 +7,8 @@ use redis::aio::MultiplexedConnection;
 
 use super::SandboxError;
 use super::home::Home;
-use super::port::free_port;
+use super::port::on_free_port;
 use super::process::{Server, locate};
-
-const PORT_TRIES: usize = 5;
 
 /// Time limit for answers to a [`PrivateRedis::connect`] connection.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,15 +69,12 @@ impl RedisOptions {
             port: 0,
             args: self.args,
         };
-        for _ in 1..PORT_TRIES {
-            redis.port = free_port();
-            match redis.launch().await {
-                Err(SandboxError::Ended { log, .. }) if log.contains("Address already in use") => {}
-                started => return started.map(|()| redis),
-            }
-        }
-        redis.port = free_port();
-        redis.launch().await.map(|()| redis)
+        on_free_port(async |port| {
+            redis.port = port;
+            redis.launch().await
+        })
+        .await?;
+        Ok(redis)
     }
 }
 
