@@ -142,7 +142,7 @@ pub fn hash_token(token: &str) -> [u8; 32] {
 }
 
 pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> {
-    let listen = listen(&mut section, p);
+    let listen = section.address("listen", "127.0.0.1:8787", p);
     let mut clients = tokens(&mut section, p).unwrap_or_default();
     clients.extend(section.named_entries("clients", p, client, |client| &client.name));
     refuse_same_tokens(&clients, &section.at("clients"), p);
@@ -183,17 +183,6 @@ pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> 
         mask_arguments: mask_arguments?,
         proxy: proxy?,
     })
-}
-
-fn listen(section: &mut Reader, p: &mut Problems) -> Option<Option<SocketAddr>> {
-    let text: String = section.take("listen", p)?;
-    if text.is_empty() {
-        return Some(None);
-    }
-    let address = text
-        .parse()
-        .map_err(|_| format!("`{text}` is not an address, expected `127.0.0.1:8787` or \"\""));
-    section.parsed("listen", address, p).map(Some)
 }
 
 /// `http.tokens`: clients that may do everything.

@@ -1,5 +1,6 @@
 //! Reads a table key by key and collects all problems.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -216,6 +217,23 @@ impl Reader {
         });
         let texts = texts.collect();
         self.parsed(key, texts, p)
+    }
+
+    /// The address and port to listen on; `Some(None)` for an empty text.
+    pub(super) fn address(
+        &mut self,
+        key: &str,
+        example: &str,
+        p: &mut Problems,
+    ) -> Option<Option<SocketAddr>> {
+        let text: String = self.take(key, p)?;
+        if text.is_empty() {
+            return Some(None);
+        }
+        let address = text
+            .parse()
+            .map_err(|_| format!("`{text}` is not an address, expected `{example}` or \"\""));
+        self.parsed(key, address, p).map(Some)
     }
 
     pub(super) fn parsed<T>(

@@ -71,7 +71,7 @@ pub struct RespTls {
 }
 
 pub(super) fn resp(mut section: Reader, p: &mut Problems) -> Option<RespConfig> {
-    let listen = listen(&mut section, p);
+    let listen = section.address("listen", "127.0.0.1:6380", p);
     let password: Option<String> = section.take("password", p);
     let mut users = section.named_entries("users", p, user, |user| &user.name);
     if let Some(password) = password.filter(|password| !password.is_empty()) {
@@ -132,17 +132,6 @@ pub(super) fn resp(mut section: Reader, p: &mut Problems) -> Option<RespConfig> 
         tls,
         max_connections: max_connections?,
     })
-}
-
-fn listen(section: &mut Reader, p: &mut Problems) -> Option<Option<SocketAddr>> {
-    let text: String = section.take("listen", p)?;
-    if text.is_empty() {
-        return Some(None);
-    }
-    let address = text
-        .parse()
-        .map_err(|_| format!("`{text}` is not an address, expected `127.0.0.1:6380` or \"\""));
-    section.parsed("listen", address, p).map(Some)
 }
 
 /// `[[resp.users]]`
