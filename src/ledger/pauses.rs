@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 
 use super::LedgerError;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+use crate::task::PauseKind;
 use crate::task::{Pause, Scope, UnixMs};
 
 /// Maximum number of pauses, holds and releases.
@@ -94,4 +96,17 @@ pub(super) fn check_room(pauses: usize) -> Result<(), LedgerError> {
 /// Cuts the name of who paused to [`BY_CHARS_MAX`].
 pub(super) fn cut_by(by: &str) -> String {
     by.chars().take(BY_CHARS_MAX).collect()
+}
+
+/// Reads the kind and the scope of a stored pause. `None` for those that this version does not know.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(super) fn kind_and_scope(kind: &str, class: &str, method: &str) -> Option<(PauseKind, Scope)> {
+    let kinds = [PauseKind::Pause, PauseKind::Hold, PauseKind::Release];
+    let kind = kinds.into_iter().find(|known| known.as_str() == kind)?;
+    let scope = match (class, method) {
+        ("", "") => Ok(Scope::EVERYTHING),
+        (class, "") => Scope::class(class),
+        (class, method) => Scope::method(class, method),
+    };
+    Some((kind, scope.ok()?))
 }

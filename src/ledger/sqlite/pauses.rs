@@ -6,7 +6,7 @@ use rusqlite::{Result, Row as Found};
 use super::SqliteLedger;
 use super::rows::{ms, optional, text};
 use super::session::Session;
-use crate::ledger::pauses::{check_reason, check_room, cut_by};
+use crate::ledger::pauses::{check_reason, check_room, cut_by, kind_and_scope};
 use crate::ledger::{LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
 use crate::task::{Pause, PauseKind, Scope, UnixMs};
 
@@ -92,15 +92,8 @@ pub(super) fn all(session: &Session<'_>) -> Result<Vec<Pause>> {
 
 fn read(found: &Found<'_>) -> Result<Option<Pause>> {
     let column = |at| Ok::<_, rusqlite::Error>(text(found, at)?.unwrap_or_default());
-    let word = column(0)?;
-    let kinds = [PauseKind::Pause, PauseKind::Hold, PauseKind::Release];
-    let kind = kinds.into_iter().find(|known| known.as_str() == word);
-    let scope = match (&*column(1)?, &*column(2)?) {
-        ("", "") => Ok(Scope::EVERYTHING),
-        (class, "") => Scope::class(class),
-        (class, method) => Scope::method(class, method),
-    };
-    let (Some(kind), Ok(scope)) = (kind, scope) else {
+    let known = kind_and_scope(&column(0)?, &column(1)?, &column(2)?);
+    let Some((kind, scope)) = known else {
         return Ok(None);
     };
     Ok(Some(Pause {

@@ -4,8 +4,9 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
 use super::{arming, flag, id, key, ms, narrow, origin, state, text_key};
+use crate::ledger::pauses::kind_and_scope;
 use crate::ledger::{MalformedRow, TaskRecord};
-use crate::task::{Envelope, Mishap, Origin, Pause, PauseKind, Scope, State, TaskKey, UnixMs};
+use crate::task::{Envelope, Mishap, Origin, Pause, State, TaskKey, UnixMs};
 
 /// Reads a row of `RECORD`. `None` if its key is not a task key.
 pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
@@ -90,16 +91,12 @@ impl Finished {
 
 /// Reads a row of `PAUSES`. `None` for a kind or scope that this version does not know.
 pub fn pause(row: &MySqlRow) -> sqlx::Result<Option<Pause>> {
-    let kind: String = row.try_get("kind")?;
-    let kinds = [PauseKind::Pause, PauseKind::Hold, PauseKind::Release];
-    let kind = kinds.into_iter().find(|known| known.as_str() == kind);
-    let (class, method): (String, String) = (row.try_get("class")?, row.try_get("method")?);
-    let scope = match (class.as_str(), method.as_str()) {
-        ("", "") => Ok(Scope::EVERYTHING),
-        (class, "") => Scope::class(class),
-        (class, method) => Scope::method(class, method),
-    };
-    let (Some(kind), Ok(scope)) = (kind, scope) else {
+    let (kind, class, method): (String, String, String) = (
+        row.try_get("kind")?,
+        row.try_get("class")?,
+        row.try_get("method")?,
+    );
+    let Some((kind, scope)) = kind_and_scope(&kind, &class, &method) else {
         return Ok(None);
     };
     Ok(Some(Pause {
