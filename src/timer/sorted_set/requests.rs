@@ -223,27 +223,20 @@ mod tests {
         added.unwrap()
     }
 
+    /// Compares the entry `a`, asked for now.
+    fn compare(requests: &mut Requests, score: f64, ours: bool) -> Known {
+        requests.compare(&entry("a"), score, Instant::now(), |_| ours)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_request_is_proposed_once_until_it_gets_no_answer() {
         let mut requests = Requests::default();
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
-            Known::New
-        );
+        assert_eq!(compare(&mut requests, 7.0, true), Known::New);
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(DUE));
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
-            Known::Waits
-        );
-        assert_eq!(
-            requests.compare(&entry("a"), 8.0, Instant::now(), |_| true),
-            Known::New
-        );
+        assert_eq!(compare(&mut requests, 7.0, true), Known::Waits);
+        assert_eq!(compare(&mut requests, 8.0, true), Known::New);
         tokio::time::advance(PROPOSED_AGAIN_AFTER).await;
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
-            Known::New
-        );
+        assert_eq!(compare(&mut requests, 7.0, true), Known::New);
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(DUE));
     }
 
@@ -251,20 +244,11 @@ mod tests {
     async fn a_request_is_left_to_the_owner_for_some_seconds() {
         let mut requests = Requests::default();
         assert_eq!(add(&mut requests, "a", 7.0, false), None);
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| false),
-            Known::Waits
-        );
+        assert_eq!(compare(&mut requests, 7.0, false), Known::Waits);
         tokio::time::advance(LEFT_TO_OWNER).await;
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| false),
-            Known::New
-        );
+        assert_eq!(compare(&mut requests, 7.0, false), Known::New);
         assert_eq!(add(&mut requests, "a", 7.0, false), Some(DUE));
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| false),
-            Known::Waits
-        );
+        assert_eq!(compare(&mut requests, 7.0, false), Known::Waits);
     }
 
     #[tokio::test(start_paused = true)]
@@ -277,10 +261,7 @@ mod tests {
         let compared = requests.compare(&entry("a"), 7.0, asked_before, |_| true);
         assert_eq!(compared, Known::Waits);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
-            Known::New
-        );
+        assert_eq!(compare(&mut requests, 7.0, true), Known::New);
         let again = UnixMs(DUE.0 + 1);
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(again));
         assert_eq!(requests.proposed(&key("a"), DUE), None);
@@ -293,14 +274,8 @@ mod tests {
         add(&mut requests, "a", 7.0, true);
         requests.refused(&entry("a"), 7.0);
         tokio::time::advance(PROPOSED_AGAIN_AFTER).await;
-        assert_eq!(
-            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
-            Known::Waits
-        );
-        assert_eq!(
-            requests.compare(&entry("a"), 8.0, Instant::now(), |_| true),
-            Known::New
-        );
+        assert_eq!(compare(&mut requests, 7.0, true), Known::Waits);
+        assert_eq!(compare(&mut requests, 8.0, true), Known::New);
         assert!(requests.ignore(entry("no task"), 1.0));
         assert!(!requests.ignore(entry("no task"), 1.0));
     }
