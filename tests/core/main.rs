@@ -5,6 +5,7 @@ mod engine;
 mod evidence;
 mod exports;
 mod layers;
+mod links;
 mod membership;
 mod metrics;
 mod middleware;
