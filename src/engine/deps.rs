@@ -57,12 +57,20 @@ pub struct Deps {
 }
 
 impl Deps {
-    /// Records that the ledger answered. Leases may have expired during an outage, so its end requests a lease scan.
-    pub fn ledger_answered(&self) {
+    /// Records that the ledger answered. After an outage it also has to take writes: a full disk can be read. Leases may have
+    /// expired during an outage, so its end requests a lease scan.
+    ///
+    /// # Errors
+    /// The ledger takes no writes: the outage goes on.
+    pub async fn ledger_answered(&self) -> Result<(), LedgerError> {
+        if !self.health.answers() {
+            self.ledger.check_writable().await?;
+        }
         if self.health.answered() {
             tracing::info!("the ledger answers again");
             self.background.lease_scan.activate(Cause::LedgerAnswers);
         }
+        Ok(())
     }
 
     /// Records that the ledger failed. The caller tries again; the daemon is not ready until the ledger answers.
@@ -87,7 +95,7 @@ impl Deps {
     pub async fn owners_come_first(&self) -> Result<bool, LedgerError> {
         if self.health.has_failed_for_long() {
             self.ledger.sync_clock().await?;
-            self.ledger_answered();
+            self.ledger_answered().await?;
         }
         Ok(self.health.owners_come_first())
     }

@@ -126,6 +126,14 @@ pub trait Ledger:
     /// Does not check that [pauses](Pauses::pauses) can be read.
     async fn check(&self) -> Result<(), LedgerError>;
 
+    /// Checks that the ledger takes writes, by a write that changes nothing.
+    ///
+    /// # Errors
+    /// The ledger can be read at most: it is read-only, or has no space left.
+    async fn check_writable(&self) -> Result<(), LedgerError> {
+        self.check().await
+    }
+
     /// Reserves the ledger for a daemon of this process, until the result is dropped. `None` if a ledger of this kind may have
     /// several daemons.
     ///

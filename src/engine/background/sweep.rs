@@ -115,8 +115,7 @@ impl Sweep {
             return Ok(());
         }
         self.try_sweep(cursors).await?;
-        self.deps.ledger_answered();
-        Ok(())
+        self.deps.ledger_answered().await
     }
 
     async fn try_sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {

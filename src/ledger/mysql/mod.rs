@@ -256,6 +256,10 @@ impl Ledger for MysqlLedger {
                 source: Some(std::sync::Arc::new(error)),
             })?;
         self.read_identity().await;
+        self.check_writable().await
+    }
+
+    async fn check_writable(&self) -> Result<(), LedgerError> {
         let mut conn = self.pools.acquire().await?;
         // Matches no row. Refused at once if the privileges are missing.
         let probe = statement(self.queries.with_rows(queries::RENEW, 1))

@@ -176,6 +176,17 @@ impl Ledger for SqliteLedger {
         self.read(|_| Ok(())).await
     }
 
+    async fn check_writable(&self) -> Result<(), LedgerError> {
+        self.write(|session| {
+            // Space is needed at the commit. A page that is changed and changed back is written then.
+            for statement in [&session.queries.insert_probe, &session.queries.delete_probe] {
+                session.prepare(statement)?.execute([])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     async fn reserve(&self) -> Result<Option<Reservation>, LedgerError> {
         Ok(Some(Box::new(DaemonLock::take(&self.file)?)))
     }

@@ -89,6 +89,11 @@ pub(super) struct Queries {
     pub delete_document: String,
     /// Deletes documents of a collection before a time, oldest first. `_documents_written`.
     pub delete_documents: String,
+
+    /// Inserts a row into a table of one row, to find out whether the file takes writes.
+    pub insert_probe: String,
+    /// Deletes it, in the same transaction. Reads both rows.
+    pub delete_probe: String,
 }
 
 impl Queries {
@@ -199,6 +204,8 @@ impl Queries {
                 "DELETE FROM \"{t}_documents\" WHERE rowid IN (SELECT rowid FROM \"{t}_documents\" \
                    INDEXED BY \"{t}_documents_written\" WHERE collection = ?1 AND written_at < ?2 ORDER BY written_at, name LIMIT ?3)",
             ),
+            insert_probe: of("INSERT INTO \"{t}_format\" (version, identity) VALUES (0, 'probe')"),
+            delete_probe: of("DELETE FROM \"{t}_format\" WHERE identity = 'probe'"),
         }
     }
 }

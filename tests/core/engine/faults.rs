@@ -15,6 +15,8 @@ pub struct Faults {
     pub look_up_fails: AtomicBool,
     /// Adoptions fail.
     pub adopt_fails: AtomicBool,
+    /// Claims are refused, and so is a write that changes nothing.
+    pub read_only: AtomicBool,
     /// Delay of the answer to a claim. The claim itself is not delayed.
     pub claim_answer_takes: Mutex<Duration>,
     /// Number of claims that wait for their answer.

@@ -51,6 +51,13 @@ impl Ledger for Faulty {
     async fn check(&self) -> Result<(), LedgerError> {
         self.inner.check().await
     }
+
+    async fn check_writable(&self) -> Result<(), LedgerError> {
+        match self.faults.read_only.load(Ordering::SeqCst) {
+            true => Err(refused()),
+            false => Ok(()),
+        }
+    }
 }
 
 #[async_trait]
@@ -63,6 +70,9 @@ impl Claims for Faulty {
     }
 
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+        if self.faults.read_only.load(Ordering::SeqCst) {
+            return Err(refused());
+        }
         let locked = *self.faults.locked_row.lock().unwrap();
         let free = armings.iter().filter(|arming| Some(arming.row) != locked);
         let free: Vec<Arming> = free.copied().collect();

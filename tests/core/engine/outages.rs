@@ -233,3 +233,30 @@ async fn after_an_outage_that_statements_waited_out_the_owner_gives_back_its_lea
     assert_eq!((record.attempt, record.crashes), (1, 0));
     rig.stop().await;
 }
+
+/// A full disk, a server that has become a replica.
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_can_only_be_read_is_away_until_it_takes_writes() {
+    let faults = Arc::new(Faults::default());
+    let config = "engine.lease = '4s'";
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let rig = start_with(
+        ledger,
+        Arc::clone(&faults),
+        config,
+        counting(&Arc::default()),
+    );
+    until("it is ready", async || rig.status.ledger_answers()).await;
+    faults.read_only.store(true, Ordering::SeqCst);
+    rig.due_now("Job@count@1").await;
+    until("a claim has failed", async || !rig.status.ledger_answers()).await;
+    for _ in 0..1_000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(!rig.status.ledger_answers(), "it was only read");
+    }
+    faults.read_only.store(false, Ordering::SeqCst);
+    let record = rig.until("Job@count@1", State::Done).await;
+    assert_eq!((record.attempt, record.crashes), (1, 0));
+    until("it is ready again", async || rig.status.ledger_answers()).await;
+    rig.stop().await;
+}
