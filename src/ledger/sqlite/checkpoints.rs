@@ -140,7 +140,25 @@ fn copy(file: &DatabaseFile, open: &mut Option<Connection>) -> Result<(), Ledger
     copied.map(|_| ()).map_err(|source| file.error(source))
 }
 
-/// Runs a checkpoint that waits for nothing. `NOOP` copies nothing, and `PASSIVE` nothing if another process copies.
+/// Copies the whole log to the database. Waits for readers and for other processes that write, as every statement.
+///
+/// # Errors
+/// Some of it could not be copied.
+pub(super) fn copy_all(connection: &Connection, file: &DatabaseFile) -> Result<(), LedgerError> {
+    let log = checkpoint(connection, "FULL").map_err(|source| file.error(source))?;
+    match log.copied == log.pages {
+        true => Ok(()),
+        false => Err(LedgerError::Unavailable {
+            message: format!(
+                "the write-ahead log of `{}` was deleted, and is being read: it cannot be copied yet",
+                file.path.display()
+            ),
+            source: None,
+        }),
+    }
+}
+
+/// Runs a checkpoint that, unless it is `FULL`, waits for nothing. `NOOP` copies nothing, and `PASSIVE` nothing if another process copies.
 fn checkpoint(connection: &Connection, mode: &'static str) -> rusqlite::Result<Log> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
     statement.query_row([], |row| {

@@ -1,6 +1,6 @@
 //! Errors of SQLite as errors of the ledger, with what to do about them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
                 Some(ErrorCode::DiskFull) => format!("no space left for `{file}`"),
                 Some(ErrorCode::ReadOnly) => read_only(path),
                 // SQLite needs to write to the directory even to read.
-                Some(ErrorCode::CannotOpen) if !is_writable(path) => read_only(path),
+                Some(ErrorCode::CannotOpen) if read_only_place(path).is_some() => read_only(path),
                 Some(ErrorCode::NotADatabase) => format!("`{file}` is not an SQLite database"),
                 Some(ErrorCode::DatabaseCorrupt) => {
                     format!("`{file}` is damaged ({text}): restore a backup")
@@ -61,16 +61,29 @@ pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
     }
 }
 
-fn read_only(path: &Path) -> String {
-    let file = path.display();
-    format!("`{file}` or its directory is read-only for this user")
+/// The message for a database in `path` that this user may not write.
+pub(super) fn read_only(path: &Path) -> String {
+    match read_only_place(path) {
+        Some(place) => format!("`{}` is read-only for this user", place.display()),
+        None => format!("`{}` is read-only", path.display()),
+    }
 }
 
-/// Whether this user may write to the file and to its directory.
-fn is_writable(path: &Path) -> bool {
+/// Returns what this user may not write: the file, a file beside it, or its directory.
+fn read_only_place(path: &Path) -> Option<PathBuf> {
+    let beside = |ending: &str| {
+        let mut path = path.as_os_str().to_owned();
+        path.push(ending);
+        PathBuf::from(path)
+    };
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
-    let mut places = [path, directory.unwrap_or(Path::new("."))].into_iter();
-    places.all(|place| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok())
+    // SQLite gives the others the mode of the file, and leaves them.
+    let others = [beside("-wal"), beside("-shm")].into_iter();
+    let mut places = [path, directory.unwrap_or(Path::new("."))]
+        .into_iter()
+        .map(Path::to_owned)
+        .chain(others.filter(|other| other.exists()));
+    places.find(|place| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err())
 }
 
 pub(super) fn refused(message: String) -> LedgerError {

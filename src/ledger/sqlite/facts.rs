@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 
 use rusqlite::InterruptHandle;
 use tokio::sync::oneshot;
@@ -94,8 +93,6 @@ fn facts(file: &DatabaseFile) -> Result<FileFacts, LedgerError> {
     let directory = fs::metadata(file.directory()).map_err(unreadable)?;
     let system = rustix::fs::statfs(&file.path).map_err(|error| unreadable(error.into()))?;
     let page = number("page_size")?.unsigned_abs();
-    let mut wal = file.path.clone().into_os_string();
-    wal.push("-wal");
     Ok(FileFacts {
         version: rusqlite::version(),
         journal_mode: connection
@@ -106,7 +103,7 @@ fn facts(file: &DatabaseFile) -> Result<FileFacts, LedgerError> {
         directory_mode: directory.mode() & 0o777,
         bytes: number("page_count")?.unsigned_abs() * page,
         bytes_unused: number("freelist_count")?.unsigned_abs() * page,
-        wal_bytes: fs::metadata(Path::new(&wal)).map_or(0, |wal| wal.len()),
+        wal_bytes: fs::metadata(file.beside("-wal")).map_or(0, |wal| wal.len()),
         space_bytes: system
             .f_bavail
             .saturating_mul(system.f_bsize.unsigned_abs()),

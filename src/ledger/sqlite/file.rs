@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::error::{BUSY_TIMEOUT, error, refused};
+use super::error::{BUSY_TIMEOUT, error, read_only, refused};
 use super::schema;
 use crate::ledger::LedgerError;
 use crate::task::TableName;
@@ -41,9 +41,27 @@ pub(super) enum Access {
     Write,
 }
 
-/// Device and inode of a file.
+/// Device and inode of a file; `None` if there is none.
+type Inode = Option<(u64, u64)>;
+
+/// The files that a path names at some time: the database, its write-ahead log, and the index of the log, which all
+/// connections share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileIdentity(u64, u64);
+pub(super) struct FileIdentity {
+    pub database: Inode,
+    log: Inode,
+    index: Inode,
+}
+
+impl FileIdentity {
+    /// True if the log or its index of a connection that opened these files was deleted, and `now` are the present ones.
+    /// False if another process has an index of its own already: it does not know of the commits of this connection.
+    pub fn has_lost_log(&self, now: &Self) -> bool {
+        self != now
+            && self.database == now.database
+            && (now.index.is_none() || now.index == self.index)
+    }
+}
 
 impl DatabaseFile {
     /// Opens a connection to a ledger that has been migrated. Never creates the file.
@@ -52,7 +70,28 @@ impl DatabaseFile {
         schema::check(&connection, &self.table)
             .map_err(|source| self.error(source))?
             .map_err(|problem| refused(problem.describe(&self.path, &self.table)))?;
+        // SQLite opens a file that it may not write all the same, and begins transactions on it.
+        let is_readonly = connection.is_readonly("main");
+        if access == Access::Write && is_readonly.map_err(|source| self.error(source))? {
+            return Err(refused(read_only(&self.path)));
+        }
         Ok(connection)
+    }
+
+    /// As [`open`](Self::open), with the files that were opened.
+    pub fn open_identified(
+        &self,
+        access: Access,
+    ) -> Result<(Connection, FileIdentity), LedgerError> {
+        // Before it is opened: a file that is replaced in between is noticed.
+        let database = inode(&self.path);
+        let connection = self.open(access)?;
+        // These two were created by opening.
+        let identity = FileIdentity {
+            database,
+            ..self.identity()
+        };
+        Ok((connection, identity))
     }
 
     /// Opens a connection to a database that may lack the table.
@@ -88,10 +127,20 @@ impl DatabaseFile {
         }
     }
 
-    /// Returns the identity of the file that the path names now; `None` if there is none.
-    pub fn identity(&self) -> Option<FileIdentity> {
-        let found = fs::metadata(&self.path).ok()?;
-        Some(FileIdentity(found.dev(), found.ino()))
+    /// Returns the files that the path names now.
+    pub fn identity(&self) -> FileIdentity {
+        FileIdentity {
+            database: inode(&self.path),
+            log: inode(&self.beside("-wal")),
+            index: inode(&self.beside("-shm")),
+        }
+    }
+
+    /// Returns the path of a file beside the database.
+    pub fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(ending);
+        path.into()
     }
 
     /// Returns the error for a file that is no longer the one that was opened. Commits to it would be lost.
@@ -113,6 +162,11 @@ impl DatabaseFile {
             _ => Path::new("."),
         }
     }
+}
+
+fn inode(path: &Path) -> Inode {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Refuses a version of SQLite that may lose commits.

@@ -6,7 +6,6 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
 
 use super::error::refused;
 use super::file::DatabaseFile;
@@ -18,20 +17,14 @@ pub(super) struct DaemonLock {
     _file: File,
 }
 
-/// Returns the path of the file that the daemon locks. It stays when the lock is released.
-fn lock_path(file: &DatabaseFile) -> PathBuf {
-    let mut path = file.path.clone().into_os_string();
-    path.push("-daemon");
-    path.into()
-}
-
 impl DaemonLock {
     /// Takes the lock.
     ///
     /// # Errors
     /// [`LedgerError::Refused`] if another daemon holds it, or the file cannot be written.
     pub fn take(database: &DatabaseFile) -> Result<Self, LedgerError> {
-        let path = lock_path(database);
+        // It stays when the lock is released.
+        let path = database.beside("-daemon");
         let unusable =
             |error: std::io::Error| refused(format!("cannot lock `{}`: {error}", path.display()));
         let mut options = OpenOptions::new();

@@ -28,7 +28,7 @@ pub(super) struct Readers {
 #[derive(Debug)]
 struct Idle {
     connection: Connection,
-    identity: Option<FileIdentity>,
+    identity: FileIdentity,
 }
 
 impl Readers {
@@ -62,10 +62,13 @@ impl Readers {
             let kept = connections(&idle).pop();
             let mut reader = match kept.filter(|kept| kept.identity == identity) {
                 Some(reader) => reader,
-                None => Idle {
-                    connection: file.open(Access::Read)?,
-                    identity,
-                },
+                None => {
+                    let (connection, identity) = file.open_identified(Access::Read)?;
+                    Idle {
+                        connection,
+                        identity,
+                    }
+                }
             };
             let found = look_in(&mut reader.connection, &queries, &clock, look);
             let found = found.map_err(|source| file.error(source))?;

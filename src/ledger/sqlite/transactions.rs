@@ -18,15 +18,15 @@ use crate::task::{Outcome, TaskKey};
 
 /// Begins a transaction. Its commit is an error if the file has been replaced meanwhile.
 fn begin(file: DatabaseFile, turn: OwnedMutexGuard<()>) -> Result<SqliteTransaction, LedgerError> {
-    let identity = file.identity();
-    let connection = file.open(Access::Write)?;
+    let (connection, identity) = file.open_identified(Access::Write)?;
     connection
         .execute_batch("BEGIN IMMEDIATE")
         .map_err(|source| file.error(source))?;
     let commit = move |connection: &Connection| {
         let committed = connection.execute_batch("COMMIT");
         committed.map_err(|source| file.error(source))?;
-        match file.identity() == identity {
+        // The writer sees to a log that was deleted.
+        match file.identity().database == identity.database {
             true => Ok(()),
             false => Err(file.replaced()),
         }

@@ -16,8 +16,8 @@ use crate::task::{TaskKey, UnixMs};
 #[async_trait]
 impl Transfers for SqliteLedger {
     fn identity(&self) -> Option<String> {
-        let identity = self.file.identity()?;
-        Some(format!("{identity:?} {}", self.file.table))
+        let (device, inode) = self.file.identity().database?;
+        Some(format!("{device} {inode} {}", self.file.table))
     }
 
     async fn whole_rows(

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::checkpoints::Checkpoints;
+use super::checkpoints::{self, Checkpoints};
 use super::file::{Access, DatabaseFile, FileIdentity};
 use super::queries::Queries;
 use super::session::Session;
@@ -206,7 +206,7 @@ struct WriterThread {
 
 struct Open {
     connection: Connection,
-    identity: Option<FileIdentity>,
+    identity: FileIdentity,
     /// SQLite's number for commits of other connections, as of the last look. Comparable on one connection only.
     data_version: Option<i64>,
 }
@@ -268,11 +268,14 @@ impl WriterThread {
             }
             None
         };
-        let result = self.run_all(&mut jobs, next, begun);
-        if result.is_err() {
-            // Another connection may not have the error.
-            self.open = None;
-        }
+        let result = match self.run_all(&mut jobs, next, begun) {
+            Ok(()) => self.check_files(),
+            Err(error) => {
+                // Another connection may not have the error.
+                self.open = None;
+                Err(error)
+            }
+        };
         drop(turn);
         for job in jobs {
             job.answer(result.clone());
@@ -293,8 +296,8 @@ impl WriterThread {
     }
 
     fn count_outside_commits(&mut self) -> Result<u64, LedgerError> {
-        let identity = self.file.identity();
-        self.open.take_if(|open| open.identity != identity);
+        // An error is one of the next open, too.
+        let _ = self.check_files();
         let file = self.file.clone();
         let open = self.open()?;
         let asked = open.connection.prepare_cached("PRAGMA data_version");
@@ -318,7 +321,7 @@ impl WriterThread {
         let clock = self.clock.clone();
         let Open {
             connection,
-            identity,
+            identity: _,
             data_version: _,
         } = self.open()?;
         let run = |text: &str| -> Result<(), LedgerError> {
@@ -350,19 +353,41 @@ impl WriterThread {
                 jobs.extend(next());
             }
         }
-        run("COMMIT")?;
-        match file.identity() == *identity {
-            true => Ok(()),
-            false => Err(file.replaced()),
+        run("COMMIT")
+    }
+
+    /// Notices that the files of the connection were deleted or replaced, and closes it.
+    ///
+    /// # Errors
+    /// The latest commit may be lost.
+    fn check_files(&mut self) -> Result<(), LedgerError> {
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        let now = self.file.identity();
+        if open.identity == now {
+            return Ok(());
         }
+        let kept = match open.identity.has_lost_log(&now) {
+            // The connection still has what was deleted. It stays open if it cannot be copied now.
+            true => Ok(checkpoints::copy_all(&open.connection, &self.file)?),
+            false => Err(self.file.replaced()),
+        };
+        self.checkpoints.close();
+        self.open = None;
+        if kept.is_ok() {
+            tracing::warn!(
+                "`-wal` or `-shm` of the ledger's file was deleted: what it held is now in the file; leave these to SQLite"
+            );
+        }
+        kept
     }
 
     fn open(&mut self) -> Result<&mut Open, LedgerError> {
         if self.open.is_none() {
-            // Read before the file is opened: a file that is replaced in between is noticed.
-            let identity = self.file.identity();
+            let (connection, identity) = self.file.open_identified(Access::Write)?;
             self.open = Some(Open {
-                connection: self.file.open(Access::Write)?,
+                connection,
                 identity,
                 data_version: None,
             });

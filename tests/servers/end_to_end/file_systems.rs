@@ -14,7 +14,7 @@ fn on_a_small_file_system(test: &str, script: &str) -> Option<(i32, String, Stri
     let directory = place.path().display();
     let mount = format!("mount -t tmpfs -o size=24m none {directory}");
     let setup = format!(
-        "set -eu\n{mount}\nDIR={directory}\nlapsed() {{ {} \"$@\"; }}\n\
+        "set -eu\n{mount}\nDIR={directory}\nPROGRAM={}\nlapsed() {{ $PROGRAM \"$@\"; }}\n\
          export LAPSED__LEDGER__URL=sqlite://$DIR/lapsed.db LAPSED__HTTP__LISTEN=\n{script}",
         lapsed().get_program().display()
     );
@@ -104,4 +104,22 @@ fn a_file_system_that_is_read_only_is_named() {
             "{stderr}"
         );
     }
+}
+
+/// SQLite begins transactions on such a file, and fails at the first write.
+#[test]
+fn a_daemon_does_not_start_on_a_file_that_is_read_only_in_a_directory_that_is_not() {
+    let script = "lapsed migrate\nmount --bind $DIR/lapsed.db $DIR/lapsed.db\n\
+        mount -o remount,ro,bind $DIR/lapsed.db\n\
+        code=0; timeout 60 $PROGRAM listen || code=$?\n\
+        lapsed list\numount $DIR/lapsed.db\nexit $code\n";
+    let test = "a_daemon_does_not_start_on_a_file_that_is_read_only_in_a_directory_that_is_not";
+    let Some((code, stdout, stderr)) = on_a_small_file_system(test, script) else {
+        return;
+    };
+    assert_eq!(code, 1, "{stdout}\n{stderr}");
+    assert!(
+        stderr.contains("lapsed.db` is read-only for this user"),
+        "{stderr}"
+    );
 }
