@@ -89,6 +89,7 @@ pub async fn listen(
         http: http_address,
         resp: resp_address,
     })?;
+    survive_file_size_limit()?;
     let helpers = [
         tokio::spawn(send_alerts(&config, &adapters, handle.clone())),
         tokio::spawn(stop_on_signals(stop.clone(), handle.clone())?),
@@ -253,6 +254,14 @@ fn stop_on_signals(
             stop.cancel();
         }
     })
+}
+
+/// A file that reaches `RLIMIT_FSIZE` is an error of the ledger, which is logged, and not the end of the process. Programs that
+/// the daemon starts are not concerned.
+fn survive_file_size_limit() -> anyhow::Result<()> {
+    let exceeded = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    // The handler stays when this is dropped.
+    signal(exceeded).map(drop).context("watch for SIGXFSZ")
 }
 
 /// SIGHUP reloads the routes, the recurring tasks and the retention, and logs which other sections have changed. An
