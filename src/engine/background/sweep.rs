@@ -271,7 +271,7 @@ impl Sweep {
                     continue;
                 }
                 // A route at its limit takes over no tasks of others.
-                _ if self.queue.held(&route.name).is_some() => continue,
+                _ if self.queue.held_like(&route, &signal.key).is_some() => continue,
                 1 => SECOND_GRACE,
                 _ => OTHERS_GRACE,
             };

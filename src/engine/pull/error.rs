@@ -1,6 +1,7 @@
 //! Errors of pull queues.
 
 use super::token::TokenError;
+use crate::engine::queue::demand::GROUPS_MAX;
 use crate::ledger::{LedgerError, Settled};
 use crate::task::RESULT_BYTES_MAX;
 
@@ -25,6 +26,9 @@ pub enum PullError {
     /// The name of a worker is too long, or not printable.
     #[error("expected a worker name of at most 64 printable characters")]
     Worker,
+    /// Workers of too many different classes ask for tasks of this queue.
+    #[error("too many different `classes` of workers of one queue, expected at most {GROUPS_MAX}")]
+    Groups,
     /// The result is not JSON, or too long.
     #[error("expected a result that is JSON of at most {RESULT_BYTES_MAX} bytes")]
     Result,

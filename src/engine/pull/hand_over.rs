@@ -96,16 +96,16 @@ impl HandOver {
         }
     }
 
-    /// Hands tasks to takers until either run out.
+    /// Hands tasks to takers. Leaves those that no taker waits for.
     fn hand_over(&self, takers: &Takers, ready: &mut VecDeque<Ready>) {
-        while !ready.is_empty()
-            && let Some(Ticket {
-                count,
-                worker,
-                give,
-            }) = takers.next()
-        {
-            let batch = first_batch(ready, count);
+        let mut left = VecDeque::new();
+        while let Some(first) = ready.pop_front() {
+            let Some(ticket) = takers.next(&first.pulled.claim.key) else {
+                left.push_back(first);
+                continue;
+            };
+            let batch = batch_of(first, ready, &ticket);
+            let Ticket { worker, give, .. } = ticket;
             let now = self.queues.0.deps.ledger.clock().now();
             let leased = |ready: &Ready| {
                 let PulledClaim { claim, pull, .. } = &ready.pulled;
@@ -115,17 +115,19 @@ impl HandOver {
                 }
             };
             let taken = TakenTasks {
-                tasks: ready.range(..batch).map(leased).collect(),
+                tasks: batch.iter().map(leased).collect(),
                 queues: self.queues.clone(),
             };
             // Before the worker knows of them: it may report at once.
-            self.record(ready.drain(..batch).collect());
+            let tasks = batch.len();
+            self.record(batch);
             // If the worker is gone, dropping the tasks gives them back.
             if give.send(taken).is_ok() {
-                takers.took(&worker, batch);
+                takers.took(&worker, tasks);
                 self.queues.0.deps.metrics.members_changed();
             }
         }
+        *ready = left;
     }
 
     /// Counts and logs the starts, and keeps what the tasks need until they are settled. The keys are no longer in flight
@@ -175,13 +177,22 @@ impl HandOver {
     }
 }
 
-/// Number of tasks that a taker of `count` gets. A task that may have killed its worker twice goes alone: at worst it
-/// takes the next one down, and no other task with it.
-fn first_batch(ready: &VecDeque<Ready>, count: usize) -> usize {
-    let is_suspect = |ready: &&Ready| ready.pulled.claim.attempt.crashes >= SUSPECT_CRASHES;
-    if ready.front().as_ref().is_some_and(is_suspect) {
-        return 1;
+/// Takes the tasks that a taker gets out of `ready`, `first` before all. A task that may have killed its worker twice goes
+/// alone: at worst it takes the next one down, and no other task with it.
+fn batch_of<T>(first: Ready, ready: &mut VecDeque<Ready>, ticket: &Ticket<T>) -> Vec<Ready> {
+    let is_suspect = |ready: &Ready| ready.pulled.claim.attempt.crashes >= SUSPECT_CRASHES;
+    let mut place = match is_suspect(&first) {
+        true => ready.len(),
+        false => 0,
+    };
+    let mut batch = vec![first];
+    while batch.len() < ticket.count
+        && let Some(next) = ready.get(place).filter(|next| !is_suspect(next))
+    {
+        match ticket.may_have(&next.pulled.claim.key) {
+            true => batch.extend(ready.remove(place)),
+            false => place += 1,
+        }
     }
-    let innocent = ready.iter().take_while(|ready| !is_suspect(ready));
-    innocent.take(count).count()
+    batch
 }

@@ -10,6 +10,7 @@ pub mod idle;
 mod outstanding;
 mod status;
 mod takers;
+mod taking;
 mod token;
 
 use std::collections::HashMap;
@@ -21,7 +22,6 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
 use self::outstanding::Outstanding;
-use self::takers::Ticket;
 use super::deps::Deps;
 use super::execute::{Ended, Reported};
 use super::queue::SignalQueue;
@@ -29,21 +29,11 @@ use super::spans::{self, Span};
 use crate::handler::TaskContext;
 use crate::ledger::{Lease, Renewal, Settled};
 use crate::task::{Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
-use crate::telemetry::Metrics;
-use crate::timer::Cause;
 
 pub use self::error::PullError;
 pub use self::status::{PullQueueStatus, WorkerStatus};
+pub use self::taking::TAKE_MAX;
 pub use self::token::{ClaimToken, TokenError};
-
-/// Maximum number of tasks that a worker takes at once.
-pub const TAKE_MAX: usize = 512;
-
-/// Longest name of a worker, in characters, as the ledger stores it.
-const WORKER_CHARS_MAX: usize = 64;
-
-/// How long a take that does not block waits for tasks that are being signalled and claimed.
-const UNDER_WAY: Duration = Duration::from_millis(500);
 
 /// How long a settlement waits for the ledger before it answers [`PullError::NotYet`].
 const SETTLE_WAIT: Duration = Duration::from_secs(10);
@@ -120,70 +110,6 @@ impl PullQueues {
     pub(super) fn start(&self, ended: &mpsc::Sender<Ended>) {
         // The engine starts once.
         let _ = self.0.settlements.set(ended.downgrade());
-    }
-
-    /// Takes up to `count` tasks that are due. If there are none, waits for `block`; `None` waits only for tasks that
-    /// are being claimed. Takers of a queue get tasks in order of arrival. Returns no task when the time is up, and when
-    /// the daemon stops.
-    ///
-    /// # Errors
-    /// [`PullError`]: an unknown queue, a bad count or name.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: tasks that were claimed for this taker go to another one.
-    pub async fn take(
-        &self,
-        queue: &str,
-        count: usize,
-        block: Option<Duration>,
-        worker: &str,
-    ) -> Result<TakenTasks, PullError> {
-        if !(1..=TAKE_MAX).contains(&count) {
-            return Err(PullError::Count {
-                found: count,
-                max: TAKE_MAX,
-            });
-        }
-        if worker.chars().count() > WORKER_CHARS_MAX || worker.chars().any(char::is_control) {
-            return Err(PullError::Worker);
-        }
-        let takers = self.takers_of(queue)?;
-        let lifecycle = &self.0.deps.lifecycle;
-        if lifecycle.leaving.is_cancelled() || lifecycle.stopping.is_cancelled() {
-            return Ok(self.nothing());
-        }
-        let (give, mut given) = oneshot::channel();
-        let _seen = Seen(&self.0.deps.metrics);
-        // Before the place, because it is dropped after it.
-        let _check = NotifyOnDrop(&self.0.last_left);
-        let place = takers.join(Ticket {
-            count,
-            worker: Arc::from(worker),
-            give,
-        });
-        self.0.deps.metrics.members_changed();
-        let was_active = takers.demand.set_active(true);
-        if !was_active {
-            // Tasks that fell due while no worker asked are found by a sweep, and the other daemons leave ours to us.
-            self.0.deps.background.sweep.activate(Cause::Asked);
-            self.0.deps.background.membership.activate(Cause::Asked);
-        }
-        let block = match block {
-            Some(block) => block,
-            None if was_active && !self.0.queue.has_pulled(queue) => Duration::ZERO,
-            None => UNDER_WAY,
-        };
-        self.0.queue.demand_grew();
-        tokio::select! {
-            biased;
-            taken = &mut given => return Ok(taken.unwrap_or_else(|_| self.nothing())),
-            () = lifecycle.leaving.cancelled() => {}
-            () = lifecycle.stopping.cancelled() => {}
-            () = tokio::time::sleep(block) => {}
-        }
-        drop(place);
-        // Tasks may have been handed over until the place was given up.
-        Ok(given.try_recv().unwrap_or_else(|_| self.nothing()))
     }
 
     /// Settles a task as its worker reports. A report may be repeated: the same answer follows, unless the task was
@@ -385,23 +311,5 @@ impl Drop for TakenTasks {
 impl std::fmt::Debug for TakenTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("TakenTasks").field(&self.tasks).finish()
-    }
-}
-
-/// Notes that a worker has come, and that it has left.
-struct Seen<'a>(&'a Metrics);
-
-impl Drop for Seen<'_> {
-    fn drop(&mut self) {
-        self.0.members_changed();
-    }
-}
-
-/// Has the idle watch look when a taker is done, after it has left.
-struct NotifyOnDrop<'a>(&'a Notify);
-
-impl Drop for NotifyOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.notify_one();
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::engine::queue::demand::Demand;
+use crate::engine::queue::demand::{Demand, Group, may_have};
+use crate::task::{ClassGlob, TaskKey};
 
 /// Workers of a queue that are remembered. Beyond that, the one that asked longest ago is forgotten.
 const WORKERS_MAX: usize = 256;
@@ -42,8 +43,19 @@ pub struct Ticket<T> {
     pub count: usize,
     /// Name of the worker; may be empty.
     pub worker: Arc<str>,
+    /// Classes of the tasks that it may have; empty: all.
+    pub classes: Arc<[ClassGlob]>,
+    /// Its group in the demand.
+    pub group: Group,
     /// Hands the tasks over.
     pub give: oneshot::Sender<T>,
+}
+
+impl<T> Ticket<T> {
+    /// True if the taker may have this task.
+    pub fn may_have(&self, key: &TaskKey) -> bool {
+        may_have(&self.classes, key)
+    }
 }
 
 impl<T> Takers<T> {
@@ -62,25 +74,28 @@ impl<T> Takers<T> {
 
     /// Adds a taker behind the others. It leaves when the guard is dropped.
     pub fn join(self: &Arc<Self>, ticket: Ticket<T>) -> Place<T> {
-        let count = ticket.count;
+        let (group, count) = (ticket.group, ticket.count);
         let mut waiting = self.waiting();
         let number = waiting.next;
         waiting.next += 1;
         waiting.saw(&ticket.worker);
         waiting.tickets.insert(number, ticket);
-        self.demand.add(count);
+        self.demand.add(group, count);
         Place {
             takers: Arc::clone(self),
             number,
         }
     }
 
-    /// Removes the first taker, which gets tasks now. `None` if none waits.
-    pub fn next(&self) -> Option<Ticket<T>> {
+    /// Removes the first taker that may have this task, which gets tasks now. `None` if none waits.
+    pub fn next(&self, key: &TaskKey) -> Option<Ticket<T>> {
         let mut waiting = self.waiting();
-        let (_, ticket) = waiting.tickets.pop_first()?;
+        let mut tickets = waiting.tickets.iter();
+        let (number, _) = tickets.find(|(_, ticket)| ticket.may_have(key))?;
+        let number = *number;
+        let ticket = waiting.tickets.remove(&number)?;
         waiting.saw(&ticket.worker);
-        self.demand.remove(ticket.count);
+        self.demand.remove(ticket.group, ticket.count);
         Some(ticket)
     }
 
@@ -112,7 +127,7 @@ impl<T> Takers<T> {
         let mut waiting = self.waiting();
         if let Some(ticket) = waiting.tickets.remove(&number) {
             waiting.saw(&ticket.worker);
-            self.demand.remove(ticket.count);
+            self.demand.remove(ticket.group, ticket.count);
         }
     }
 
@@ -159,9 +174,12 @@ mod tests {
     use super::*;
 
     fn ticket(worker: &str) -> Ticket<()> {
+        let (group, _) = Demand::default().group_of(&[]).unwrap();
         Ticket {
             count: 3,
             worker: worker.into(),
+            classes: [].into(),
+            group,
             give: oneshot::channel().0,
         }
     }

@@ -1,8 +1,10 @@
-//! Fair queueing: one queue per route, so that a burst on one route does not delay the others.
+//! Fair queueing: one queue per route, so that a burst on one route does not delay the others. A pull route has one per
+//! [lane](super::demand::Lane).
 //!
 //! [`RouteQueues::held`] is the only place that decides whether a route may start a run now. It checks the route's
 //! concurrency limit, the slots that the route must leave to others, the demand of pull workers, and its rate limit.
 
+mod aside;
 mod reload;
 mod starts;
 
@@ -11,11 +13,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::class::SignalClass;
-use super::demand::Demands;
+use super::demand::{Demands, Lane};
 use super::route_load::{RouteLoad, Wakeups};
 use super::route_queue::{RouteQueue, Taken};
 use crate::handler::{Route, Router};
-use crate::task::Rate;
+use crate::task::{Rate, TaskKey};
 use crate::timer::Signal;
 
 /// Maximum number of waiting fresh signals, per route and in total.
@@ -34,7 +36,8 @@ const ROOM_SHARE: usize = 7;
 #[derive(Debug)]
 pub struct RouteQueues {
     queues: Vec<RouteQueue>,
-    by_name: HashMap<Arc<str>, usize>,
+    /// The queues of each route.
+    by_name: HashMap<Arc<str>, Vec<usize>>,
     /// The load of each route by name: runs outlive a reload.
     loads: HashMap<Arc<str>, Arc<RouteLoad>>,
     /// The routes with signals, by class: the highest priority first, round robin within a priority.
@@ -124,12 +127,10 @@ impl RouteQueues {
 
     /// Number of waiting signals by route, for every route that ever had one.
     pub fn waiting_by_route(&self) -> impl Iterator<Item = (&str, usize)> {
-        let queues = self.queues.iter();
-        queues.map(|queue| {
-            (
-                &*queue.route.name,
-                queue.signals.iter().map(VecDeque::len).sum(),
-            )
+        let routes = self.by_name.iter();
+        routes.map(|(name, places)| {
+            let waiting = places.iter().map(|index| self.queues[*index].len());
+            (&**name, waiting.sum())
         })
     }
 
@@ -141,7 +142,7 @@ impl RouteQueues {
         signal: Signal,
         free: usize,
     ) -> Result<(), Refused> {
-        let index = self.index_of(route);
+        let index = self.index_of(route, &signal.key);
         let at = class as usize;
         let queue = &self.queues[index];
         if queue.is_idle() {
@@ -241,7 +242,7 @@ impl RouteQueues {
         }
         if let Some(demand) = &queue.demand {
             // A task that a worker has takes no slot.
-            if demand.open() == 0 {
+            if demand.open_for(queue.lane) == 0 {
                 return Some(Held::Demand);
             }
         } else if self.multiple_routes && running >= SLOTS_SHARE * free.max(1) {
@@ -253,13 +254,18 @@ impl RouteQueues {
         None
     }
 
-    /// Why the waiting signals of this route may not start with `free` free slots; `None` if they may, or if none wait.
-    pub fn held_route(&self, name: &str, free: usize) -> Option<Held> {
-        let queue = &self.queues[*self.by_name.get(name)?];
-        match queue.is_empty() {
-            true => None,
-            false => self.held(queue, free),
+    /// Why the waiting signals of this route, or of one of its lanes, may not start with `free` free slots; `None` if they may,
+    /// or if none wait.
+    pub fn held_route(&self, name: &str, lane: Option<Lane>, free: usize) -> Option<Held> {
+        let queues = self.by_name.get(name)?.iter();
+        let waiting = queues.map(|index| &self.queues[*index]);
+        let mut held = None;
+        let is_meant =
+            |queue: &&RouteQueue| !queue.is_empty() && lane.is_none_or(|lane| lane == queue.lane);
+        for queue in waiting.filter(is_meant) {
+            held = Some(self.held(queue, free)?);
         }
+        held
     }
 
     /// True if some signals wait only for slots that are reserved for other routes.
@@ -294,48 +300,6 @@ impl RouteQueues {
         })
     }
 
-    /// Removes the signals from a route's queue that `hindered` keeps from starting. In each class it examines signals
-    /// from the front until `limit` of them may start: starts for later signals are not requested yet.
-    pub fn set_aside(
-        &mut self,
-        name: &str,
-        limit: usize,
-        hindered: impl Fn(&Signal) -> bool,
-    ) -> SetAside {
-        let Some(index) = self.by_name.get(name).copied() else {
-            return SetAside::default();
-        };
-        let mut aside = SetAside::default();
-        for at in [SignalClass::Fresh as usize, SignalClass::Backlog as usize] {
-            let queue = &mut self.queues[index].signals[at];
-            let mut front = Vec::with_capacity(limit.min(queue.len()));
-            let before = aside.signals.len();
-            while front.len() < limit
-                && let Some(signal) = queue.pop_front()
-            {
-                match hindered(&signal) {
-                    true => aside.signals.push(signal),
-                    false => front.push(signal),
-                }
-            }
-            aside.startable += front.len();
-            front
-                .into_iter()
-                .rev()
-                .for_each(|signal| queue.push_front(signal));
-            let (taken, is_empty) = (aside.signals.len() - before, queue.is_empty());
-            self.waiting[at] -= taken;
-            if taken > 0 && is_empty {
-                self.turns[at].retain(|_, turns| {
-                    turns.retain(|turn| *turn != index);
-                    !turns.is_empty()
-                });
-            }
-        }
-        aside.startable = aside.startable.min(self.queues[index].places());
-        aside
-    }
-
     /// Names of the routes with signals whose workers take from this pull queue.
     pub fn pulled_from(&self, pull_queue: &str) -> Vec<Arc<str>> {
         let queues = self.queues.iter().filter(|queue| !queue.is_empty());
@@ -346,8 +310,15 @@ impl RouteQueues {
         pulled.map(|queue| Arc::clone(&queue.route.name)).collect()
     }
 
-    fn index_of(&mut self, route: Route) -> usize {
-        if let Some(index) = self.by_name.get(&route.name) {
+    fn index_of(&mut self, route: Route, key: &TaskKey) -> usize {
+        let pull = route.pull.as_ref();
+        let demand = pull.map(|pull| self.demands.of(&pull.queue));
+        let lane = demand.as_ref().map_or(0, |demand| demand.lane_of(key));
+        let places = self.by_name.entry(Arc::clone(&route.name)).or_default();
+        let known = places
+            .iter()
+            .find(|index| self.queues[**index].lane == lane);
+        if let Some(index) = known {
             return *index;
         }
         let new = || Arc::new(RouteLoad::new(Arc::clone(&self.wakeups)));
@@ -355,15 +326,16 @@ impl RouteQueues {
             .loads
             .entry(Arc::clone(&route.name))
             .or_insert_with(new);
+        let requested = places.iter().any(|index| self.queues[*index].requested);
         let index = self.queues.len();
-        self.by_name.insert(Arc::clone(&route.name), index);
-        let demand = route.pull.as_ref();
+        places.push(index);
         self.queues.push(RouteQueue {
             load: Arc::clone(load),
-            demand: demand.map(|pull| self.demands.of(&pull.queue)),
+            demand,
+            lane,
             route,
             signals: Default::default(),
-            requested: false,
+            requested,
         });
         index
     }

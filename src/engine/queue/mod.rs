@@ -150,7 +150,7 @@ impl SignalQueue {
         let queues = self.queues();
         queues
             .route_queues
-            .held_route(route, self.slots.available_permits())
+            .held_route(route, None, self.slots.available_permits())
     }
 
     /// True if a task of this row waits or is in flight.
@@ -332,7 +332,7 @@ impl SignalQueue {
         let Some(signal) = queues.deduplicate(signal, &self.metrics) else {
             return Ok(());
         };
-        if signal.arming.is_none() && self.needs_row_first(&route) {
+        if signal.arming.is_none() && self.needs_row_first(&route, &signal.key) {
             queues.look_up_first(&signal);
             drop(queues);
             return self.look_up_later(signal);

@@ -6,8 +6,9 @@ use tokio::sync::mpsc;
 
 use super::SignalQueue;
 use super::demand::Demands;
-use super::fair::Refused;
+use super::fair::{Held, Refused};
 use crate::handler::Route;
+use crate::task::TaskKey;
 use crate::telemetry::DropReason;
 use crate::timer::Signal;
 
@@ -38,6 +39,17 @@ impl SignalQueue {
         pull.is_some_and(|pull| !self.demands.of(&pull.queue).is_active())
     }
 
+    /// Why waiting signals like that of this task may not start now; `None` if they may, or if none wait.
+    pub fn held_like(&self, route: &Route, key: &TaskKey) -> Option<Held> {
+        let lane = route.pull.as_ref().map(|pull| {
+            let demand = self.demands.of(&pull.queue);
+            demand.lane_of(key)
+        });
+        let free = self.free_slots();
+        let queues = self.queues();
+        queues.route_queues.held_route(&route.name, lane, free)
+    }
+
     /// True if signals for this pull queue wait or are being claimed.
     pub fn has_pulled(&self, pull_queue: &str) -> bool {
         !self
@@ -61,9 +73,12 @@ impl SignalQueue {
     }
 
     /// True if a signal without an arming might wait long for a worker: its key may have no row yet.
-    pub(super) fn needs_row_first(&self, route: &Route) -> bool {
+    pub(super) fn needs_row_first(&self, route: &Route, key: &TaskKey) -> bool {
         let pull = route.pull.as_ref();
-        pull.is_some_and(|pull| self.demands.of(&pull.queue).open() == 0)
+        pull.is_some_and(|pull| {
+            let demand = self.demands.of(&pull.queue);
+            demand.open_for(demand.lane_of(key)) == 0
+        })
     }
 
     pub(super) fn look_up_later(&self, signal: Signal) -> Result<(), Refused> {

@@ -1,9 +1,9 @@
-//! Queue of one route.
+//! Queue of one route, or of one lane of a pull route.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::demand::Demand;
+use super::demand::{Demand, Lane};
 use super::route_load::{RouteLoad, RoutePermit};
 use crate::handler::Route;
 use crate::timer::Signal;
@@ -17,6 +17,8 @@ pub struct RouteQueue {
     pub requested: bool,
     /// The demand of the workers of a pull route: without it, nothing starts.
     pub demand: Option<Arc<Demand>>,
+    /// Which workers may have the tasks; 0 without a demand.
+    pub lane: Lane,
 }
 
 /// A signal taken from the queue, with its route and its permit.
@@ -54,7 +56,7 @@ impl RouteQueue {
             (limit.get() as usize).saturating_sub(self.load.running())
         });
         let demand = self.demand.as_ref();
-        places.min(demand.map_or(usize::MAX, |demand| demand.open()))
+        places.min(demand.map_or(usize::MAX, |demand| demand.open_for(self.lane)))
     }
 
     /// True if this is a pull route for which no worker has asked for a while.
@@ -82,7 +84,7 @@ impl RouteQueue {
             permit: self
                 .load
                 .permit(self.route.limits.rate.is_some())
-                .reserving(self.demand.as_ref().map(Demand::reserve)),
+                .reserving(self.demand.as_ref().map(|demand| demand.reserve(self.lane))),
         }
     }
 }

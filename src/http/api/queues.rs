@@ -136,15 +136,13 @@ async fn take(
     }
     let worker = asked.worker.unwrap_or_default();
     let queues = site.engine.pull();
-    let taken = queues.take(&queue, asked.count.unwrap_or(1), wait, &worker);
+    let count = asked.count.unwrap_or(1);
+    let taken = queues.take_of(caller.classes(), &queue, count, wait, &worker);
     let taken = tokio::select! {
         taken = taken => taken?,
         // The worker asks another daemon.
         () = site.stopping.cancelled() => return Ok(axum::Json(Taken { tasks: Vec::new() }).into_response()),
     };
-    for leased in taken.tasks() {
-        caller.require_key(leased.task.key())?;
-    }
     let answer = Taken {
         tasks: taken.tasks().iter().map(TakenTask::new).collect(),
     };

@@ -115,6 +115,7 @@ impl From<PullError> for Problem {
             PullError::Token(_)
             | PullError::Count { .. }
             | PullError::Worker
+            | PullError::Groups
             | PullError::Result
             | PullError::Refused => ProblemKind::Invalid,
         };

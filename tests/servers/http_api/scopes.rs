@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::rig::{Answer, Api, json as with_json};
 
-/// SHA-256 of `read-token`, `work-token`, `shop-token`.
+/// SHA-256 of `read-token`, `work-token`, `shop-token`, `post-token`, `office-token`.
 const CLIENTS: &str = "
 [[http.clients]]
 name = 'reader'
@@ -21,6 +21,17 @@ name = 'shop'
 token_sha256 = '{shop}'
 scopes = ['read', 'schedule', 'operate']
 classes = ['Order']
+
+[[http.clients]]
+name = 'postman'
+token_sha256 = '{post}'
+scopes = ['schedule', 'work']
+classes = ['Mail@sendOwn']
+
+[[http.clients]]
+name = 'office'
+token_sha256 = '{office}'
+scopes = ['schedule', 'work']
 ";
 
 async fn start() -> Api {
@@ -35,7 +46,9 @@ async fn start() -> Api {
     let clients = CLIENTS
         .replace("{read}", &hash("read-token"))
         .replace("{work}", &hash("work-token"))
-        .replace("{shop}", &hash("shop-token"));
+        .replace("{shop}", &hash("shop-token"))
+        .replace("{post}", &hash("post-token"))
+        .replace("{office}", &hash("office-token"));
     Api::start_with(&clients).await
 }
 
@@ -127,4 +140,26 @@ async fn a_caller_of_a_class_touches_no_other() {
     let own = json!({"class": "Order", "dry_run": true});
     let would = send(&api, "shop-token", "POST", "/v1/cancel", &own).await;
     assert_eq!(would.json()["tasks"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_of_a_class_gets_its_tasks_of_a_queue_and_leaves_the_others() {
+    let api = start().await;
+    let take = async |token: &str, count: u32| {
+        let asked = json!({"count": count, "wait": "2s"});
+        let answer = send(&api, token, "POST", "/v1/queues/mail/take", &asked).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let tasks = answer.json()["tasks"].as_array().unwrap().clone();
+        let keys = tasks.iter().map(|task| task["key"].as_str().unwrap());
+        keys.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let other = "Mail@sendOther@1";
+    for key in [other, "Mail@sendOwn@1"] {
+        let path = format!("/v1/tasks/{key}");
+        let put = send(&api, "office-token", "PUT", &path, &json!({"in": "0ms"}));
+        assert_eq!(put.await.status, 201);
+    }
+    assert_eq!(take("post-token", 1).await, ["Mail@sendOwn@1"]);
+    assert_eq!(take("post-token", 10).await, [""; 0]);
+    assert_eq!(take("office-token", 10).await, [other]);
 }

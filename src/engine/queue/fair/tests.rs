@@ -101,7 +101,7 @@ fn a_full_route_does_not_delay_others_and_starts_again_when_a_run_ends() {
         Waiting::Held
     );
     assert_eq!(
-        fixture.queues.held_route("^A@", 100),
+        fixture.queues.held_route("^A@", None, 100),
         Some(Held::Concurrency)
     );
     permits.remove(0);

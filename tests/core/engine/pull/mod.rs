@@ -1,5 +1,6 @@
 //! Pull queues: workers take tasks and settle them, on the memory ledger in paused time.
 
+mod limited;
 mod limits;
 mod settling;
 mod taking;
