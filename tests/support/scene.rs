@@ -41,6 +41,9 @@ pub trait Scene {
     /// Runs a statement of another program.
     async fn execute(&self, statement: &str);
 
+    /// Makes a task as old as this: it was created then, and due at once. No signal of it is left.
+    async fn backdate(&self, name: &str, to: UnixMs);
+
     /// Milliseconds on the clock that decides.
     async fn now_ms(&self) -> i64;
 
@@ -142,6 +145,15 @@ impl Scene for Rig {
         self.run_sql(statement).await;
     }
 
+    async fn backdate(&self, name: &str, to: UnixMs) {
+        let to = to.0;
+        self.run_sql(&format!(
+            "UPDATE tb_time_limit_task SET start_time = {to} / 1000, end_time = {to} / 1000 WHERE `key` = '{name}'"
+        ))
+        .await;
+        self.redis_says::<i64>(&["DEL", name]).await;
+    }
+
     async fn now_ms(&self) -> i64 {
         Self::now_ms(self).await
     }
@@ -183,6 +195,12 @@ impl Scene for FileScene {
 
     async fn execute(&self, statement: &str) {
         self.connection().execute_batch(statement).unwrap();
+    }
+
+    async fn backdate(&self, name: &str, to: UnixMs) {
+        let to = to.0;
+        let update = "UPDATE tb_time_limit_task SET start_time = ?1, end_time = ?1 WHERE key = ?2";
+        self.connection().execute(update, (to, name)).unwrap();
     }
 
     async fn now_ms(&self) -> i64 {

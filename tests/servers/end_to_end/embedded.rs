@@ -8,63 +8,87 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempDir};
 
+use super::front_door::port;
 use crate::support::process::Process;
 use crate::support::program::{lapsed, said};
+use crate::support::resp_wire::Wire;
 use crate::support::rig::Rig;
 use crate::support::wait::until;
 
 /// A directory with a file and its configuration.
-struct Embedded {
+pub struct Embedded {
     directory: TempDir,
+    settings: String,
 }
 
 impl Embedded {
-    /// Tasks of `Job@record` append their key to a file.
-    fn new() -> Self {
+    /// Tasks of `Job@record` append their key to a file; those of `Job@fails` do so and fail.
+    pub fn new() -> Self {
+        Self::with("")
+    }
+
+    /// As [`new`](Self::new), with these settings.
+    pub fn with(settings: &str) -> Self {
         let place = Self {
             directory: tempfile::tempdir().unwrap(),
+            settings: settings.to_owned(),
         };
         assert_eq!(place.run(&["migrate"]).0, 0);
         place
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     fn config(&self) -> NamedTempFile {
         let file = NamedTempFile::new().unwrap();
+        let route = |method: &str, code: u8| {
+            format!(
+                "[[routes]]\nmatch = '^Job@{method}(@|$)'\n\
+                 exec = ['sh', '-c', 'echo \"$1\" >> {}; exit {code}', 'sh', '{{key}}']\n",
+                self.path("ran").display()
+            )
+        };
         let text = format!(
-            "http.listen = ''\nledger.url = 'sqlite://{}'\nengine = {{ lease = '2s' }}\n\
-             [[routes]]\nmatch = '^Job@record@'\n\
-             exec = ['sh', '-c', 'echo \"$1\" >> {}', 'sh', '{{key}}']\n",
+            "http.listen = ''\nresp.listen = '127.0.0.1:0'\nledger.url = 'sqlite://{}'\n\
+             engine = {{ lease = '2s' }}\n{}\n{}{}",
             self.path("lapsed.db").display(),
-            self.path("ran").display(),
+            self.settings,
+            route("record", 0),
+            route("fails", 1),
         );
         std::fs::write(file.path(), text).unwrap();
         file
     }
 
+    /// A daemon, and a connection to its front door.
+    pub async fn serve(&self) -> (Process, Wire) {
+        let daemon = self.listen();
+        let wire = Wire::connect(port(&daemon).await);
+        (daemon, wire)
+    }
+
     /// Exit code, standard output and standard error of a command.
-    fn run(&self, args: &[&str]) -> (i32, String, String) {
+    pub fn run(&self, args: &[&str]) -> (i32, String, String) {
         let config = self.config();
         let mut command = lapsed();
         command.arg("--config").arg(config.path()).args(args);
         said(command.output().unwrap())
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         let (code, stdout, stderr) = self.run(&[&["--json"], args].concat());
         assert_eq!(code, 0, "{args:?}: {stderr}");
         serde_json::from_str(&stdout).unwrap()
     }
 
-    fn listen(&self) -> Process {
+    pub fn listen(&self) -> Process {
         Process::listen_with(self.config(), &[])
     }
 
     /// Creates tasks `Job@record@{prefix}0`, .. that fall due one after the other.
-    fn schedule(&self, prefix: &str, count: u64, apart_ms: u64) {
+    pub fn schedule(&self, prefix: &str, count: u64, apart_ms: u64) {
         let lines: String = (0..count)
             .map(|number| {
                 let delay = number * apart_ms;
@@ -77,7 +101,7 @@ impl Embedded {
         assert_eq!(code, 0, "{stderr}");
     }
 
-    async fn until_done(&self, count: u64) {
+    pub async fn until_done(&self, count: u64) {
         until(format!("{count} tasks are done"), async || {
             self.json(&["stats"])["done"] == count
         })
@@ -85,7 +109,7 @@ impl Embedded {
     }
 
     /// The keys that ran, in order of the text.
-    fn ran(&self) -> Vec<String> {
+    pub fn ran(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("ran")).unwrap_or_default();
         let mut keys: Vec<String> = text.lines().map(str::to_owned).collect();
         keys.sort();

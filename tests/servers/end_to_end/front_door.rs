@@ -20,7 +20,7 @@ use crate::support::wait::{DEADLINE, until};
 const DOOR: &str = "timer = 'ledger_poll'\nresp.listen = '127.0.0.1:0'";
 
 /// The port of the front door of a daemon.
-async fn port(daemon: &Process) -> u16 {
+pub async fn port(daemon: &Process) -> u16 {
     const ADDRESS: &str = "resp.address=127.0.0.1:";
     daemon.until_logged(ADDRESS).await;
     let log = daemon.log();

@@ -14,6 +14,8 @@ mod embedded;
 mod endings;
 mod envelopes;
 mod exec;
+mod file_faults;
+mod file_kills;
 mod file_systems;
 mod floods;
 mod flow_control;

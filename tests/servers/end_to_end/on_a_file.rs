@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use lapsed::task::State;
 use lapsed::{HandlerError, TaskContext};
 
-use super::{cancelling, due};
+use super::recurring::{catch_up, schedule};
+use super::{cancelling, due, pausing, uniqueness};
 use crate::support::daemon::Daemon;
 use crate::support::file_scene::FileScene;
 use crate::support::scene::Scene;
@@ -48,6 +49,29 @@ async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
 #[tokio::test]
 async fn a_killed_daemon_loses_repeats_and_hastens_nothing() {
     engine::kill_a_daemon(&FileScene::new("").await).await;
+}
+
+#[tokio::test]
+async fn throttled_and_debounced_requests_run_a_task_once() {
+    uniqueness::throttled_requests_run_a_task_once(&FileScene::new("").await).await;
+    uniqueness::debounced_requests_run_a_task_once(&FileScene::new("").await).await;
+}
+
+#[tokio::test]
+async fn overlapping_pauses_are_lifted_one_by_one() {
+    pausing::overlapping_pauses_are_lifted_one_by_one(&FileScene::new("").await).await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_was_away_does_about_missed_occurrences_what_their_series_says() {
+    catch_up::missed_occurrences_are_left_out(&FileScene::new("").await).await;
+    catch_up::missed_occurrences_are_made_up_for_once(&FileScene::new("").await).await;
+    catch_up::missed_occurrences_are_run_up_to_a_number(&FileScene::new("").await).await;
+}
+
+#[tokio::test]
+async fn a_series_of_some_times_ends_done() {
+    schedule::a_series_of_some_times_ends_done(&FileScene::new("").await).await;
 }
 
 /// Its front door is the table.

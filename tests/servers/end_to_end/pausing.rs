@@ -10,6 +10,7 @@ use crate::support::daemon::Daemon;
 use crate::support::handlers::{handlers, write_down};
 use crate::support::maria::numbers;
 use crate::support::rig::Rig;
+use crate::support::scene::Scene;
 use crate::support::tasks::{create, create_many, key};
 use crate::support::wait::until;
 
@@ -322,8 +323,11 @@ async fn a_hundred_thousand_paused_tasks_delay_nobody_else_and_hide_nothing() {
 
 #[tokio::test]
 async fn everything_can_be_paused_and_a_single_class_stays_so_afterwards() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
+    overlapping_pauses_are_lifted_one_by_one(&Rig::new("").await).await;
+}
+
+pub async fn overlapping_pauses_are_lifted_one_by_one(scene: &impl Scene) {
+    let daemon = scene.ready_daemon().await;
     let client = &daemon.tasks;
     client
         .pause(&scope("Job@effect"), "test", "")
@@ -341,10 +345,10 @@ async fn everything_can_be_paused_and_a_single_class_stays_so_afterwards() {
         daemon.dropped("paused") >= 2.0
     })
     .await;
-    assert_eq!(rig.with_status(0).await, 2);
+    assert_eq!(scene.with_status(0).await, 2);
     client.resume(&Scope::EVERYTHING).await.unwrap().unwrap();
-    rig.until_state("Job@record@1", State::Done).await;
-    assert_eq!(rig.state("Job@effect@1").await, State::Pending);
+    scene.until_state("Job@record@1", State::Done).await;
+    assert_eq!(scene.state("Job@effect@1").await, State::Pending);
     // Moving it does not help it.
     let now = Due::after_ms(0).unwrap();
     let dropped = daemon.dropped("paused");
@@ -353,7 +357,7 @@ async fn everything_can_be_paused_and_a_single_class_stays_so_afterwards() {
         daemon.dropped("paused") > dropped
     })
     .await;
-    assert_eq!(rig.state("Job@effect@1").await, State::Pending);
+    assert_eq!(scene.state("Job@effect@1").await, State::Pending);
     client.resume(&scope("Job@effect")).await.unwrap().unwrap();
-    rig.until_done(2).await;
+    scene.until_done(2).await;
 }

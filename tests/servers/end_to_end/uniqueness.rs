@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::program::said;
 use crate::support::rig::Rig;
+use crate::support::scene::Scene;
 use crate::support::shell::Shell;
 use crate::support::tasks::key;
 use crate::support::wait::until;
@@ -37,8 +38,11 @@ fn task(name: &str, policy: IfPending) -> Task {
 
 #[tokio::test]
 async fn a_throttled_task_runs_once_for_all_requests_until_it_starts() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
+    throttled_requests_run_a_task_once(&Rig::new("").await).await;
+}
+
+pub async fn throttled_requests_run_a_task_once(scene: &impl Scene) {
+    let daemon = scene.ready_daemon().await;
     let name = "Job@record@throttled";
     let first = daemon
         .tasks
@@ -55,7 +59,7 @@ async fn a_throttled_task_runs_once_for_all_requests_until_it_starts() {
         assert_eq!((made.id(), made.stands()), (first.id(), Stands::Kept));
         assert_eq!(made.not_armed(), Some(NotArmed::LeftAsItIs));
     }
-    rig.until_done(1).await;
+    scene.until_done(1).await;
     // The next request begins the next stretch.
     let next = daemon
         .tasks
@@ -64,10 +68,10 @@ async fn a_throttled_task_runs_once_for_all_requests_until_it_starts() {
         .unwrap();
     assert_eq!(next.stands(), Stands::Asked);
     until("it has run again", async || {
-        rig.runs_of(name).await.len() == 2
+        scene.runs_of(name).await.len() == 2
     })
     .await;
-    let runs = rig.runs_of(name).await;
+    let runs = scene.runs_of(name).await;
     let dues: Vec<i64> = runs.iter().map(|run| run.due_ms).collect();
     assert_eq!(dues, [first.due().0, next.due().0]);
     assert!(runs.iter().all(|run| run.at_ms >= run.due_ms));
@@ -75,8 +79,11 @@ async fn a_throttled_task_runs_once_for_all_requests_until_it_starts() {
 
 #[tokio::test]
 async fn a_debounced_task_runs_once_after_the_last_request() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
+    debounced_requests_run_a_task_once(&Rig::new("").await).await;
+}
+
+pub async fn debounced_requests_run_a_task_once(scene: &impl Scene) {
+    let daemon = scene.ready_daemon().await;
     let name = "Job@record@debounced";
     let mut last = None;
     for _ in 0..5 {
@@ -86,8 +93,8 @@ async fn a_debounced_task_runs_once_after_the_last_request() {
             .await;
         last = Some(made.unwrap().due());
     }
-    rig.until_done(1).await;
-    let runs = rig.runs_of(name).await;
+    scene.until_done(1).await;
+    let runs = scene.runs_of(name).await;
     assert_eq!(runs.len(), 1);
     assert_eq!(Some(runs[0].due_ms), last.map(|due| due.0));
 }

@@ -1,18 +1,19 @@
 //! Tasks that come again.
 
-mod catch_up;
+pub mod catch_up;
 mod commands;
 mod configured;
 mod failures;
 mod overlap;
-mod schedule;
+pub mod schedule;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lapsed::{Recurrence, Task, TaskClient, UnixMs};
 
-use crate::support::rig::{Rig, Run};
+use crate::support::rig::Run;
+use crate::support::scene::Scene;
 use crate::support::tasks::key;
 
 pub fn every(ms: u64) -> Recurrence {
@@ -29,16 +30,16 @@ pub async fn begin(
 }
 
 /// A series that fell due that long ago for the first time, as a daemon finds it that was not there.
-pub async fn begun_ago(rig: &Rig, name: &str, recurrence: Recurrence, ago_ms: i64) -> UnixMs {
-    let start = UnixMs(rig.now_ms().await - ago_ms);
-    let client = rig.client().await;
+pub async fn begun_ago(
+    scene: &impl Scene,
+    name: &str,
+    recurrence: Recurrence,
+    ago_ms: i64,
+) -> UnixMs {
+    let start = UnixMs(scene.now_ms().await - ago_ms);
+    let client = scene.producer().await;
     begin(&client, name, recurrence.starting(start)).await;
-    rig.run_sql(&format!(
-        "UPDATE tb_time_limit_task SET start_time = {0} / 1000, end_time = {0} / 1000 WHERE `key` = '{name}'",
-        start.0
-    ))
-    .await;
-    rig.redis_says::<i64>(&["DEL", name]).await;
+    scene.backdate(name, start).await;
     start
 }
 

@@ -9,9 +9,11 @@ use lapsed::task::{CatchUp, State};
 use lapsed::{Due, HandlerError, MysqlTask, TaskContext, UnixMs};
 
 use super::{begin, dues, each_once, every};
+use crate::support::daemon::Daemon;
 use crate::support::handlers::{handlers, write_down};
 use crate::support::process::Process;
 use crate::support::rig::Rig;
+use crate::support::scene::Scene;
 use crate::support::tasks::key;
 use crate::support::wait::until;
 
@@ -229,14 +231,17 @@ async fn a_recurrence_that_cannot_be_read_is_dead_and_not_forgotten() {
 
 #[tokio::test]
 async fn a_series_of_so_many_times_ends_done() {
-    let rig = Rig::new("").await;
-    let daemon = rig.daemon();
+    a_series_of_some_times_ends_done(&Rig::new("").await).await;
+}
+
+pub async fn a_series_of_some_times_ends_done(scene: &impl Scene) {
+    let daemon = Daemon::start(&scene.config(), scene.handlers());
     let rule = every(1_000).catch_up(CatchUp::All).times(3).unwrap();
     begin(&daemon.tasks, "Job@effect@1", rule.clone()).await;
     begin(&daemon.tasks, "Job@record@2", rule).await;
-    rig.until_done(2).await;
-    assert_eq!(rig.runs().await.len(), 3);
-    assert_eq!(rig.number("SELECT COUNT(*) FROM effects").await, 3);
+    scene.until_done(2).await;
+    assert_eq!(scene.runs().await.len(), 3);
+    assert_eq!(scene.effects().await.len(), 3);
 }
 
 #[tokio::test]
