@@ -7,9 +7,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection};
 
 use super::SandboxError;
 use super::home::{self, Home};
-use super::port::on_free_port;
+use super::port::free_port;
 use super::process::{Server, locate, run};
 
+const PORT_TRIES: usize = 5;
 const PACKAGE: &str = "mariadb-server";
 
 /// A private MariaDB server without password, binary log or performance schema.
@@ -101,12 +102,15 @@ impl MariaOptions {
             port: 0,
             args: self.server_args(),
         };
-        on_free_port(async |port| {
-            maria.port = port;
-            maria.launch().await
-        })
-        .await?;
-        Ok(maria)
+        for _ in 1..PORT_TRIES {
+            maria.port = free_port();
+            match maria.launch().await {
+                Err(SandboxError::Ended { log, .. }) if log.contains("Address already in use") => {}
+                started => return started.map(|()| maria),
+            }
+        }
+        maria.port = free_port();
+        maria.launch().await.map(|()| maria)
     }
 
     fn server_args(&self) -> Vec<OsString> {

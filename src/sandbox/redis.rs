@@ -7,8 +7,10 @@ use redis::aio::MultiplexedConnection;
 
 use super::SandboxError;
 use super::home::Home;
-use super::port::on_free_port;
+use super::port::free_port;
 use super::process::{Server, locate};
+
+const PORT_TRIES: usize = 5;
 
 /// Time limit for answers to a [`PrivateRedis::connect`] connection.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -69,12 +71,15 @@ impl RedisOptions {
             port: 0,
             args: self.args,
         };
-        on_free_port(async |port| {
-            redis.port = port;
-            redis.launch().await
-        })
-        .await?;
-        Ok(redis)
+        for _ in 1..PORT_TRIES {
+            redis.port = free_port();
+            match redis.launch().await {
+                Err(SandboxError::Ended { log, .. }) if log.contains("Address already in use") => {}
+                started => return started.map(|()| redis),
+            }
+        }
+        redis.port = free_port();
+        redis.launch().await.map(|()| redis)
     }
 }
 
