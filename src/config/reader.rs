@@ -178,7 +178,10 @@ impl Reader {
         let table = match self.table.remove(key) {
             Some(Value::Table(table)) => table,
             Some(_) => {
-                problems.add(&path, "expected a section".to_owned());
+                problems.add(
+                    &path,
+                    format!("expected a section, such as `{key} = {{ .. }}`"),
+                );
                 Table::new()
             }
             None => Table::new(),

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::source::{ENV_PREFIX, defaults};
 
 /// The keys of a route.
-pub(super) const ROUTE_KEYS: [&str; 21] = [
+pub(super) const ROUTE_KEYS: [&str; 22] = [
     "match",
     "exec",
     "webhook",
@@ -15,6 +15,7 @@ pub(super) const ROUTE_KEYS: [&str; 21] = [
     "list",
     "publish",
     "log",
+    "pull",
     "allow_dash",
     "env",
     "keep_result",
@@ -29,6 +30,59 @@ pub(super) const ROUTE_KEYS: [&str; 21] = [
     "slow_after",
     "payload_secret",
     "payload_secret_file",
+];
+
+/// The keys of the other sections that have no defaults, without the numbers of their entries.
+pub(super) const SECTION_KEYS: [(&str, &[&str]); 8] = [
+    ("routes.pull", &["queue", "visibility"]),
+    (
+        "routes.webhook",
+        &[
+            "url",
+            "url_file",
+            "secret",
+            "secret_file",
+            "headers",
+            "allow",
+            "ca_file",
+            "connect_timeout",
+            "max_response",
+        ],
+    ),
+    ("routes.stream", &["key", "maxlen", "url", "url_file"]),
+    ("routes.list", &["key", "url", "url_file"]),
+    (
+        "routes.publish",
+        &["channel", "require_receivers", "url", "url_file"],
+    ),
+    (
+        "routes.retry",
+        &[
+            "backoff",
+            "ladder",
+            "base",
+            "max",
+            "delay",
+            "max_attempts",
+            "jitter",
+            "deadline",
+        ],
+    ),
+    (
+        "http.clients",
+        &[
+            "name",
+            "token_sha256",
+            "token_sha256_file",
+            "user",
+            "scopes",
+            "classes",
+        ],
+    ),
+    (
+        "resp.users",
+        &["name", "password", "password_file", "scopes"],
+    ),
 ];
 
 /// Prefix of all variables of lapsed, including those of the examples.
@@ -77,9 +131,13 @@ pub(super) fn variable(name: &str) -> Option<String> {
 
 /// Suggests a key of this section for an unknown key.
 pub(super) fn key(section: &str, key: &str) -> Option<String> {
-    if section.starts_with("routes[") {
-        let is_route = section.ends_with(']');
-        return is_route.then(|| closest(key, ROUTE_KEYS)).flatten();
+    if section.contains('[') {
+        let section = without_numbers(section);
+        if section == "routes" {
+            return closest(key, ROUTE_KEYS);
+        }
+        let (_, keys) = SECTION_KEYS.iter().find(|(known, _)| *known == section)?;
+        return closest(key, keys.iter().copied());
     }
     let defaults = defaults();
     let mut table = &defaults;
@@ -89,6 +147,15 @@ pub(super) fn key(section: &str, key: &str) -> Option<String> {
     let lists = ["routes", "recurring", "import"].into_iter();
     let lists = lists.filter(|_| section.is_empty());
     closest(key, table.keys().map(String::as_str).chain(lists))
+}
+
+/// `routes.webhook` for `routes[3].webhook`.
+fn without_numbers(section: &str) -> String {
+    let parts = section.split('.');
+    let names: Vec<&str> = parts
+        .map(|part| part.split('[').next().unwrap_or(part))
+        .collect();
+    names.join(".")
 }
 
 fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
@@ -157,6 +224,9 @@ mod tests {
             ("engine", "speed", None),
             ("engine", "match", None),
             ("routes[3].webhook", "mach", None),
+            ("routes[3].pull", "visibilty", Some("visibility")),
+            ("routes[3].nowhere", "match", None),
+            ("http.clients[0]", "scope", Some("scopes")),
         ];
         for (section, wrong, meant) in told {
             assert_eq!(key(section, wrong).as_deref(), meant, "{section} {wrong}");

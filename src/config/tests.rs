@@ -81,7 +81,7 @@ fn every_key_of_a_route_is_one_that_can_be_suggested() {
     for key in suggestions::ROUTE_KEYS {
         let beside = match key {
             "match" => "log = {}",
-            "exec" | "webhook" | "stream" | "list" | "publish" | "log" => "match = 'a'",
+            "exec" | "webhook" | "stream" | "list" | "publish" | "log" | "pull" => "match = 'a'",
             _ => "match = 'a'\nexec = ['x']",
         };
         let found = problems(&format!("[[routes]]\n{beside}\n{key} = [[]]\n")).join("\n");
@@ -92,6 +92,27 @@ fn every_key_of_a_route_is_one_that_can_be_suggested() {
             found.contains(&format!("did you mean `{key}`?")),
             "{key}: {found}"
         );
+    }
+}
+
+#[test]
+fn every_key_of_an_entry_is_one_that_can_be_suggested() {
+    for (section, keys) in suggestions::SECTION_KEYS {
+        let (list, table) = section.split_once('.').unwrap();
+        for key in keys {
+            let with = |key: &str| match list {
+                "routes" => format!("[[routes]]\nmatch = 'a'\n[routes.{table}]\n{key} = [[]]\n"),
+                _ => format!("[[{section}]]\n{key} = [[]]\n"),
+            };
+            let found = problems(&with(key)).join("\n");
+            assert!(
+                !found.contains("is not the name"),
+                "{section}.{key}: {found}"
+            );
+            let found = problems(&with(&format!("{key}x"))).join("\n");
+            let meant = format!("did you mean `{key}`?");
+            assert!(found.contains(&meant), "{section}.{key}: {found}");
+        }
     }
 }
 
