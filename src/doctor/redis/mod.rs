@@ -6,6 +6,7 @@ mod lateness;
 mod listeners;
 mod memory;
 mod notifications;
+mod probe;
 mod rights;
 mod server;
 mod sorted_sets;
@@ -15,6 +16,7 @@ use super::runner::{Runner, Unresponsive};
 use super::{Finding, Severity};
 use crate::compose::name_of;
 use crate::config::{Config, TimerKind};
+use crate::ledger::LedgerError;
 use crate::ledger::mysql::MysqlLedger;
 use crate::membership::Heartbeat;
 use crate::membership::RedisMembership;
@@ -28,6 +30,7 @@ use self::listeners::{DAEMONS, LISTENERS};
 use self::memory::{BUFFER_LIMIT, EVICTION, OUTPUT_BUFFER, eviction, output_buffer};
 pub(super) use self::notifications::add_flags;
 use self::notifications::{FLAGS, NOTIFICATIONS, notifications};
+use self::probe::EVENTS;
 use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights};
 use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, role, version};
 
@@ -55,33 +58,51 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
         .unwrap_or_default()
 }
 
-/// Running daemons that share the ledger; `None` if they are not visible.
-async fn members(
+/// Adds a finding about the daemons that share the ledger, and returns them; `None` if they are not visible.
+async fn examine_daemons(
     config: &Config,
     server: &Inspection,
-) -> Result<Option<Vec<Heartbeat>>, RedisError> {
-    if !config.fleet.share {
-        return Ok(None);
+    runner: &mut Runner,
+) -> Result<Option<Vec<Heartbeat>>, Unresponsive> {
+    let mut found = None;
+    if config.fleet.share {
+        // The time of a ledger that hangs is not that of Redis.
+        let Some(Ok(name)) = runner.bounded(ledger_name(config)).await else {
+            let why = "the daemons are found by the identity of the ledger, which does not answer";
+            runner.add([Finding::unknown(DAEMONS, why)]);
+            return Ok(None);
+        };
+        let members = runner.query(&[DAEMONS], members(config, name, server));
+        let Some(members) = members.await? else {
+            return Ok(None);
+        };
+        found = Some(members);
     }
-    let membership = RedisMembership::new(&config.redis, ledger_name(config).await)?;
+    runner.add([listeners::daemons(found.as_deref())]);
+    Ok(found)
+}
+
+async fn members(
+    config: &Config,
+    name: LedgerName,
+    server: &Inspection,
+) -> Result<Vec<Heartbeat>, RedisError> {
+    let membership = RedisMembership::new(&config.redis, name)?;
     // Heartbeats carry the ledger's time, which may differ a little from that of Redis.
     let now = server.time().await?;
-    membership
-        .members(UnixMs(now.0 - CLOCKS_APART_MS))
-        .await
-        .map(Some)
+    membership.members(UnixMs(now.0 - CLOCKS_APART_MS)).await
 }
 
 /// Name of the ledger among the daemons.
-async fn ledger_name(config: &Config) -> LedgerName {
+async fn ledger_name(config: &Config) -> Result<LedgerName, LedgerError> {
     let plain = name_of(&config.ledger);
     let Ok(ledger) = MysqlLedger::new(&config.ledger) else {
-        return plain.as_str().into();
+        return Ok(plain.as_str().into());
     };
-    ledger.read_identity().await;
+    let read = ledger.read_identity().await;
     let name = LedgerName::new(&plain, ledger.identity());
     ledger.close().await;
-    name
+    read.map(|()| name)
 }
 
 async fn examine_server(
@@ -110,10 +131,7 @@ async fn examine_server(
         if config.timer == TimerKind::SortedSet {
             sorted_sets::examine(config, &endpoint, runner).await?;
         }
-        let members = runner.query(&[DAEMONS], members(config, &server)).await?;
-        if let Some(members) = members {
-            runner.add([listeners::daemons(members.as_deref())]);
-        }
+        examine_daemons(config, &server, runner).await?;
         if let Some(info) = &info {
             runner.add([eviction(info), persistence(info)]);
         }
@@ -121,33 +139,43 @@ async fn examine_server(
     }
     let events = Events::wanted_by(config);
     let flags = server.settings(&[FLAGS]);
+    let mut shown = false;
     if let Some(settings) = runner.query(&[NOTIFICATIONS], flags).await? {
-        runner.add(notifications(settings.raw(FLAGS), events));
+        let flags = settings.raw(FLAGS);
+        shown = flags.is_some();
+        runner.add(notifications(flags, events));
     }
     let channel = endpoint.channel(EventKind::Expired);
-    let members = runner.query(&[DAEMONS], members(config, &server)).await?;
-    let running = match &members {
-        Some(members) => {
-            runner.add([listeners::daemons(members.as_deref())]);
-            let listens = |note: &&Heartbeat| note.listening;
-            let members = members.as_ref();
-            members.map_or(0, |members| members.iter().filter(listens).count())
-        }
-        None => 0,
-    };
+    let members = examine_daemons(config, &server, runner).await?;
+    let listens = |note: &&Heartbeat| note.listening;
+    let running = members.map_or(0, |members| members.iter().filter(listens).count());
     // Before this program subscribes itself.
     let listeners = runner.query(&[LISTENERS], server.listeners(&channel));
     if let Some(listeners) = listeners.await? {
         runner.add([listeners::judge(&channel, &listeners, running)]);
     }
-    let refused = refused(&server, &endpoint, &config.redis.key_prefix);
-    if let Some(refused) = runner.query(&[RIGHTS], refused).await? {
-        runner.add(rights(&channel, &refused));
+    let prefix = &config.redis.key_prefix;
+    let refused = refused(&server, &endpoint, prefix);
+    let refused = runner.query(&[RIGHTS], refused).await?;
+    if let Some(refused) = &refused {
+        runner.add(rights(&channel, refused));
     }
+    let mut hears_armings = false;
     if events == Events::ExpiredAndArmings {
         let refused = refused_to_adopt(&server, &endpoint);
         if let Some(refused) = runner.query(&[ADOPTION], refused).await? {
+            hears_armings = refused.is_none();
             runner.add([adoption(&endpoint, refused.as_ref())]);
+        }
+    }
+    if !shown && refused.is_some_and(|refused| refused.is_empty()) {
+        let wanted = match hears_armings {
+            true => events,
+            false => Events::Expired,
+        };
+        let arrived = probe::probe(&endpoint, prefix, wanted);
+        if let Some(arrived) = runner.query(&[EVENTS], arrived).await? {
+            runner.add([probe::judge(arrived, wanted)]);
         }
     }
     if let Some(info) = &info {

@@ -120,7 +120,7 @@ pub(super) fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding>
     ]
 }
 
-fn persist(flags: &NotifyFlags) -> String {
+pub(super) fn persist(flags: &NotifyFlags) -> String {
     format!(
         "write `{FLAGS} {flags}` into redis.conf (or the provider's parameter group), of replicas too: a setting made at run time is lost after a restart or a failover"
     )

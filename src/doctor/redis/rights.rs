@@ -37,7 +37,9 @@ pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
                 "let the user of `redis.url` do it: `ACL SETUSER <user> +set +get +getrange +pttl +del +scan +hset +hgetall +hdel +psubscribe +ping ~* &{channel}`"
             ),
             RedisError::Replica(_) => "name the master in `redis.url`".to_owned(),
-            RedisError::Refused { .. } => "fix what the server reports: memory or disk".to_owned(),
+            RedisError::Refused { .. } => {
+                "fix what the server reports: memory, disk or the state of a cluster".to_owned()
+            }
             _ => "correct `redis.url`".to_owned(),
         };
         Finding::error(RIGHTS, words(error)).remedy(remedy)

@@ -146,15 +146,17 @@ impl MysqlLedger {
         std::sync::Arc::clone(&self.identity)
     }
 
-    /// Reads the identity, if the server answers.
-    pub(crate) async fn read_identity(&self) {
-        let Ok(mut connection) = self.connection().await else {
-            return;
-        };
+    /// Reads the identity, if the table has one.
+    ///
+    /// # Errors
+    /// As [`connection`](Self::connection).
+    pub(crate) async fn read_identity(&self) -> Result<(), LedgerError> {
+        let mut connection = self.connection().await?;
         let identity = migrate::identity(&mut connection, &self.table).await;
         if let Ok(Some(identity)) = identity {
             self.identity.get_or_init(|| identity);
         }
+        Ok(())
     }
 
     /// Returns the table's name.
@@ -255,7 +257,7 @@ impl Ledger for MysqlLedger {
                 message: error.to_string(),
                 source: Some(std::sync::Arc::new(error)),
             })?;
-        self.read_identity().await;
+        self.read_identity().await?;
         self.check_writable().await
     }
 
