@@ -117,19 +117,22 @@ impl Endpoint {
         let connection = self
             .client
             .get_multiplexed_async_connection_with_config(&config);
-        connection
-            .await
-            .map_err(|error| RedisError::of("AUTH", error))
+        connection.await.map_err(refused_to_connect)
     }
 
     /// Opens a connection for subscriptions.
     pub(super) async fn connect_pubsub(&self) -> Result<PubSub, RedisError> {
         // The crate sets no timeout here.
         match timeout(self.connect_timeout, self.client.get_async_pubsub()).await {
-            Ok(connected) => connected.map_err(|error| RedisError::of("AUTH", error)),
+            Ok(connected) => connected.map_err(refused_to_connect),
             Err(_) => Err(RedisError::silence()),
         }
     }
+}
+
+/// Classifies an error of connecting. A refused `AUTH` is known by its code; what else a server may refuse is the database.
+fn refused_to_connect(error: redis::RedisError) -> RedisError {
+    RedisError::of("SELECT", error)
 }
 
 impl fmt::Debug for Endpoint {

@@ -130,6 +130,16 @@ impl ListenerState {
     /// Returns the server's run id. Refuses a replica, which publishes no `expired`.
     pub(super) async fn require_master(&self) -> Result<Option<String>, RedisError> {
         let server = self.keyspace.server().await?;
+        if server.is_cluster_node
+            && let Some(held_back) = self.failures.admit("cluster")
+        {
+            tracing::warn!(
+                redis.node = self.node(),
+                remedy = "let `redis.url` name a server without `cluster-enabled`, or set `timer = \"ledger_poll\"`",
+                held_back,
+                "this redis is a node of a cluster, which is not supported: it refuses keys of other nodes, and announces only its own"
+            );
+        }
         match server.role {
             Some(Role::Replica) => Err(RedisError::Replica(None)),
             Some(Role::Master) | None => Ok(server.run_id),

@@ -73,6 +73,8 @@ pub struct Server {
     pub role: Option<Role>,
     /// Uptime of the process in whole seconds, an upper bound.
     pub uptime: Option<Duration>,
+    /// True if it is a node of a cluster.
+    pub is_cluster_node: bool,
 }
 
 /// Role in replication.
@@ -291,6 +293,7 @@ impl Server {
             uptime: field("uptime_in_seconds")
                 .and_then(|seconds| seconds.parse().ok())
                 .map(Duration::from_secs),
+            is_cluster_node: field("redis_mode") == Some("cluster"),
         }
     }
 }
@@ -321,12 +324,13 @@ mod tests {
 
     #[test]
     fn a_server_is_parsed_from_info() {
-        let info =
-            "# Server\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\n# Replication\r\nrole:slave\r\n";
+        let info = "# Server\r\nredis_mode:cluster\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\n# Replication\r\nrole:slave\r\n";
         let server = Server::read(info);
         assert_eq!(server.run_id.as_deref(), Some("abc"));
         assert_eq!(server.role, Some(Role::Replica));
         assert_eq!(server.uptime, Some(Duration::from_secs(7)));
+        assert!(server.is_cluster_node);
+        assert!(!Server::read("redis_mode:standalone").is_cluster_node);
         assert_eq!(Server::read("# nothing"), Server::default());
     }
 

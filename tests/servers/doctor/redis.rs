@@ -2,10 +2,12 @@
 
 use lapsed::doctor::{self, Severity};
 use lapsed::sandbox::PrivateRedis;
+use tempfile::NamedTempFile;
 
 use crate::doctor::rig::{
     Result, assert_contains, config, config_with, finding, ledger, redis, remedy, run,
 };
+use crate::support::process::Process;
 
 #[tokio::test]
 async fn missing_flags_are_an_error_and_fixing_adds_them_beside_the_others() -> Result {
@@ -70,6 +72,54 @@ async fn what_a_redis_user_may_not_do_is_a_note_or_an_error_with_a_remedy() -> R
 }
 
 #[tokio::test]
+async fn a_probe_finds_missing_events_where_the_flags_are_not_shown() -> Result {
+    let redis = redis().await?;
+    let acl = "ACL SETUSER managed on >s3cret allkeys allchannels +@all -config";
+    let words: Vec<&str> = acl.split(' ').collect();
+    let () = run(&redis, &words).await?;
+    let url = redis.url().replace("redis://", "redis://managed:s3cret@");
+    let config = config(&url, &ledger("managed").await?)?;
+    for (flags, severity) in [
+        ("", Severity::Error),
+        ("Ex", Severity::Warning),
+        ("Exg", Severity::Ok),
+    ] {
+        let () = run(&redis, &["CONFIG", "SET", "notify-keyspace-events", flags]).await?;
+        let report = doctor::examine(&config).await;
+        let unknown = finding(&report, "redis.notifications", Severity::Note);
+        assert_contains(&unknown.found, "could not be checked");
+        let events = finding(&report, "redis.events", severity);
+        if severity != Severity::Ok {
+            assert_contains(remedy(events), "notify-keyspace-events Exg");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_ledger_that_does_not_answer_is_no_fault_of_redis() -> Result {
+    let redis = redis().await?;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let silent = format!("mysql://root@{}/x", nobody.local_addr()?);
+    let report = doctor::examine(&config(&redis.url(), &silent)?).await;
+    finding(&report, "ledger.reachable", Severity::Error);
+    let daemons = finding(&report, "fleet.daemons", Severity::Note);
+    assert_contains(&daemons.found, "which does not answer");
+    finding(&report, "redis.rights", Severity::Ok);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_that_the_server_does_not_have_is_told_as_such() -> Result {
+    let redis = redis().await?;
+    let url = redis.url().replace("/0", "/99");
+    let report = doctor::examine(&config(&url, &ledger("db99").await?)?).await;
+    let found = finding(&report, "redis.reachable", Severity::Error);
+    assert_contains(&found.found, "redis refuses `SELECT`");
+    Ok(())
+}
+
+#[tokio::test]
 async fn credentials_that_redis_refuses_are_told_and_not_shown() -> Result {
     let redis = redis().await?;
     // Set afterwards, because the sandbox would be refused, too.
@@ -130,8 +180,19 @@ async fn a_cluster_is_an_error() -> Result {
         .set("cluster-enabled", "yes")
         .start()
         .await?;
-    let report = doctor::examine(&config(&redis.url(), &ledger("cluster").await?)?).await;
+    let ledger = ledger("cluster").await?;
+    let report = doctor::examine(&config(&redis.url(), &ledger)?).await;
     finding(&report, "redis.cluster", Severity::Error);
+
+    // The daemon says so, too.
+    let file = NamedTempFile::new()?;
+    let settings = format!(
+        "redis.url = '{}'\nledger.url = '{ledger}'\nhttp.listen = ''",
+        redis.url()
+    );
+    std::fs::write(file.path(), settings)?;
+    let daemon = Process::listen_with(file, &[]);
+    daemon.until_logged("is a node of a cluster").await;
     Ok(())
 }
 
