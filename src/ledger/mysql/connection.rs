@@ -38,6 +38,22 @@ pub(super) fn about_rows(queries: &Queries, template: &str, ids: &[u64]) -> Stat
     ids.into_iter().fold(about, |about, id| about.bind(id))
 }
 
+/// Returns a parameter of the URL that sounds like TLS and that the driver ignores: the connection would not be as safe as
+/// it looks.
+fn ignored_tls_parameter(url: &str) -> Option<&str> {
+    const READ: [&str; 8] = [
+        "ssl-mode", "sslmode", "ssl-ca", "sslca", "ssl-cert", "sslcert", "ssl-key", "sslkey",
+    ];
+    let (_, query) = url.split_once('?')?;
+    let mut names = query
+        .split('&')
+        .map(|pair| pair.split('=').next().unwrap_or(pair));
+    names.find(|name| {
+        let lower = name.to_ascii_lowercase();
+        (lower.contains("ssl") || lower.contains("tls")) && !READ.contains(name)
+    })
+}
+
 /// The pools: one for the engine's statements, one for the transactions of handlers, whose sessions keep the server's
 /// defaults.
 #[derive(Debug, Clone)]
@@ -61,6 +77,14 @@ impl Pools {
             return Err(ConfigError::one(
                 "ledger.url",
                 "names no database, expected mysql://user:password@host:port/database".into(),
+            ));
+        }
+        if let Some(name) = ignored_tls_parameter(config.url.expose()) {
+            return Err(ConfigError::one(
+                "ledger.url",
+                format!(
+                    "`{name}` has no effect, expected `ssl-mode`, `ssl-ca`, `ssl-cert` or `ssl-key`"
+                ),
             ));
         }
         let options = options
@@ -207,6 +231,23 @@ impl Drop for Conn {
             Some(pooled) if self.sound => pooled.give_back(),
             Some(pooled) => pooled.close(),
             None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_would_not_switch_tls_on_is_refused() {
+        let url = |query: &str| format!("mysql://a:b@h/d{query}");
+        for ignored in ["sslmodee", "useSSL", "tls", "SSL-Mode"] {
+            let url = url(&format!("?charset=utf8mb4&{ignored}=required"));
+            assert_eq!(ignored_tls_parameter(&url), Some(ignored));
+        }
+        for read in ["", "?serverVersion=8.0", "?ssl-mode=required&sslca=/ca.pem"] {
+            assert_eq!(ignored_tls_parameter(&url(read)), None, "{read}");
         }
     }
 }
