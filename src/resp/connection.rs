@@ -34,6 +34,9 @@ const LOGIN_TIME: Duration = Duration::from_secs(10);
 /// Time for a client to take replies.
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
+/// How long the rest of a command that breaks the protocol is read and dropped.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+
 /// Serves a connection until the client closes it, breaks the protocol, is too slow, or `stop` is cancelled.
 ///
 /// # Errors
@@ -50,12 +53,24 @@ where
         dispatch,
     };
     loop {
-        let goes_on = connection.work().await?;
+        let next = connection.work().await?;
         connection.write().await?;
-        if !goes_on || !connection.read().await? {
-            return Ok(());
+        match next {
+            Next::Read if connection.read().await? => {}
+            Next::Linger => return connection.linger().await,
+            Next::Read | Next::Close => return Ok(()),
         }
     }
+}
+
+/// What follows when no complete command is left.
+enum Next {
+    /// More is read.
+    Read,
+    /// The connection is closed.
+    Close,
+    /// The same, after a violation of the protocol.
+    Linger,
 }
 
 struct Connection<S> {
@@ -81,8 +96,8 @@ impl Input {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Carries out every complete command. Returns false if the connection ends.
-    async fn work(&mut self) -> io::Result<bool> {
+    /// Carries out every complete command.
+    async fn work(&mut self) -> io::Result<Next> {
         loop {
             let limits = match self.dispatch.session.user {
                 Some(_) => Limits::DEFAULT,
@@ -95,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.dispatch.finish_batch().await;
                     let error = Reply::err(format_args!("Protocol error: {text}"));
                     self.dispatch.answer(&error);
-                    return Ok(false);
+                    return Ok(Next::Linger);
                 }
             };
             self.begun = None;
@@ -117,11 +132,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Accepted::Blocking(reply) => match self.wait(reply).await? {
                     Some(reply) => self.dispatch.answer(&reply),
-                    None => return Ok(false),
+                    None => return Ok(Next::Close),
                 },
                 Accepted::End => {
                     self.dispatch.finish_batch().await;
-                    return Ok(false);
+                    return Ok(Next::Close);
                 }
             }
             if self.dispatch.is_batch_full() {
@@ -132,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         self.dispatch.finish_batch().await;
-        Ok(true)
+        Ok(Next::Read)
     }
 
     /// Waits for a reply that may take long. `None` if the client disconnects meanwhile: then the command is dropped.
@@ -183,6 +198,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             read = self.stream.read_buf(buffer) => Ok(read? > 0),
             () = self.stop.cancelled() => Ok(false),
             () = too_late => Ok(false),
+        }
+    }
+
+    /// Closes the connection for replies, and drops what the client still sends. A connection that is closed with unread
+    /// input is reset, and the client would lose the error.
+    async fn linger(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        let buffer = &mut self.input.buffer;
+        let drain = async {
+            loop {
+                buffer.clear();
+                buffer.reserve(BUSY_BYTES);
+                if self.stream.read_buf(buffer).await? == 0 {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::select! {
+            drained = timeout(LINGER_TIME, drain) => drained.unwrap_or(Ok(())),
+            () = self.stop.cancelled() => Ok(()),
         }
     }
 

@@ -152,6 +152,19 @@ async fn what_is_no_protocol_closes_the_connection() {
 }
 
 #[tokio::test]
+async fn a_client_that_still_sends_a_value_that_is_too_long_gets_the_error() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    wire.send("*4\r\n$5\r\nSETEX\r\n$3\r\nC@m\r\n$3\r\n100\r\n$3000000\r\n")
+        .await;
+    wire.send("x".repeat(3_000_000)).await;
+    assert_eq!(
+        wire.rest().await,
+        "-ERR Protocol error: invalid bulk length\r\n"
+    );
+}
+
+#[tokio::test]
 async fn a_command_may_arrive_byte_by_byte() {
     let door = Door::open();
     let mut wire = door.connect().await;
