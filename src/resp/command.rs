@@ -195,6 +195,18 @@ pub fn integer(text: &[u8]) -> Result<i64, Reply> {
     super::parser::number(text).ok_or_else(|| Reply::err("value is not an integer or out of range"))
 }
 
+/// Reads milliseconds. Only for commands that Redis does not have.
+///
+/// # Errors
+/// Redis' error for a number, with the unit.
+pub fn milliseconds(text: &[u8]) -> Result<i64, Reply> {
+    super::parser::number(text).ok_or_else(|| {
+        Reply::err(
+            "value is not an integer or out of range, expected milliseconds: 30000 for 30 seconds",
+        )
+    })
+}
+
 /// True if the argument is this word, in any case.
 pub fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::auth::Scope;
 use super::batch::failure;
-use super::command::{Command, Run, integer, is, syntax_error};
+use super::command::{Command, Run, integer, is, milliseconds, syntax_error};
 use super::door::Door;
 use super::keyed::{Expiry, Keyed, Repeat, Set, When};
 use super::keys::{key, new_key};
@@ -78,6 +78,9 @@ impl<'a> Options<'a> {
     }
 
     fn expiry(&self) -> Result<Option<Expiry>, Reply> {
+        for ms in [self.after, self.at].into_iter().flatten() {
+            milliseconds(ms)?;
+        }
         match (self.after, self.at) {
             (None, None) => Ok(None),
             // Due at once is a delay, too.
@@ -92,6 +95,7 @@ impl<'a> Options<'a> {
         let recurrence = match (self.every, self.cron, self.zone) {
             (None, None, None) => return Ok(None),
             (Some(ms), None, None) => {
+                milliseconds(ms)?;
                 let ms = positive(ms, 1, SCHEDULE)?;
                 Recurrence::every(Duration::from_millis(ms.unsigned_abs()))
             }

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::auth::Scope;
-use super::command::{Command, Run, integer, is, syntax_error};
+use super::command::{Command, Run, integer, is, milliseconds, syntax_error};
 use super::door::Door;
 use super::parser::Args;
 use super::reply::Reply;
@@ -116,7 +116,7 @@ impl Asked {
 
 /// Reads the time to wait. As with Redis' own commands, 0 waits without limit.
 fn block(value: &[u8]) -> Result<Duration, Reply> {
-    match u64::try_from(integer(value)?) {
+    match u64::try_from(milliseconds(value)?) {
         Ok(0) => Ok(Duration::MAX),
         Ok(ms) => Ok(Duration::from_millis(ms)),
         Err(_) => Err(Reply::err("timeout is negative")),
@@ -256,7 +256,7 @@ fn claim(text: Option<&[u8]>) -> Result<ClaimToken, Reply> {
 }
 
 fn delay(ms: &[u8]) -> Result<Duration, Reply> {
-    let ms = u64::try_from(integer(ms)?);
+    let ms = u64::try_from(milliseconds(ms)?);
     ms.map(Duration::from_millis)
         .map_err(|_| Reply::err("delay is negative"))
 }

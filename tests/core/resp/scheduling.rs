@@ -256,6 +256,10 @@ async fn a_task_is_scheduled_with_all_its_options() {
         ),
         ("LAPSED.SCHEDULE C@m IN 5 IN 6", "-ERR syntax error"),
         (
+            "LAPSED.SCHEDULE C@m IN 5m",
+            "-ERR value is not an integer or out of range, expected milliseconds: 30000 for 30 seconds",
+        ),
+        (
             "LAPSED.SCHEDULE C@m TAG a",
             "-ERR expected IN, AT, EVERY or CRON",
         ),

@@ -161,8 +161,12 @@ async fn wrong_commands_are_refused() {
         ("LAPSED.FAIL x why MAYBE", "ERR syntax error"),
         ("LAPSED.FAIL x why RETRYAFTER -1", "ERR delay is negative"),
         (
+            "LAPSED.TAKE mail BLOCK 5s",
+            "ERR value is not an integer or out of range, expected milliseconds: 30000 for 30 seconds",
+        ),
+        (
             "LAPSED.SNOOZE x soon",
-            "ERR value is not an integer or out of range",
+            "ERR value is not an integer or out of range, expected milliseconds: 30000 for 30 seconds",
         ),
     ] {
         assert_eq!(wire.says(line).await, format!("-{error}"), "{line}");
