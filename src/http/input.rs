@@ -1,5 +1,6 @@
 //! Input of requests: parts of the path, the query and JSON bodies. What does not fit is a [`Problem`].
 
+use std::fmt;
 use std::time::Duration;
 
 use axum::body::{Bytes, to_bytes};
@@ -7,7 +8,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::LengthLimitError;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -169,6 +170,27 @@ pub async fn body(
     })
 }
 
+/// Reads a duration as text. What is no text, such as a bare number, is refused with what was expected.
+pub fn duration_text<'de, D: Deserializer<'de>>(given: D) -> Result<Option<String>, D::Error> {
+    struct Text;
+    impl Visitor<'_> for Text {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration with its unit, such as \"30m\" or \"1500ms\"")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(Some(text.to_owned()))
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+    }
+    given.deserialize_any(Text)
+}
+
 /// The problem of a text that is not the JSON that was expected.
 pub fn json_problem(error: &serde_json::Error) -> Problem {
     Problem::invalid(format!("body: {error}"))
@@ -188,6 +210,18 @@ mod tests {
     fn endless() -> Request {
         let begun = stream::once(async { Ok::<_, Infallible>("{") });
         Request::new(Body::from_stream(begun.chain(stream::pending())))
+    }
+
+    #[test]
+    fn a_duration_without_its_unit_is_told_what_is_expected() {
+        let read = |json| duration_text(&mut serde_json::Deserializer::from_str(json));
+        assert_eq!(read("\"30m\"").unwrap().as_deref(), Some("30m"));
+        assert_eq!(read("null").unwrap(), None);
+        let number = read("60").unwrap_err().to_string();
+        assert!(
+            number.contains("integer `60`, expected a duration with its unit"),
+            "{number}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

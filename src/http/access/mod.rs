@@ -131,7 +131,12 @@ impl Access {
             ));
         }
         let client = found.map(|(_, client)| client);
-        client.ok_or_else(Problem::unauthenticated)
+        client.ok_or_else(|| {
+            Problem::of(
+                ProblemKind::Unauthenticated,
+                "no client in the configuration of lapsed has this token",
+            )
+        })
     }
 
     /// Returns the session of a browser, and its client.

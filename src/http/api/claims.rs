@@ -13,7 +13,7 @@ use super::answers::{AnyOther, ClaimLost};
 use crate::engine::{ClaimToken, PullError, Report};
 use crate::http::access::{Caller, Scope};
 use crate::http::events::Topic;
-use crate::http::input::{InPath, JsonBody, OptionalJson};
+use crate::http::input::{InPath, JsonBody, OptionalJson, duration_text};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::ledger::Renewal;
@@ -82,6 +82,7 @@ struct Fail {
     #[serde(default)]
     permanent: bool,
     /// It is tried again after this time: `30s`.
+    #[serde(default, deserialize_with = "duration_text")]
     retry_after: Option<String>,
 }
 

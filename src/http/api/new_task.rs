@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::client::{ClientError, Task, TaskClient};
+use crate::http::input::duration_text;
 use crate::http::problem::Problem;
 use crate::task::{
     CatchUp, Due, Overlap, Recurrence, RecurrenceInput, RecurrenceOptions, TaskKey, UnixMs,
@@ -28,6 +29,7 @@ pub struct NewTask {
     #[serde(default)]
     pub unique: bool,
     /// The due time as a delay: `1500ms`, `30s`, `1h 30m`. Either this or `at`, unless the task recurs.
+    #[serde(default, deserialize_with = "duration_text")]
     #[schema(example = "30m")]
     pub r#in: Option<String>,
     /// The due time, RFC 3339. To repeat a request with the same `at` changes nothing.
@@ -45,6 +47,7 @@ pub struct NewTask {
     /// W3C trace context.
     pub traceparent: Option<String>,
     /// The task recurs at this interval: `15m`.
+    #[serde(default, deserialize_with = "duration_text")]
     pub every: Option<String>,
     /// The task recurs on this schedule: `0 9 * * Mon-Fri`.
     pub cron: Option<String>,

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use super::answers::AnyOther;
 use crate::engine::{Leased, TakenTasks};
 use crate::http::access::{Caller, Scope};
-use crate::http::input::{InPath, OptionalJson};
+use crate::http::input::{InPath, OptionalJson, duration_text};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::task::{JsonText, parse_length};
@@ -40,6 +40,7 @@ struct Take {
     count: Option<usize>,
     /// How long to wait for a task, at most `50s`. Without it, the answer comes at once.
     #[schema(example = "20s")]
+    #[serde(default, deserialize_with = "duration_text")]
     wait: Option<String>,
     /// Name of the worker, shown to operators.
     worker: Option<String>,

@@ -17,7 +17,7 @@ use crate::client::IfSame;
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
-use crate::http::input::JsonBody;
+use crate::http::input::{JsonBody, duration_text};
 use crate::http::named::{Named, TaskInPath};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
@@ -38,6 +38,7 @@ pub fn routes() -> OpenApiRouter<Site> {
 #[serde(deny_unknown_fields)]
 struct NewDue {
     /// As a delay: `30m`. Either this or `at`.
+    #[serde(default, deserialize_with = "duration_text")]
     #[schema(example = "30m")]
     r#in: Option<String>,
     /// RFC 3339.
