@@ -94,7 +94,7 @@ impl Condition {
                 "`lapsed list --state overdue` shows the tasks, and docs/troubleshooting.md why a task does not start."
             }
             Self::Dead => {
-                "`lapsed list --state dead` shows their errors. Mend the cause, then `lapsed redrive --state dead`."
+                "`lapsed list --state dead` shows their errors. Mend the cause, then `lapsed redrive --error TEXT`, with a part of the error."
             }
             Self::Swept | Self::LostKeys | Self::Sentinel => {
                 "`lapsed doctor` checks the notifications and the memory of Redis."

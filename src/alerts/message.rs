@@ -107,7 +107,7 @@ mod tests {
     fn json_has_a_field_for_each_fact() {
         assert_eq!(
             message(Change::Fired).body(AlertFormat::Json),
-            r#"{"id":"alert-1","alert":"dead","state":"firing","summary":"tasks died in the last 5 min: <!channel>","remedy":"`lapsed list --state dead` shows their errors. Mend the cause, then `lapsed redrive --state dead`.","daemon":"a:1","since":"1970-01-01T00:00:00.000Z","at":"1970-01-01T00:01:00.000Z"}"#
+            r#"{"id":"alert-1","alert":"dead","state":"firing","summary":"tasks died in the last 5 min: <!channel>","remedy":"`lapsed list --state dead` shows their errors. Mend the cause, then `lapsed redrive --error TEXT`, with a part of the error.","daemon":"a:1","since":"1970-01-01T00:00:00.000Z","at":"1970-01-01T00:01:00.000Z"}"#
         );
     }
 
