@@ -81,6 +81,9 @@ impl Import {
                 tally.read()
             )
         })?;
+        if complete && tally.read() == 0 {
+            eprintln!("note: no job waits there: {}", options.place(config));
+        }
         tally.tell(options.source, options.dry_run, complete, output)
     }
 }

@@ -174,6 +174,43 @@ impl Options {
         })
     }
 
+    /// Where the source was looked for, and the options that name another place.
+    pub fn place(&self, config: &Config) -> String {
+        let redis = (
+            "redis.url",
+            "--from-redis",
+            &self.from_redis,
+            &config.redis.url,
+        );
+        let mysql = (
+            "ledger.url",
+            "--from-mysql",
+            &self.from_mysql,
+            &config.ledger.url,
+        );
+        let places = match self.source {
+            ImportSource::Seed000 | ImportSource::Seed003 => vec![redis, mysql],
+            ImportSource::Seed002 => vec![mysql],
+            _ => vec![redis],
+        };
+        let place =
+            |(setting, option, given, configured): (&str, &str, &Option<Secret>, &Secret)| {
+                match given {
+                    Some(url) => format!("`{url}` (`{option}`)"),
+                    None => format!("`{configured}` (`{setting}`; `{option}` names another)"),
+                }
+            };
+        let places: Vec<String> = places.into_iter().map(place).collect();
+        let names = match self.source {
+            ImportSource::Bullmq | ImportSource::Sidekiq => "; see also `--queue` and `--prefix`",
+            ImportSource::Asynq => "; see also `--queue`",
+            ImportSource::Seed000 | ImportSource::Seed001 => "; see also `--set`",
+            ImportSource::Seed004 => "; see also `--prefix`",
+            ImportSource::Seed002 | ImportSource::Seed003 => "; see also `--table`",
+        };
+        format!("{}{names}", places.join(", "))
+    }
+
     async fn store(&self, config: &Config) -> anyhow::Result<Store> {
         let url = self.from_redis.as_ref().unwrap_or(&config.redis.url);
         Store::connect(url, &config.redis).await

@@ -60,6 +60,18 @@ async fn delayed_jobs_keep_due_time_payload_and_attempts() {
     assert_eq!(planned.value["methods"]["Mail@welcome"]["count"], 2);
     assert!(tasks(&rig).await.is_empty(), "a dry run writes nothing");
 
+    // Another database of the same server, as a guide advises for the tasks.
+    let url = rig.redis.url().replace("/0", "/9");
+    let elsewhere = import(&shell, &["bullmq", "--from-redis", &url]);
+    assert_eq!((elsewhere.code, elsewhere.count("created")), (0, 0));
+    let hint = format!("no job waits there: `{}` (`--from-redis`)", url);
+    assert!(elsewhere.stderr.contains(&hint), "{}", elsewhere.stderr);
+    assert!(
+        !planned.stderr.contains("no job waits"),
+        "{}",
+        planned.stderr
+    );
+
     let report = import(&shell, &["bullmq"]);
     assert_eq!(
         report.counts(["created", "refused", "taken"]),
