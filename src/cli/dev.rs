@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -16,6 +16,12 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::listen::{self, Listening};
 use super::output;
 
+/// The variable by which other commands find the file.
+const LEDGER_URL: &str = "LAPSED__LEDGER__URL";
+
+/// The file in which the tasks are by default.
+const FILE: &str = "./lapsed.db";
+
 /// The last route: what no other route runs is logged.
 const LOG_THE_REST: &str = "[[routes]]\nmatch = '.'\nlog = {}";
 
@@ -25,14 +31,19 @@ const IN_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 #[derive(Args, Clone)]
 pub struct Dev {
     /// SQLite file with the tasks; created if missing
-    #[arg(long, value_name = "FILE", default_value = "./lapsed.db")]
+    #[arg(long, value_name = "FILE", default_value = FILE)]
     file: PathBuf,
     /// Address for Redis clients
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380", value_parser = address)]
     resp: SocketAddr,
     /// Address of HTTP
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", value_parser = address)]
     http: SocketAddr,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let expected = |_| "expected an IP address and a port, such as `127.0.0.1:6380`".to_owned();
+    text.parse().map_err(expected)
 }
 
 impl Dev {
@@ -59,10 +70,8 @@ impl Dev {
     /// The configuration as every command reads it, but with the file and the addresses of the options, and with a route
     /// for every task.
     fn config(&self, source: &ConfigSource) -> Result<Config, ConfigError> {
-        let path = self.file.to_string_lossy();
-        let url = format!("sqlite://{}", utf8_percent_encode(&path, IN_PATH));
         let settings = [
-            ("LAPSED__LEDGER__URL", url),
+            (LEDGER_URL, self.ledger_url()),
             ("LAPSED__TIMER", "ledger_poll".to_owned()),
             ("LAPSED__RESP__LISTEN", self.resp.to_string()),
             ("LAPSED__HTTP__LISTEN", self.http.to_string()),
@@ -70,6 +79,12 @@ impl Dev {
         let mut config = Config::load_with(source, &settings)?;
         config.routes.extend(log_the_rest());
         Ok(config)
+    }
+
+    /// The file as `ledger.url`.
+    fn ledger_url(&self) -> String {
+        let path = self.file.to_string_lossy();
+        format!("sqlite://{}", utf8_percent_encode(&path, IN_PATH))
     }
 
     /// What to try, with the addresses that the system has chosen for port 0.
@@ -82,12 +97,23 @@ impl Dev {
         };
         let cli = format!("redis-cli {host}-p {}", resp.port());
         let http = at.http.unwrap_or(self.http);
+        let url = self.ledger_url();
         format!(
             "Tasks are in {file}. Due tasks are logged here. Ctrl-C stops. Try in another terminal:\n  \
              {cli} SETEX Hello@world 5 '{{\"to\":\"you\"}}'\n  \
              {cli} TTL Hello@world\n  \
+             {LEDGER_URL}={url} lapsed list\n  \
              open http://{http}/ in a browser"
         )
+    }
+}
+
+/// Tells other commands of the file of `lapsed dev` in this directory if the configuration names no ledger.
+pub fn note_file(config: &Config) {
+    if config.ledger.url == Config::default().ledger.url && Path::new(FILE).exists() {
+        eprintln!(
+            "note: the tasks of `lapsed dev` are in `{FILE}`, and this command does not look there: set {LEDGER_URL}=sqlite://{FILE}"
+        );
     }
 }
 

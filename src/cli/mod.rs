@@ -150,6 +150,8 @@ impl Cli {
             config.ledger.statement_timeout = config.ledger.command_timeout;
         }
         self.command.tell_about_configuration(source);
+        #[cfg(all(feature = "sqlite", feature = "resp"))]
+        dev::note_file(&config);
         let output = Output {
             json: self.global.json,
         };

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use lapsed::Config;
 use lapsed::compose::ledger_to_move;
 use lapsed::config::{LedgerConfig, Secret};
 use lapsed::ledger::LedgerError;
 use lapsed::ledger::transfer::mover::{Left, MoveCounts, Mover};
+use lapsed::{Config, ConfigError};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -58,7 +58,18 @@ impl Move {
             table: self.table.clone().unwrap_or(config.ledger.table.clone()),
             ..config.ledger.clone()
         };
-        let (from, to) = (ledger_to_move(&config.ledger)?, ledger_to_move(&there)?);
+        let from = ledger_to_move(&config.ledger)?;
+        let to = match ledger_to_move(&there) {
+            Ok(to) => to,
+            Err(ConfigError { problems }) => {
+                let problems = problems.into_iter().map(|problem| problem.message);
+                let why: Vec<String> = problems.collect();
+                return usage(&format!(
+                    "`--to` names a ledger, as `ledger.url` does (mysql:// or sqlite://): {}",
+                    why.join("; ")
+                ));
+            }
+        };
         from.check().await.context("check the configured ledger")?;
         to.check()
             .await

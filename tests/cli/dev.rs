@@ -26,7 +26,7 @@ impl Dev {
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut welcome = String::new();
-        while welcome.lines().count() < 4 {
+        while welcome.lines().count() < 5 {
             let read = stdout.read_line(&mut welcome).unwrap();
             assert!(read > 0, "it ended after: {welcome}");
         }
@@ -98,9 +98,30 @@ fn the_first_task_runs_within_ten_seconds_and_the_second_start_remembers() {
 
     let answer = client.ask(&["SETEX", "Hello@later", "1000", ""]);
     assert_eq!(answer, Reply::Simple("OK".to_owned()));
+    let dev_url = dev
+        .welcome
+        .lines()
+        .find_map(|line| line.trim().strip_suffix(" lapsed list"));
+    let dev_url = dev_url.expect("the welcome says how to list").to_owned();
     assert_eq!(dev.interrupt(), Some(0));
     assert!(client.is_closed());
     assert!(directory.path().join("lapsed.db").exists());
+
+    // Another command looks into the file if it is told of it, and says so if it is not.
+    let command = |name| {
+        let mut command = lapsed();
+        command.current_dir(directory.path()).arg(name);
+        command
+    };
+    let (_, _, text) = said(command("check-config").output().unwrap());
+    let hint = "set LAPSED__LEDGER__URL=sqlite://./lapsed.db";
+    assert!(text.contains(hint), "{text}");
+    let (_, url) = dev_url.split_once('=').unwrap();
+    let list = command("list").env("LAPSED__LEDGER__URL", url).output();
+    let (code, listed, text) = said(list.unwrap());
+    assert_eq!(code, 0, "{text}");
+    assert!(listed.contains("Hello@later"), "{listed}");
+    assert!(!text.contains("lapsed dev"), "{text}");
 
     let dev = Dev::start(directory.path());
     let mut client = Wire::connect(dev.port());
@@ -120,6 +141,17 @@ fn a_configured_route_comes_before_the_log() {
     let log = dev.until_logged("Good@bye");
     assert!(!log.contains("Hello@world"), "{log}");
     assert!(directory.path().join("greeted").exists());
+}
+
+#[test]
+fn an_address_needs_its_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    for wrong in ["localhost:6380", "6380"] {
+        let output = command(directory.path(), wrong).output().unwrap();
+        let (code, _, text) = said(output);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("such as `127.0.0.1:6380`"), "{text}");
+    }
 }
 
 #[test]
