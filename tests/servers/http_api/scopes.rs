@@ -156,8 +156,8 @@ async fn a_worker_of_a_class_gets_its_tasks_of_a_queue_and_leaves_the_others() {
     let other = "Mail@sendOther@1";
     for key in [other, "Mail@sendOwn@1"] {
         let path = format!("/v1/tasks/{key}");
-        let put = send(&api, "office-token", "PUT", &path, &json!({"in": "0ms"}));
-        assert_eq!(put.await.status, 201);
+        let put = send(&api, "office-token", "PUT", &path, &json!({"in": "0ms"})).await;
+        assert_eq!(put.status, 201);
     }
     assert_eq!(take("post-token", 1).await, ["Mail@sendOwn@1"]);
     assert_eq!(take("post-token", 10).await, [""; 0]);
