@@ -28,7 +28,7 @@ use super::queue::SignalQueue;
 use super::spans::{self, Span};
 use crate::handler::TaskContext;
 use crate::ledger::{Lease, Renewal, Settled};
-use crate::task::{Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
+use crate::task::{ERROR_BYTES_MAX, Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
 
 pub use self::error::PullError;
 pub use self::status::{PullQueueStatus, WorkerStatus};
@@ -270,7 +270,9 @@ impl Report {
                 }
                 (Outcome::Succeeded, result)
             }
-            Self::Failed { error, advice } => {
+            Self::Failed { mut error, advice } => {
+                // Any text that a worker sends is logged.
+                error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
                 let failure = Failure {
                     message: error,
                     advice,
@@ -311,5 +313,22 @@ impl Drop for TakenTasks {
 impl std::fmt::Debug for TakenTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("TakenTasks").field(&self.tasks).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_worker_is_cut() {
+        let report = Report::Failed {
+            error: "é".repeat(ERROR_BYTES_MAX),
+            advice: RetryAdvice::Never,
+        };
+        let Ok((Outcome::Failed(failure), None)) = report.into_outcome() else {
+            panic!("it is a failure");
+        };
+        assert_eq!(failure.message, "é".repeat(ERROR_BYTES_MAX / 2));
     }
 }
