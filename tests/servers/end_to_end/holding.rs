@@ -22,7 +22,7 @@ async fn restore(rig: &Rig, count: i64) {
         "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
            SELECT CONCAT('Job@record@', seq), 0, 1, UNIX_TIMESTAMP(NOW(3)) - 3600 + seq, 0 FROM {numbers}; \
          INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts, run_end, retry_at, attempt) \
-           SELECT 'Job@record@retry', 0, 1, end_time, 0, end_time, UNIX_TIMESTAMP(NOW(3)) + 1, 1 \
+           SELECT 'Job@record@retry', 0, 1, end_time, 0, end_time, UNIX_TIMESTAMP(NOW(3)) + 5, 1 \
            FROM tb_time_limit_task WHERE `key` = 'Job@record@1'"
     ))
     .await;
