@@ -68,7 +68,8 @@ async fn examine_daemons(
     if config.fleet.share {
         // The time of a ledger that hangs is not that of Redis.
         let Some(Ok(name)) = runner.bounded(ledger_name(config)).await else {
-            let why = "the daemons are found by the identity of the ledger, which could not be read";
+            let why =
+                "the daemons are found by the identity of the ledger, which could not be read";
             runner.add([Finding::unknown(DAEMONS, why)]);
             return Ok(None);
         };
