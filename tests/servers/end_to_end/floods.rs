@@ -32,6 +32,18 @@ fn quick() -> Handlers {
     handlers
 }
 
+/// Waits until this number of tasks is done, after as many runs.
+async fn each_runs_once(rig: &Rig, daemon: &Daemon, count: usize) {
+    until_within(Duration::from_secs(240), "all are done", async || {
+        rig.with_status(1).await == count as i64
+    })
+    .await;
+    let succeeded = "lapsed_runs_total{route=\"Job@quick\",outcome=\"succeeded\"}";
+    daemon
+        .until_counted(succeeded, |runs| runs == count as f64)
+        .await;
+}
+
 #[tokio::test]
 async fn a_flood_of_bare_keys_is_adopted_and_each_runs_once() {
     const COUNT: usize = 50_000;
@@ -43,14 +55,7 @@ async fn a_flood_of_bare_keys_is_adopted_and_each_runs_once() {
         rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == COUNT as i64
     })
     .await;
-    until_within(Duration::from_secs(240), "all are done", async || {
-        rig.with_status(1).await == COUNT as i64
-    })
-    .await;
-    let succeeded = "lapsed_runs_total{route=\"Job@quick\",outcome=\"succeeded\"}";
-    daemon
-        .until_counted(succeeded, |runs| runs == COUNT as f64)
-        .await;
+    each_runs_once(&rig, &daemon, COUNT).await;
 }
 
 #[tokio::test]
@@ -61,14 +66,7 @@ async fn a_flood_of_keys_that_expire_while_they_are_adopted_loses_none() {
     let daemon = Daemon::start(&rig.config(), quick());
     daemon.hears_events().await;
     arm_many(&rig, "Job@quick@", COUNT, 2_000).await;
-    until_within(Duration::from_secs(240), "all are done", async || {
-        rig.with_status(1).await == COUNT as i64
-    })
-    .await;
-    let succeeded = "lapsed_runs_total{route=\"Job@quick\",outcome=\"succeeded\"}";
-    daemon
-        .until_counted(succeeded, |runs| runs == COUNT as f64)
-        .await;
+    each_runs_once(&rig, &daemon, COUNT).await;
     for reason in ["arming_overflow", "sighting_overflow"] {
         assert_eq!(daemon.dropped(reason), 0.0, "{reason}");
     }

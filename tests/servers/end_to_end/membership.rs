@@ -76,6 +76,24 @@ async fn nobody_is_counted_who_is_no_member() {
     rig.until_done(150).await;
 }
 
+/// Creates tasks for the first of two daemons, which runs them all: each is the only member that it knows.
+async fn count_alone(rig: &Rig, daemons: &[Daemon; 2]) {
+    until("both show themselves", async || {
+        rig.redis_says::<Vec<String>>(&["KEYS", "#lapsed:members:*"])
+            .await
+            .len()
+            == 2
+    })
+    .await;
+    create_many(rig, "", 50, 2_500, 10).await;
+    rig.until_done(50).await;
+    assert_eq!(
+        daemons.each_ref().map(|daemon| daemon.status.members()),
+        [1, 1]
+    );
+    assert_eq!(won(&daemons[0]), 50.0);
+}
+
 #[tokio::test]
 async fn daemons_of_different_tables_do_not_count_with_each_other() {
     let rig = Rig::new("").await;
@@ -85,20 +103,7 @@ async fn daemons_of_different_tables_do_not_count_with_each_other() {
     let other = Daemon::start(&config, crate::support::handlers::handlers());
     other.hears_events().await;
     let daemons = [rig.listening_daemon().await, other];
-    until("both show themselves", async || {
-        rig.redis_says::<Vec<String>>(&["KEYS", "#lapsed:members:*"])
-            .await
-            .len()
-            == 2
-    })
-    .await;
-    create_many(&rig, "", 50, 2_500, 10).await;
-    rig.until_done(50).await;
-    assert_eq!(
-        daemons.each_ref().map(|daemon| daemon.status.members()),
-        [1, 1]
-    );
-    assert_eq!(won(&daemons[0]), 50.0);
+    count_alone(&rig, &daemons).await;
 }
 
 #[tokio::test]
@@ -113,20 +118,7 @@ async fn daemons_of_two_ledgers_of_one_name_do_not_count_with_each_other() {
     );
     other.hears_events().await;
     let daemons = [rig.listening_daemon().await, other];
-    until("both show themselves", async || {
-        rig.redis_says::<Vec<String>>(&["KEYS", "#lapsed:members:*"])
-            .await
-            .len()
-            == 2
-    })
-    .await;
-    create_many(&rig, "", 50, 2_500, 10).await;
-    rig.until_done(50).await;
-    assert_eq!(
-        daemons.each_ref().map(|daemon| daemon.status.members()),
-        [1, 1]
-    );
-    assert_eq!(won(&daemons[0]), 50.0);
+    count_alone(&rig, &daemons).await;
     assert_eq!(daemons[0].dropped("not_ours"), 0.0);
 }
 
