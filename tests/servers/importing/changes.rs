@@ -1,6 +1,6 @@
 //! Sources that change while they are imported, and imports that are interrupted.
 
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use redis::cmd;
 
@@ -30,15 +30,20 @@ async fn rows(rig: &Rig) -> i64 {
     rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await
 }
 
+/// Starts an import that takes the jobs, and does not wait for it.
+fn begin_import(shell: &Shell) -> Child {
+    let mut command = shell.command(&["import", "seed001", "--take"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
 #[tokio::test]
 async fn an_import_that_was_killed_is_continued() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
     let due = rig.now_ms().await + 3_600_000;
     fill(&rig, JOBS, due).await;
-    let mut command = shell.command(&["import", "seed001", "--take"]);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
+    let mut child = begin_import(&shell);
     until("some tasks are created", async || rows(&rig).await > 4_000).await;
     child.kill().unwrap();
     child.wait().unwrap();
@@ -61,9 +66,7 @@ async fn jobs_that_are_added_or_moved_meanwhile_are_at_the_source_or_in_the_ledg
     let shell = Shell::of(&rig);
     let due = rig.now_ms().await + 3_600_000;
     fill(&rig, JOBS, due).await;
-    let mut command = shell.command(&["import", "seed001", "--take"]);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
+    let mut child = begin_import(&shell);
     // The old program goes on: new jobs at both ends, and jobs that are moved from one end to the other.
     let mut number = 0;
     let mut connection = rig.redis_connection().await;
