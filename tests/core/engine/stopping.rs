@@ -36,6 +36,15 @@ async fn a_graceful_stop_waits_for_runs() {
     assert_eq!(record.state, State::Done);
 }
 
+/// The task is pending, and no attempt of it was counted.
+async fn assert_released(ledger: &MemoryLedger, key: &str) {
+    let record = record(ledger, key).await;
+    assert_eq!(
+        (record.state, record.attempt, record.crashes),
+        (State::Pending, 0, 0)
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_the_drain_is_released_without_counting() {
     let (started, mut runs) = mpsc::unbounded_channel();
@@ -46,11 +55,7 @@ async fn a_run_that_outlives_the_drain_is_released_without_counting() {
     rig.due_now("Job@held").await;
     runs.recv().await.unwrap();
     let ledger = rig.stop().await;
-    let record = record(&ledger, "Job@held").await;
-    assert_eq!(
-        (record.state, record.attempt, record.crashes),
-        (State::Pending, 0, 0)
-    );
+    assert_released(&ledger, "Job@held").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,11 +94,7 @@ async fn a_claim_during_a_stop_is_released_without_counting() {
     })
     .await;
     let ledger = rig.stop().await;
-    let record = record(&ledger, "Job@count@2").await;
-    assert_eq!(
-        (record.state, record.attempt, record.crashes),
-        (State::Pending, 0, 0)
-    );
+    assert_released(&ledger, "Job@count@2").await;
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
@@ -111,11 +112,7 @@ async fn a_release_that_meets_a_lock_while_stopping_is_written_all_the_same() {
     runs.recv().await.unwrap();
     faults.settle_locked.store(4, Ordering::SeqCst);
     let ledger = rig.stop().await;
-    let record = record(&ledger, "Job@held").await;
-    assert_eq!(
-        (record.state, record.attempt, record.crashes),
-        (State::Pending, 0, 0)
-    );
+    assert_released(&ledger, "Job@held").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use crate::membership::rig::Ground;
 struct Ledgered {
     armed: Mutex<Vec<TaskKey>>,
     calls: AtomicUsize,
-    fails_at: usize,
+    fails_at: Option<usize>,
     sink: Mutex<Option<Arc<dyn SignalSink>>>,
     failed: AtomicBool,
 }
@@ -34,7 +34,7 @@ impl Timer for Ledgered {
     }
 
     async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
-        if self.calls.fetch_add(1, Ordering::SeqCst) == self.fails_at {
+        if Some(self.calls.fetch_add(1, Ordering::SeqCst)) == self.fails_at {
             self.failed.store(true, Ordering::SeqCst);
             return Err(TimerError::new("gone", "gone"));
         }
@@ -69,7 +69,7 @@ async fn audited_again(cause: Option<Cause>) -> usize {
     let ground = Ground::new();
     ground.create("", 2_500, Duration::from_secs(7_200)).await;
     let timer = Arc::new(Ledgered {
-        fails_at: 1,
+        fails_at: Some(1),
         ..Ledgered::default()
     });
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
@@ -112,10 +112,7 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
             .unwrap();
         assert_eq!(turn, AuditLockState::Acquired, "also when it goes on");
     }
-    let timer = Arc::new(Ledgered {
-        fails_at: usize::MAX,
-        ..Ledgered::default()
-    });
+    let timer = Arc::new(Ledgered::default());
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
     sleep(Duration::from_secs(20)).await;
     assert_eq!(daemon.metric("lapsed_audits_skipped_total"), 0);
@@ -163,10 +160,7 @@ async fn a_daemon_that_starts_audits_although_another_audit_began_a_moment_befor
         .finish_audit(other, audit(began))
         .await
         .unwrap();
-    let timer = Arc::new(Ledgered {
-        fails_at: usize::MAX,
-        ..Ledgered::default()
-    });
+    let timer = Arc::new(Ledgered::default());
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
     let audited = "lapsed_audits_total{reason=\"start\"}";
     daemon.until_counted(audited, Duration::from_secs(10)).await;
@@ -181,10 +175,7 @@ async fn an_auditor_that_stops_gives_up_its_turn() {
     let turn = ground.membership.lock_audit(other, audit(UnixMs(0))).await;
     assert_eq!(turn.unwrap(), AuditLockState::Acquired);
     ground.membership.leave(other).await.unwrap();
-    let timer = Arc::new(Ledgered {
-        fails_at: usize::MAX,
-        ..Ledgered::default()
-    });
+    let timer = Arc::new(Ledgered::default());
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
     let audited = "lapsed_audits_total{reason=\"start\"}";
     daemon.until_counted(audited, Duration::from_secs(10)).await;
@@ -198,10 +189,7 @@ async fn an_audit_by_a_daemon_that_runs_other_tasks_does_not_serve() {
     let other = MemberId(7);
     let turn = ground.membership.lock_audit(other, audit(UnixMs(0))).await;
     assert_eq!(turn.unwrap(), AuditLockState::Acquired);
-    let timer = Arc::new(Ledgered {
-        fails_at: usize::MAX,
-        ..Ledgered::default()
-    });
+    let timer = Arc::new(Ledgered::default());
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
     sleep(Duration::from_secs(5)).await;
     let began = ground.ledger.clock().now();
@@ -292,10 +280,7 @@ async fn an_auditor_that_dies_is_replaced() {
         .lock_audit(MemberId(7), audit(UnixMs(0)))
         .await
         .unwrap();
-    let timer = Arc::new(Ledgered {
-        fails_at: usize::MAX,
-        ..Ledgered::default()
-    });
+    let timer = Arc::new(Ledgered::default());
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
     let audited = "lapsed_audits_total{reason=\"start\"}";
     daemon.until_counted(audited, Duration::from_secs(15)).await;
