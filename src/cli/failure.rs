@@ -1,12 +1,23 @@
-//! Errors of commands: their text, and where their cause is.
+//! Failures of commands: exit codes, the text of an error, and where its cause is.
+
+use std::process::ExitCode;
 
 use lapsed::engine::EngineError;
 use lapsed::ledger::LedgerError;
 use lapsed::{ClientError, ConfigError};
 
+/// Exit code: failed at run time.
+pub const EXIT_FAILED: u8 = 1;
+
+/// Exit code: wrong usage or invalid configuration.
+pub const EXIT_USAGE: u8 = 2;
+
+/// Exit code: `doctor` found an error.
+pub const EXIT_SICK: u8 = 3;
+
 /// Whether the error may come from a wrong configuration source: the file is invalid, or its server refuses or does
 /// not answer.
-pub(super) fn depends_on_configuration(error: &anyhow::Error) -> bool {
+pub fn depends_on_configuration(error: &anyhow::Error) -> bool {
     let is_of_server = |error: &LedgerError| {
         matches!(
             error,
@@ -27,7 +38,7 @@ pub(super) fn depends_on_configuration(error: &anyhow::Error) -> bool {
 }
 
 /// Whether the error is in the configuration or the command line, whatever the ledger contains.
-pub(super) fn is_callers(error: &anyhow::Error) -> bool {
+pub fn is_callers(error: &anyhow::Error) -> bool {
     let of_client = error.downcast_ref::<ClientError>().is_some_and(|error| {
         matches!(
             error,
@@ -48,8 +59,14 @@ pub(super) fn is_callers(error: &anyhow::Error) -> bool {
     of_client || of_ledger || error.downcast_ref::<ConfigError>().is_some()
 }
 
+/// Reports wrong usage that clap cannot detect.
+pub fn usage(message: &str) -> anyhow::Result<ExitCode> {
+    eprintln!("error: {message}");
+    Ok(ExitCode::from(EXIT_USAGE))
+}
+
 /// Text of an error and its causes, without repetitions.
-pub(super) fn chain(error: &anyhow::Error) -> String {
+pub fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // A driver's text often is a prefix and then a text that is already shown.

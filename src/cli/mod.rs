@@ -46,15 +46,10 @@ use lapsed::config::ConfigSource;
 use tracing_subscriber::EnvFilter;
 
 use self::command::Command;
-use self::failure::{chain, depends_on_configuration, is_callers};
+use self::failure::{depends_on_configuration, is_callers};
 use self::output::Output;
 
-/// Exit code: failed at run time.
-pub const EXIT_FAILED: u8 = 1;
-/// Exit code: wrong usage or invalid configuration.
-const EXIT_USAGE: u8 = 2;
-/// Exit code: `doctor` found an error.
-const EXIT_SICK: u8 = 3;
+pub use self::failure::{EXIT_FAILED, EXIT_SICK, EXIT_USAGE, chain, usage};
 
 /// Delayed tasks on the Redis and MySQL you already have.
 #[derive(Parser)]
@@ -192,12 +187,6 @@ impl Cli {
             Command::HashPassword => unreachable!("answered above"),
         }
     }
-}
-
-/// Reports wrong usage that clap cannot detect.
-fn usage(message: &str) -> anyhow::Result<ExitCode> {
-    eprintln!("error: {message}");
-    Ok(ExitCode::from(EXIT_USAGE))
 }
 
 impl Global {
