@@ -15,7 +15,6 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::redis_server::DEAF_USER;
 use super::counters::Counters;
 use super::daemon::StartClock;
 use super::private::Private;
@@ -251,11 +250,7 @@ impl Environment {
                 .iter()
                 .map(|(name, value)| (format!("LAPSED__{name}"), (*value).to_owned())),
         );
-        if deaf && let Some(private) = &self.private {
-            let url = format!(
-                "redis://{DEAF_USER}:{DEAF_USER}@127.0.0.1:{}/0",
-                private.redis.port()
-            );
+        if deaf && let Some(url) = self.deaf_url() {
             all.push(("LAPSED__REDIS__URL".to_owned(), url));
         }
         Daemon::start(&Order {

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use super::Environment;
 
 /// A Redis user of private servers that may not change the notification flags.
-pub(super) const DEAF_USER: &str = "deaf";
+const DEAF_USER: &str = "deaf";
 
 impl Environment {
     /// A connection to Redis; `None` if it is not used or not reachable.
@@ -31,6 +31,14 @@ impl Environment {
             .lines()
             .find_map(|line| line.strip_prefix("used_memory:"));
         Ok(used.and_then(|used| used.trim().parse().ok()))
+    }
+
+    /// The URL of the user of the private Redis that may not change the notification flags; `None` without private servers.
+    pub(super) fn deaf_url(&self) -> Option<String> {
+        let port = self.private.as_ref()?.redis.port();
+        Some(format!(
+            "redis://{DEAF_USER}:{DEAF_USER}@127.0.0.1:{port}/0"
+        ))
     }
 
     /// Switches expired events of the private Redis on or off; a deaf daemon cannot switch them back.
