@@ -7,10 +7,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::get;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::assets;
-use super::frame::encoded;
 use super::preferences::Preferences;
 use super::texts::texts;
 use crate::http::problem::Problem;
@@ -103,7 +103,8 @@ pub fn refuse(request: &Parts, site: &Site, problem: Problem) -> Response {
         return problem.into_response();
     }
     let page = request.uri.path_and_query();
-    let next = encoded(page.map_or("/", |page| page.as_str()));
+    let page = page.map_or("/", |page| page.as_str());
+    let next = utf8_percent_encode(page, NON_ALPHANUMERIC);
     Redirect::to(&format!("{}/login?next={next}", site.config.base_path)).into_response()
 }
 
