@@ -7,7 +7,7 @@ use sqlx::mysql::MySqlRow;
 use super::connection::{Conn, statement};
 use super::error::error;
 use super::error_numbers::is_duplicate;
-use super::{MysqlLedger, queries};
+use super::{BATCH_MAX, MysqlLedger, queries};
 use crate::ledger::documents::{check_document, check_name};
 use crate::ledger::{Collection, Document, DocumentRange, Documents, LedgerError};
 use crate::task::UnixMs;
@@ -111,11 +111,34 @@ impl Documents for MysqlLedger {
         limit: u32,
     ) -> Result<u64, LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        let delete = statement(self.queries.plain(queries::DELETE_DOCUMENTS))
-            .bind(collection.as_str())
-            .bind(before.0)
-            .bind(limit);
-        conn.execute(delete).await.map_err(error)
+        let (mut left, mut deleted) = (limit as usize, 0);
+        while left > 0 {
+            let most = left.min(BATCH_MAX);
+            let find = statement(self.queries.plain(queries::EXPIRED_DOCUMENTS))
+                .bind(collection.as_str())
+                .bind(before.0)
+                .bind(u32::try_from(most).unwrap_or(u32::MAX));
+            let found = conn.fetch(find).await.map_err(error)?;
+            let names = found.iter().map(|row| row.try_get::<&str, _>("name"));
+            let names: Vec<&str> = names.collect::<sqlx::Result<_>>().map_err(error)?;
+            if names.is_empty() {
+                break;
+            }
+            let bound = queries::padded(&names);
+            let text = self
+                .queries
+                .with_keys(queries::DELETE_DOCUMENTS, bound.len());
+            let delete = statement(text).bind(collection.as_str());
+            let delete = bound
+                .into_iter()
+                .fold(delete, |delete, name| delete.bind(name.to_owned()));
+            deleted += conn.execute(delete.bind(before.0)).await.map_err(error)?;
+            if names.len() < most {
+                break;
+            }
+            left -= most;
+        }
+        Ok(deleted)
     }
 }
 

@@ -4,6 +4,7 @@ mod adopting;
 mod bounds;
 mod charset;
 mod creation;
+mod documents;
 mod errors;
 mod guards;
 mod locks;

@@ -74,6 +74,7 @@ async fn every_statement_can_be_prepared() {
         queries.with_keys(queries::REVIVE, 2),
         queries.with_keys(queries::UNSTAGE, 2),
         queries.with_keys(queries::GIVE_UP, 2),
+        queries.with_keys(queries::DELETE_DOCUMENTS, 2),
         queries.unpaused(queries::UNPAUSED_OLDEST, 2, 4),
         queries.unpaused(queries::UNPAUSED_NEWEST, 1, 1),
     ];
@@ -163,7 +164,7 @@ async fn every_statement_can_be_prepared() {
         queries::DELETE_DOCUMENT,
         queries::DOCUMENT,
         queries::DOCUMENTS,
-        queries::DELETE_DOCUMENTS,
+        queries::EXPIRED_DOCUMENTS,
     ];
     let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
     let plain = plain.map(|template| queries.plain(template));

@@ -22,6 +22,14 @@ pub const DOCUMENTS: &str = "SELECT name, CAST(written_at * 1000 AS SIGNED) AS w
        AND (written_at < CAST(? AS SIGNED) / 1000 OR name < ?) \
      ORDER BY collection DESC, written_at DESC, name DESC LIMIT ?";
 
-/// `delete_documents`, oldest first. Range on `ix_written`.
-pub const DELETE_DOCUMENTS: &str = "DELETE FROM `{t}_documents` \
+/// `delete_documents`: the names of the oldest. Range on `ix_written`, which covers it.
+///
+/// Not one `DELETE` with an order and a limit: where much of a collection has expired, both servers would read and lock all of
+/// it, and sort it.
+pub const EXPIRED_DOCUMENTS: &str = "SELECT name FROM `{t}_documents` FORCE INDEX (ix_written) \
      WHERE collection = ? AND written_at < CAST(? AS SIGNED) / 1000 ORDER BY written_at, name LIMIT ?";
+
+/// `delete_documents`: these, unless they were deleted and inserted again. Primary key: a `DELETE` cannot name its index, and
+/// `written_at + 0` matches no index.
+pub const DELETE_DOCUMENTS: &str = "DELETE FROM `{t}_documents` \
+     WHERE collection = ? AND name IN ({keys}) AND written_at + 0 < CAST(? AS SIGNED) / 1000";
