@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lapsed::engine::Report;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Ledger};
 use lapsed::task::{State, TaskKey};
@@ -211,15 +212,42 @@ async fn the_trace_of_a_task_without_one_begins_with_its_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_of_a_pull_queue_gets_the_context_of_the_claim() {
-    let route = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail' }";
+async fn the_run_of_a_worker_of_a_pull_queue_lasts_until_its_report() {
+    let route = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '30s' }";
     let traced = Traced::start(route, Handlers::new());
+    let take = || {
+        traced
+            .pull
+            .take("mail", 1, Some(Duration::from_secs(60)), "w")
+    };
     traced.create("Mail@send@1").await;
-    let taken = traced
+    // One that was not received, one without a report, and one with a report.
+    drop(take().await.unwrap());
+    take().await.unwrap().keep();
+    let taken = take().await.unwrap().keep();
+    let done = traced
         .pull
-        .take("mail", 1, Some(Duration::from_secs(60)), "w");
-    let taken = taken.await.unwrap().keep();
-    let spans = traced.until_ended(&[Step::Create, Step::Claim]).await;
-    assert_eq!(spans[1].parent, Some(1));
-    assert_eq!(taken[0].task.traceparent(), Some(spans[1].context));
+        .settle(&taken[0].claim, Report::Done { result: None });
+    done.await.unwrap();
+    let steps = [
+        [Step::Create].as_slice(),
+        &[Step::Claim, Step::Run, Step::Settle],
+        &[Step::Claim, Step::Run],
+        &[Step::Claim, Step::Run, Step::Settle],
+    ];
+    let spans = traced.until_ended(&steps.concat()).await;
+    let parents: Vec<Option<u64>> = spans.iter().map(|span| span.parent).collect();
+    let [create, unreceived, reported] = [Some(1), Some(3), Some(8)];
+    assert_eq!(
+        parents[1..],
+        [
+            create, create, unreceived, create, create, create, create, reported
+        ]
+    );
+    let lost = Some("the worker did not report to this daemon before its lease ended");
+    let ends: Vec<_> = spans[2..].iter().map(ended).collect();
+    assert_eq!(ends[0], ("interrupted", None));
+    assert_eq!(ends[3], ("unreported", lost));
+    assert_eq!(ends[5..], [("succeeded", None), ("written", None)]);
+    assert_eq!(taken[0].task.traceparent(), Some(spans[7].context));
 }
