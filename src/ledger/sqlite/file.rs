@@ -54,12 +54,15 @@ pub(super) struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// True if every file is there.
+    pub fn is_whole(&self) -> bool {
+        self.database.is_some() && self.log.is_some() && self.index.is_some()
+    }
+
     /// True if the log or its index of a connection that opened these files was deleted, and `now` are the present ones.
     /// False if another process has an index of its own already: it does not know of the commits of this connection.
     pub fn has_lost_log(&self, now: &Self) -> bool {
-        self != now
-            && self.database == now.database
-            && (now.index.is_none() || now.index == self.index)
+        self.database == now.database && (now.index.is_none() || now.index == self.index)
     }
 }
 

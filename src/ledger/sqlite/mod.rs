@@ -91,14 +91,16 @@ impl SqliteLedger {
         let queries = Arc::new(Queries::new(&table));
         let file = DatabaseFile { path, table };
         let turn = Arc::new(Mutex::new(()));
+        let readers = Readers::new(file.clone(), Arc::clone(&queries), clock.clone());
         Ok(Self {
             writer: Writer::new(
                 file.clone(),
                 Arc::clone(&queries),
                 clock.clone(),
                 Arc::clone(&turn),
+                readers.idle().clone(),
             ),
-            readers: Readers::new(file.clone(), Arc::clone(&queries), clock.clone()),
+            readers,
             queries,
             turn,
             file,
@@ -196,7 +198,7 @@ impl Ledger for SqliteLedger {
     }
 
     async fn close(&self) {
-        self.readers.close();
+        self.readers.idle().close();
         self.writer.close().await;
     }
 }

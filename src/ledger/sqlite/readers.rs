@@ -22,7 +22,22 @@ pub(super) struct Readers {
     queries: Arc<Queries>,
     clock: LedgerClock,
     slots: Arc<Semaphore>,
-    idle: Arc<Mutex<Vec<Idle>>>,
+    idle: IdleReaders,
+}
+
+/// The connections that are not in use.
+#[derive(Debug, Clone, Default)]
+pub(super) struct IdleReaders(Arc<Mutex<Vec<Idle>>>);
+
+impl IdleReaders {
+    /// Closes them.
+    pub fn close(&self) {
+        self.connections().clear();
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.0.lock().expect("nothing panics while holding it")
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +53,7 @@ impl Readers {
             queries,
             clock,
             slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            idle: Arc::default(),
+            idle: IdleReaders::default(),
         }
     }
 
@@ -56,10 +71,10 @@ impl Readers {
         let slot = Arc::clone(&self.slots).acquire_owned().await;
         let slot = slot.expect("the semaphore is never closed");
         let (file, queries) = (self.file.clone(), Arc::clone(&self.queries));
-        let (clock, idle) = (self.clock.clone(), Arc::clone(&self.idle));
+        let (clock, idle) = (self.clock.clone(), self.idle.clone());
         let looked = spawn_blocking(move || {
             let identity = file.identity();
-            let kept = connections(&idle).pop();
+            let kept = idle.connections().pop();
             let mut reader = match kept.filter(|kept| kept.identity == identity) {
                 Some(reader) => reader,
                 None => {
@@ -72,7 +87,7 @@ impl Readers {
             };
             let found = look_in(&mut reader.connection, &queries, &clock, look);
             let found = found.map_err(|source| file.error(source))?;
-            connections(&idle).push(reader);
+            idle.connections().push(reader);
             drop(slot);
             Ok(found)
         });
@@ -84,14 +99,10 @@ impl Readers {
         })
     }
 
-    /// Closes the connections that are not in use.
-    pub fn close(&self) {
-        connections(&self.idle).clear();
+    /// The connections that are not in use.
+    pub fn idle(&self) -> &IdleReaders {
+        &self.idle
     }
-}
-
-fn connections(idle: &Mutex<Vec<Idle>>) -> MutexGuard<'_, Vec<Idle>> {
-    idle.lock().expect("nothing panics while holding it")
 }
 
 fn look_in<T>(

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::checkpoints::{self, Checkpoints};
 use super::file::{Access, DatabaseFile, FileIdentity};
 use super::queries::Queries;
+use super::readers::IdleReaders;
 use super::session::Session;
 use crate::clock::LedgerClock;
 use crate::ledger::LedgerError;
@@ -87,6 +88,7 @@ pub(super) struct Writer {
     queries: Arc<Queries>,
     clock: LedgerClock,
     turn: Arc<Mutex<()>>,
+    readers: IdleReaders,
     thread: OnceLock<mpsc::Sender<Message>>,
 }
 
@@ -96,12 +98,14 @@ impl Writer {
         queries: Arc<Queries>,
         clock: LedgerClock,
         turn: Arc<Mutex<()>>,
+        readers: IdleReaders,
     ) -> Self {
         Self {
             file,
             queries,
             clock,
             turn,
+            readers,
             thread: OnceLock::new(),
         }
     }
@@ -165,6 +169,7 @@ impl Writer {
                 queries: Arc::clone(&self.queries),
                 clock: self.clock.clone(),
                 turn: Arc::clone(&self.turn),
+                readers: self.readers.clone(),
                 open: None,
                 outside_commits: 0,
             };
@@ -197,6 +202,7 @@ struct WriterThread {
     queries: Arc<Queries>,
     clock: LedgerClock,
     turn: Arc<Mutex<()>>,
+    readers: IdleReaders,
     checkpoints: Checkpoints,
     /// `None` before the first job and after an error.
     open: Option<Open>,
@@ -268,14 +274,12 @@ impl WriterThread {
             }
             None
         };
-        let result = match self.run_all(&mut jobs, next, begun) {
-            Ok(()) => self.check_files(),
-            Err(error) => {
-                // Another connection may not have the error.
-                self.open = None;
-                Err(error)
-            }
-        };
+        let mut result = self.run_all(&mut jobs, next, begun);
+        match result {
+            Ok(()) => result = self.check_files(),
+            // Another connection may not have the error.
+            Err(_) => self.open = None,
+        }
         drop(turn);
         for job in jobs {
             job.answer(result.clone());
@@ -319,11 +323,7 @@ impl WriterThread {
     ) -> Result<(), LedgerError> {
         let (file, queries) = (self.file.clone(), Arc::clone(&self.queries));
         let clock = self.clock.clone();
-        let Open {
-            connection,
-            identity: _,
-            data_version: _,
-        } = self.open()?;
+        let connection = &self.open()?.connection;
         let run = |text: &str| -> Result<(), LedgerError> {
             let statement = connection.prepare_cached(text);
             let done = statement.and_then(|mut statement| statement.execute([]));
@@ -365,7 +365,7 @@ impl WriterThread {
             return Ok(());
         };
         let now = self.file.identity();
-        if open.identity == now {
+        if open.identity == now && now.is_whole() {
             return Ok(());
         }
         let kept = match open.identity.has_lost_log(&now) {
@@ -375,6 +375,8 @@ impl WriterThread {
         };
         self.checkpoints.close();
         self.open = None;
+        // The connections of a process share an index until the last of them is closed.
+        self.readers.close();
         if kept.is_ok() {
             tracing::warn!(
                 "`-wal` or `-shm` of the ledger's file was deleted: what it held is now in the file; leave these to SQLite"
