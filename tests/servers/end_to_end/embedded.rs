@@ -62,10 +62,12 @@ impl Embedded {
         file
     }
 
-    /// A daemon, and a connection to its front door.
+    /// A daemon that runs, and a connection to its front door.
     pub async fn serve(&self) -> (Process, Wire) {
         let daemon = self.listen();
         let wire = Wire::connect(port(&daemon).await);
+        // The door is open before the ledger is checked.
+        daemon.until_logged("audited").await;
         (daemon, wire)
     }
 
