@@ -23,7 +23,7 @@ async fn deleting_a_few_of_many_expired_documents_reads_only_these() {
     let mut admin = MySqlConnection::connect(&url).await.unwrap();
     let insert = format!(
         "INSERT INTO tb_time_limit_task_documents (collection, name, written_at, body) \
-         SELECT 'idempotency', MD5(seq), 1000 + seq, '{{}}' FROM {}",
+         SELECT 'idempotency', SHA2(seq, 256), 1000 + seq, '{{}}' FROM {}",
         numbers(EXPIRED)
     );
     admin.execute(AssertSqlSafe(insert)).await.unwrap();
