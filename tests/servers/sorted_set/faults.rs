@@ -5,7 +5,6 @@ use lapsed::task::State;
 use super::queue::{MAPPED, Queue, SET, due_of, seconds, with_events};
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
-use crate::support::tasks::create;
 use crate::support::wait::until;
 
 #[tokio::test]
@@ -128,13 +127,12 @@ async fn a_restart_of_redis_with_its_data_loses_nothing() {
 #[tokio::test]
 async fn entries_of_tasks_that_ended_unsettled_are_removed_by_an_audit() {
     let rig = Rig::new(MAPPED).await;
-    let client = rig.client().await;
-    create(&client, "Job@record@1", 0).await;
     let old = (rig.now_ms().await - 120_000) * 1000;
     let _: i64 = rig
         .redis_says(&["ZADD", SET, &old.to_string(), "left"])
         .await;
-    let _daemon = rig.listening_daemon().await;
+    let daemon = rig.listening_daemon().await;
+    daemon.create("Job@record@1", 0).await;
     rig.until_done(1).await;
     Queue::of(&rig).await.until_empty().await;
     rig.each_ran_once(1).await;
