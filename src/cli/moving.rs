@@ -10,11 +10,13 @@ use lapsed::compose::ledger_to_move;
 use lapsed::config::{LedgerConfig, Secret};
 use lapsed::ledger::LedgerError;
 use lapsed::ledger::transfer::mover::{Left, MoveCounts, Mover};
+use lapsed::task::{Pause, PauseKind};
 use lapsed::{Config, ConfigError};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::output::Output;
+use super::pauses;
 use super::progress::Progress;
 use super::{EXIT_FAILED, usage};
 
@@ -49,6 +51,9 @@ pub struct Move {
     /// Only count the tasks
     #[arg(long, conflicts_with = "follow")]
     dry_run: bool,
+    /// Move although pauses or holds of this ledger are not set in the other one: tasks that are due start there
+    #[arg(long)]
+    without_pauses: bool,
 }
 
 impl Move {
@@ -89,11 +94,20 @@ impl Move {
         let note = json!({ "moved_to": there.url.to_string() }).to_string();
         let mut mover = Mover::new(from.as_ref(), to.as_ref(), note);
         let plan = mover.plan().await?;
-        let pauses = from.pauses().await.context("read the pauses")?.len();
-        if pauses > 0 {
-            eprintln!(
-                "warning: pauses and holds are not carried, and {pauses} stand here: set them in the other ledger before its daemon starts"
+        let here = from.pauses().await.context("read the pauses")?;
+        let there = to.pauses().await.context("read the other pauses")?;
+        let lacking = lacking(here, &there);
+        if plan.tasks > 0 && !lacking.is_empty() && !self.without_pauses {
+            let lines: Vec<String> = pauses::lines(&lacking).collect();
+            let problem = format!(
+                "tasks are paused or held here that may start in the other ledger. Pause them there first \
+                 (`lapsed pause`, or `lapsed listen --hold-overdue`, with its URL), or pass `--without-pauses`.\n{}",
+                lines.join("\n")
             );
+            match self.dry_run {
+                true => eprintln!("warning: {problem}"),
+                false => return usage(&problem),
+            }
         }
         if self.dry_run {
             let value = json!({
@@ -213,4 +227,19 @@ impl Move {
             false => ExitCode::SUCCESS,
         })
     }
+}
+
+/// Pauses and holds of one ledger that are not in effect in another one. A hold there is in effect if it is the same or a
+/// later one.
+fn lacking(here: Vec<Pause>, there: &[Pause]) -> Vec<Pause> {
+    let covers = |there: &Pause, here: &Pause| {
+        there.kind == here.kind
+            && there.scope.includes(&here.scope)
+            && there.due_before >= here.due_before
+    };
+    let lacking = here.into_iter().filter(|here| {
+        // A release lets tasks start.
+        here.kind != PauseKind::Release && !there.iter().any(|there| covers(there, here))
+    });
+    lacking.collect()
 }

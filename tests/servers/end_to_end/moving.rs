@@ -101,20 +101,56 @@ async fn a_dry_run_counts_and_a_move_reports() {
 #[tokio::test]
 async fn what_is_not_carried_is_said() {
     let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
-    let tasks: TaskClient = from.client().await.into();
-    let (shell, url) = (Shell::of(&from), url_of(&to));
-    let (code, _, stderr) = shell.run(&["move", "--to", &url]);
+    let (code, _, stderr) = Shell::of(&from).run(&["move", "--to", &url_of(&to)]);
     assert_eq!(code, 0, "{stderr}");
     assert!(stderr.contains("note: the audit log, "), "{stderr}");
-    assert!(!stderr.contains("warning: pauses"), "{stderr}");
-    let class = Scope::class("Job").unwrap();
-    tasks.pause(&class, "test", "repair").await.unwrap();
-    for options in [&["--dry-run"][..], &[]] {
+}
+
+#[tokio::test]
+async fn tasks_that_are_paused_do_not_move_to_where_they_would_start() {
+    let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
+    let (here, there): (TaskClient, TaskClient) =
+        (from.client().await.into(), to.client().await.into());
+    let (shell, url) = (Shell::of(&from), url_of(&to));
+    let of = |text: &str| -> Scope { text.parse().unwrap() };
+    here.pause(&of("Job@record"), "test", "repair")
+        .await
+        .unwrap();
+    // Without tasks, there is nothing to keep.
+    assert_eq!(shell.run(&["move", "--to", &url]).0, 0);
+    let due = Due::after_ms(60_000).unwrap();
+    here.create(key("Job@record@1"), due).await.unwrap();
+    let refused = |options: &[&str], status: i32| {
         let (code, _, stderr) = shell.run(&[&["move", "--to", &url], options].concat());
-        assert_eq!(code, 0, "{stderr}");
-        let expected = "warning: pauses and holds are not carried, and 1 stand here";
-        assert!(stderr.contains(expected), "{stderr}");
-    }
+        assert_eq!(code, status, "{stderr}");
+        let paused = stderr.contains("paused: Job@record, ") && stderr.contains("repair");
+        assert!(paused, "{stderr}");
+    };
+    refused(&["--dry-run"], 0);
+    refused(&[], 2);
+    there.pause(&of("Jobs"), "test", "").await.unwrap();
+    refused(&[], 2);
+    assert_eq!(from.state("Job@record@1").await, State::Pending);
+    there.pause(&of("Job"), "test", "").await.unwrap();
+    assert_eq!(shell.json(&["move", "--to", &url])["moved"], 1);
+    // The other way, with a hold that is older there, and then a later one.
+    there.resume(&of("Job")).await.unwrap();
+    there.resume(&of("Jobs")).await.unwrap();
+    let (back, url) = (Shell::of(&to), url_of(&from));
+    here.hold_overdue("test", "").await.unwrap();
+    there.hold_overdue("test", "").await.unwrap();
+    let (code, _, stderr) = back.run(&["move", "--to", &url]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("held: what was due before"), "{stderr}");
+    here.resume_held(&Scope::EVERYTHING, "test").await.unwrap();
+    here.hold_overdue("test", "").await.unwrap();
+    assert_eq!(back.json(&["move", "--to", &url])["complete"], true);
+    assert_eq!(from.state("Job@record@1").await, State::Pending);
+    here.resume_held(&Scope::EVERYTHING, "test").await.unwrap();
+    there.pause(&of("Other"), "test", "").await.unwrap();
+    there.create(key("Other@run@1"), due).await.unwrap();
+    let moved = back.json(&["move", "--without-pauses", "--to", &url]);
+    assert_eq!(moved["moved"], 1);
 }
 
 #[tokio::test]
