@@ -2,16 +2,16 @@
 //!
 //! There are two clocks. The *ledger's* clock decides what is due and leased, inside the statement that acts.
 //! [`LedgerClock`] follows it in this process, to know when to look; an error of a few milliseconds costs lateness,
-//! never safety. The wall clock of this machine decides nothing.
+//! never safety. The wall clock of this machine decides nothing, unless it is the ledger's.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::task::UnixMs;
 
-/// Wall clock of this machine. Used for log lines, and as the first estimate of a [`LedgerClock`].
+/// Wall clock of this machine. Used for log lines, as the first estimate of a [`LedgerClock`], and by ledgers in a file.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the wall clock is read"
@@ -35,38 +35,70 @@ pub fn wall_micros() -> u64 {
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Local estimate of the ledger's clock: its last reading plus the monotonic time since.
+/// The ledger's clock, as far as this process knows it: the wall clock of this machine for a ledger in a file. For a server,
+/// an estimate: its last reading plus the monotonic time since.
 ///
 /// Uses tokio's clock, so tests can pause it. Clones share one clock.
 #[derive(Debug, Clone)]
-pub struct LedgerClock(Arc<Mutex<Anchor>>);
+pub struct LedgerClock(Arc<Mutex<Source>>);
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// Stands still at this time, in microseconds since 1970.
+    Frozen(i64),
+    /// The wall clock of this machine.
+    Wall,
+    Estimate(Anchor),
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     /// Microseconds since 1970. Rounding to milliseconds would add lateness.
     reading_us: i64,
-    /// `None` for a frozen clock.
-    at: Option<Instant>,
+    at: Instant,
     /// Largest error of the reading: half of its round trip.
     error: Duration,
+    /// The wall clock of this machine at `at`, in microseconds since 1970.
+    wall_us: i64,
 }
 
-impl Anchor {
-    fn age(&self) -> Duration {
-        self.at.map_or(Duration::ZERO, |at| at.elapsed())
-    }
-
+impl Source {
     /// Returns the time at `instant`, in microseconds since 1970.
     fn time_us(&self, instant: Instant) -> i64 {
-        let Some(at) = self.at else {
-            return self.reading_us;
-        };
-        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        match instant.checked_duration_since(at) {
-            Some(after) => self.reading_us.saturating_add(micros(after)),
-            None => self.reading_us.saturating_sub(micros(at - instant)),
+        match self {
+            Self::Frozen(time_us) => *time_us,
+            Self::Wall => {
+                // In this order, and rounded down: the result is never later than the time at `instant`.
+                let wall_us = wall_us();
+                shifted(wall_us, Instant::now(), instant).saturating_sub(1)
+            }
+            Self::Estimate(anchor) => shifted(anchor.reading_us, anchor.at, instant),
         }
     }
+
+    /// Largest error of a reading now.
+    fn error(&self) -> Duration {
+        match self {
+            Self::Frozen(_) | Self::Wall => Duration::ZERO,
+            Self::Estimate(anchor) => anchor.error,
+        }
+    }
+}
+
+/// Returns the time at `instant`, in microseconds since 1970, if it is `time_us` at `at`.
+fn shifted(time_us: i64, at: Instant, instant: Instant) -> i64 {
+    match instant.checked_duration_since(at) {
+        Some(after) => time_us.saturating_add(micros(after)),
+        None => time_us.saturating_sub(micros(at - instant)),
+    }
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn wall_us() -> i64 {
+    i64::try_from(wall_micros()).unwrap_or(i64::MAX)
 }
 
 /// Largest assumed drift between the two clocks. With it, a newer and coarser reading replaces an old one at some time.
@@ -74,6 +106,9 @@ const DRIFT_PER_SECOND: Duration = Duration::from_micros(100);
 
 /// Most that is added to a due time so that the ledger's clock has reached it.
 const MARGIN_MAX: Duration = Duration::from_millis(1);
+
+/// The wall clock of this machine is slewed by less than this between two readings of a ledger's clock.
+const JUMP_MIN: Duration = Duration::from_secs(1);
 
 impl LedgerClock {
     /// Creates a clock that reads `now` at this instant and runs on, without an error. For a ledger in memory.
@@ -90,14 +125,12 @@ impl LedgerClock {
 
     /// Freezes the clock at `now`.
     pub fn set(&self, now: UnixMs) {
-        *self
-            .0
-            .lock()
-            .expect("nothing panics while holding the clock") = Anchor {
-            reading_us: now.0.saturating_mul(1000),
-            at: None,
-            error: Duration::ZERO,
-        };
+        *self.source() = Source::Frozen(now.0.saturating_mul(1000));
+    }
+
+    /// Creates a clock that is the wall clock of this machine, with its steps. For a ledger in a file.
+    pub fn wall() -> Self {
+        Self(Arc::new(Mutex::new(Source::Wall)))
     }
 
     /// Creates a clock that reads about `now` until the first reading of the ledger's clock.
@@ -106,11 +139,12 @@ impl LedgerClock {
     }
 
     fn anchored(now: UnixMs, error: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Anchor {
+        Self(Arc::new(Mutex::new(Source::Estimate(Anchor {
             reading_us: now.0.saturating_mul(1000),
-            at: Some(Instant::now()),
+            at: Instant::now(),
             error,
-        })))
+            wall_us: wall_us(),
+        }))))
     }
 
     /// Returns the estimated time of the ledger.
@@ -120,15 +154,19 @@ impl LedgerClock {
 
     /// Returns the same in microseconds since 1970.
     pub fn now_us(&self) -> i64 {
-        // The anchor first: it may be replaced by a later one meanwhile.
-        let anchor = self.anchor();
-        anchor.time_us(Instant::now())
+        // The source first: it may be replaced by a later one meanwhile.
+        let source = *self.source();
+        match source {
+            Source::Wall => wall_us(),
+            source => source.time_us(Instant::now()),
+        }
     }
 
     /// Returns the estimated time of the ledger at an instant of this process. Never later than what
     /// [`now`](Self::now) returns after that instant, unless the clock takes a reading in between.
     pub fn at(&self, instant: Instant) -> UnixMs {
-        UnixMs(self.anchor().time_us(instant).div_euclid(1000))
+        let source = *self.source();
+        UnixMs(source.time_us(instant).div_euclid(1000))
     }
 
     /// Returns a lower bound of the ledger's time. A statement that runs before the due time by the ledger's clock
@@ -149,42 +187,51 @@ impl LedgerClock {
     }
 
     fn margin_us(&self) -> i64 {
-        let margin = self.anchor().error.min(MARGIN_MAX);
-        i64::try_from(margin.as_micros()).unwrap_or(0)
+        micros(self.source().error().min(MARGIN_MAX))
     }
 
     /// Takes a reading of the ledger's clock in microseconds since 1970. `asked` is when it was requested; the reply
     /// has just arrived. Ignored if it is less exact than the current estimate.
     pub fn observe_us(&self, reading_us: i64, asked: Instant) {
         let error = asked.elapsed() / 2;
-        let mut anchor = self
-            .0
-            .lock()
-            .expect("nothing panics while holding the clock");
+        let mut source = self.source();
+        let Source::Estimate(anchor) = &mut *source else {
+            return;
+        };
+        let age = anchor.at.elapsed();
         let aged = anchor
             .error
-            .saturating_add(DRIFT_PER_SECOND.mul_f64(anchor.age().as_secs_f64()));
-        if error <= aged && anchor.at.is_some() {
+            .saturating_add(DRIFT_PER_SECOND.mul_f64(age.as_secs_f64()));
+        if error <= aged {
             *anchor = Anchor {
                 reading_us,
-                at: Some(asked + error),
+                at: asked + error,
                 error,
+                wall_us: wall_us().saturating_sub(micros(error)),
             };
         }
     }
 
-    /// Accepts the next reading, however coarse: the current estimate is from another server.
+    /// Accepts the next reading, however coarse: the current estimate is from another server, or has
+    /// [jumped](Self::has_jumped).
     pub fn distrust(&self) {
-        let mut anchor = self
-            .0
-            .lock()
-            .expect("nothing panics while holding the clock");
-        anchor.error = Duration::MAX;
+        if let Source::Estimate(anchor) = &mut *self.source() {
+            anchor.error = Duration::MAX;
+        }
     }
 
-    fn anchor(&self) -> Anchor {
-        *self
-            .0
+    /// True if the wall clock of this machine has jumped since the last reading: it was set, or the machine was suspended,
+    /// and its monotonic clock with it. The estimate may be wrong by as much.
+    pub fn has_jumped(&self) -> bool {
+        let Source::Estimate(anchor) = *self.source() else {
+            return false;
+        };
+        let expected_us = anchor.wall_us.saturating_add(micros(anchor.at.elapsed()));
+        wall_us().abs_diff(expected_us) >= JUMP_MIN.as_micros() as u64
+    }
+
+    fn source(&self) -> MutexGuard<'_, Source> {
+        self.0
             .lock()
             .expect("nothing panics while holding the clock")
     }
@@ -276,5 +323,35 @@ mod tests {
         tokio::time::advance(Duration::from_millis(400)).await;
         clock.observe_us(5_000_000_000, asked);
         assert_eq!(clock.now(), UnixMs(5_000_200), "an hour later it does");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_estimate_is_not_trusted_after_the_wall_clock_has_jumped() {
+        let clock = LedgerClock::estimated_at(UnixMs(0));
+        clock.observe_us(1_000_000, Instant::now());
+        assert!(!clock.has_jumped());
+        // The wall clock does not follow: as if it was set back.
+        tokio::time::advance(2 * JUMP_MIN).await;
+        assert!(clock.has_jumped());
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_millis(100)).await;
+        clock.distrust();
+        clock.observe_us(9_000_000, asked);
+        assert_eq!((clock.now(), clock.has_jumped()), (UnixMs(9_050), false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_of_a_file_is_the_wall_clock() {
+        let clock = LedgerClock::wall();
+        let (before, now, after) = (wall(), clock.now(), wall());
+        assert!(before <= now && now <= after, "{before} {now} {after}");
+        // The monotonic clock runs ahead: as if the wall clock was set back.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(clock.now().since(now) < Duration::from_secs(60));
+        let soon = Instant::now() + Duration::from_secs(5);
+        let shown = clock.at(soon).since(clock.now());
+        assert!(shown <= Duration::from_secs(5) && shown >= Duration::from_millis(4_900));
+        clock.observe_us(5, Instant::now());
+        assert!(clock.now() >= now, "it takes no readings");
     }
 }

@@ -119,10 +119,8 @@ impl Sweep {
     }
 
     async fn try_sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
-        if cursors
-            .clock_read
-            .is_none_or(|read| read.elapsed() >= CLOCK_EVERY)
-        {
+        let is_old = |read: Instant| read.elapsed() >= CLOCK_EVERY;
+        if cursors.clock_read.is_none_or(is_old) || self.deps.ledger.clock().has_jumped() {
             self.deps.ledger.sync_clock().await?;
             cursors.clock_read = Some(Instant::now());
         }

@@ -204,7 +204,9 @@ impl MysqlLedger {
     /// [`LedgerError`] if the time must be read and the server does not answer.
     pub async fn now(&self) -> Result<UnixMs, LedgerError> {
         match self.clock_read().as_ref() {
-            Some(read) if read.at.elapsed() < CLOCK_AGE_MAX => return Ok(self.clock.now()),
+            Some(read) if read.at.elapsed() < CLOCK_AGE_MAX && !self.clock.has_jumped() => {
+                return Ok(self.clock.now());
+            }
             _ => {}
         }
         self.sync_clock().await
@@ -240,8 +242,8 @@ impl Ledger for MysqlLedger {
             at: asked,
             server: server.clone(),
         });
-        // The estimate was exact for another server's clock.
-        if read.is_some_and(|read| read.server != server) {
+        // The estimate was exact for another server's clock, or before a jump.
+        if read.is_some_and(|read| read.server != server) || self.clock.has_jumped() {
             self.clock.distrust();
         }
         self.clock.observe_us(now_us, asked);

@@ -40,7 +40,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
 
 pub use self::backup::Backup;
 pub use self::facts::FileFacts;
@@ -52,7 +51,7 @@ use self::readers::Readers;
 use self::session::Session;
 use self::writer::Writer;
 use super::{FileTransactions, Ledger, LedgerError, Reservation};
-use crate::clock::{self, LedgerClock};
+use crate::clock::LedgerClock;
 use crate::config::{ConfigError, LedgerConfig};
 use crate::task::{TableName, UnixMs};
 
@@ -87,7 +86,7 @@ impl SqliteLedger {
         })?;
         let table = TableName::new(&config.table)
             .map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
-        let clock = LedgerClock::estimated_at(clock::wall());
+        let clock = LedgerClock::wall();
         let queries = Arc::new(Queries::new(&table));
         let file = DatabaseFile { path, table };
         let turn = Arc::new(Mutex::new(()));
@@ -165,14 +164,10 @@ impl Ledger for SqliteLedger {
     }
 
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
-        let asked = Instant::now();
-        let reading_us = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
-        self.clock.observe_us(reading_us, asked);
         Ok(self.clock.now())
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
-        self.sync_clock().await?;
         // Takes the lock of the file, so a file that cannot be written is noticed.
         self.write(|_| Ok(())).await?;
         self.read(|_| Ok(())).await

@@ -86,7 +86,12 @@ impl Embedded {
     }
 
     pub fn listen(&self) -> Process {
-        Process::listen_with(self.config(), &[])
+        self.listen_with(&[])
+    }
+
+    /// A daemon with these variables in its environment.
+    pub fn listen_with(&self, env: &[(&str, &str)]) -> Process {
+        Process::listen_with(self.config(), env)
     }
 
     /// Creates tasks `Job@record@{prefix}0`, .. that fall due one after the other.
