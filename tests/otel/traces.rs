@@ -33,7 +33,7 @@ async fn a_task_with_a_trace_has_its_spans_in_that_trace() {
     let collector = Collector::start(Mood::Take).await;
     let daemon = daemon(&collector, &[]).await;
     let member = format!(r#","traceparent":"{}""#, traceparent("01"));
-    daemon.create("Job@tell@42", &member, "").await;
+    daemon.create("Job@tell@of-ada", &member, "").await;
     let spans = collector.trace(TRACE, 4).await;
     assert_eq!(spans.len(), 4, "{spans:#?}");
     let [create, claim, run, settle] =
@@ -75,10 +75,10 @@ async fn a_task_with_a_trace_has_its_spans_in_that_trace() {
     ] {
         assert_eq!(attributes[name], value);
     }
-    let task = daemon.get("/v1/tasks/Job@tell@42").await;
+    let task = daemon.get("/v1/tasks/Job@tell@of-ada").await;
     assert!(task.contains(&attributes["messaging.message.id"]), "{task}");
     assert!(
-        !format!("{spans:?}").contains("42\""),
+        !format!("{spans:?}").contains("of-ada"),
         "arguments are not sent"
     );
     assert_eq!(collector.resource()["service.name"], "lapsed");
