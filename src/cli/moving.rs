@@ -97,11 +97,12 @@ impl Move {
         let here = from.pauses().await.context("read the pauses")?;
         let there = to.pauses().await.context("read the other pauses")?;
         let lacking = lacking(here, &there);
-        if plan.tasks > 0 && !lacking.is_empty() && !self.without_pauses {
+        let moves_any = plan.tasks > 0 || self.follow;
+        if moves_any && !lacking.is_empty() && !self.without_pauses {
             let lines: Vec<String> = pauses::lines(&lacking).collect();
             let problem = format!(
                 "tasks are paused or held here that may start in the other ledger. Pause them there first \
-                 (`lapsed pause`, or `lapsed listen --hold-overdue`, with its URL), or pass `--without-pauses`.\n{}",
+                 (`lapsed pause`, or `lapsed listen --hold-overdue`, with `ledger.url` of that ledger), or pass `--without-pauses`.\n{}",
                 lines.join("\n")
             );
             match self.dry_run {

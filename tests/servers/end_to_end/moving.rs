@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use lapsed::task::{Scope, State};
 use lapsed::{Due, Task, TaskClient};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::rig::{Rig, Run};
 use crate::support::shell::Shell;
 use crate::support::tasks::{create_many, key};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 
 const SETTINGS: &str = "timer = 'ledger_poll'\nledger.max_connections = 20";
 
@@ -118,6 +118,11 @@ async fn tasks_that_are_paused_do_not_move_to_where_they_would_start() {
         .unwrap();
     // Without tasks, there is nothing to keep.
     assert_eq!(shell.run(&["move", "--to", &url]).0, 0);
+    // Those that are created later would start.
+    let follow = shell.command(&["move", "--follow", "--to", &url]);
+    let mut follow = tokio::process::Command::from(follow);
+    let followed = timeout(DEADLINE, follow.kill_on_drop(true).output()).await;
+    assert_eq!(followed.unwrap().unwrap().status.code(), Some(2));
     let due = Due::after_ms(60_000).unwrap();
     here.create(key("Job@record@1"), due).await.unwrap();
     let refused = |options: &[&str], status: i32| {
