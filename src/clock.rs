@@ -1,8 +1,8 @@
 //! Access to clocks.
 //!
 //! There are two clocks. The *ledger's* clock decides what is due and leased, inside the statement that acts.
-//! [`LedgerClock`] follows it in this process, to know when to look; an error of a few milliseconds costs lateness,
-//! never safety. The wall clock of this machine decides nothing, unless it is the ledger's.
+//! [`LedgerClock`] follows it in this process, to know when to look and from when a delay counts; an error of a few
+//! milliseconds costs lateness, never safety. The wall clock of this machine decides nothing, unless it is the ledger's.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -220,8 +220,9 @@ impl LedgerClock {
         }
     }
 
-    /// True if the wall clock of this machine has jumped since the last reading: it was set, or the machine was suspended,
-    /// and its monotonic clock with it. The estimate may be wrong by as much.
+    /// True if the wall clock of this machine has jumped against the monotonic clock since the last reading: it was set, or
+    /// the machine was suspended, which stops the monotonic clock. The estimate may be wrong by as much. Never true of a
+    /// clock that is no estimate.
     pub fn has_jumped(&self) -> bool {
         let Source::Estimate(anchor) = *self.source() else {
             return false;
