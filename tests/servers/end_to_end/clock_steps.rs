@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use super::embedded::Embedded;
-use super::front_door::port;
 use crate::support::resp_wire::{Reply, Wire};
 use crate::support::wait::until;
 
@@ -80,9 +79,7 @@ async fn a_task_is_due_by_the_wall_clock_as_it_was_just_set() {
     let environment = environment
         .each_ref()
         .map(|(name, value)| (*name, &**value));
-    let daemon = place.listen_with(&environment);
-    let mut wire = Wire::connect(port(&daemon).await);
-    daemon.until_logged("audited").await;
+    let (_daemon, mut wire) = place.serve_with(&environment).await;
     schedule(&mut wire, &clock, "Job@record@far", HOUR_MS);
     clock.set(HOUR_MS / 2);
     // At once: nothing has told the daemon.

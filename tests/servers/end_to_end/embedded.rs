@@ -64,7 +64,12 @@ impl Embedded {
 
     /// A daemon that runs, and a connection to its front door.
     pub async fn serve(&self) -> (Process, Wire) {
-        let daemon = self.listen();
+        self.serve_with(&[]).await
+    }
+
+    /// As [`serve`](Self::serve), with these variables in its environment.
+    pub async fn serve_with(&self, env: &[(&str, &str)]) -> (Process, Wire) {
+        let daemon = Process::listen_with(self.config(), env);
         let wire = Wire::connect(port(&daemon).await);
         // The door is open before the ledger is checked.
         daemon.until_logged("audited").await;
@@ -86,12 +91,7 @@ impl Embedded {
     }
 
     pub fn listen(&self) -> Process {
-        self.listen_with(&[])
-    }
-
-    /// A daemon with these variables in its environment.
-    pub fn listen_with(&self, env: &[(&str, &str)]) -> Process {
-        Process::listen_with(self.config(), env)
+        Process::listen_with(self.config(), &[])
     }
 
     /// Creates tasks `Job@record@{prefix}0`, .. that fall due one after the other.
