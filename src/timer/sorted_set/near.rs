@@ -17,6 +17,9 @@ const AHEAD: Duration = Duration::from_millis(1_500);
 /// How far back: an entry may be written after its due time.
 const BEHIND_MS: i64 = 200;
 
+/// How far back after a pause: the sweep has found older entries by then.
+const BEHIND_MAX_MS: i64 = 60_000;
+
 /// Entries of one query, and queries of one pass. A burst that is larger is read in several passes.
 const PAGE: usize = 1000;
 const PAGES_MAX: usize = 5;
@@ -29,16 +32,22 @@ pub(super) struct Near {
     state: Arc<State>,
     /// The entries that were read, so that none is raised again.
     read: BTreeSet<(UnixMs, TaskKey)>,
-    /// Where the next pass begins: set, score and entries to skip.
+    /// When the last reading of all near entries began: those due since may be unread if this process or Redis was frozen.
+    read_at: UnixMs,
+    /// When the current one began.
+    began: UnixMs,
+    /// Where the next pass continues it: set, score and entries to skip.
     position: Option<(usize, f64, usize)>,
 }
 
 impl Near {
     pub(super) fn new(state: Arc<State>) -> Self {
         Self {
-            state,
             read: BTreeSet::new(),
+            read_at: state.clock.now(),
+            began: state.clock.now(),
             position: None,
+            state,
         }
     }
 
@@ -48,7 +57,11 @@ impl Near {
     /// If Redis does not answer.
     pub(super) async fn pass(&mut self, sink: &dyn SignalSink) -> Result<usize, RedisError> {
         let now = self.state.clock.now();
-        let oldest = UnixMs(now.0 - BEHIND_MS);
+        if self.position.is_none() {
+            self.began = now;
+        }
+        let oldest = (self.read_at.0.min(now.0) - BEHIND_MS).max(now.0 - BEHIND_MAX_MS);
+        let oldest = UnixMs(oldest);
         self.forget_before(oldest);
         let (from, below) = (Score::own(oldest), Score::own(now.plus(AHEAD)));
         let mut read = 0;
@@ -61,6 +74,7 @@ impl Near {
             let state = &self.state;
             let Some(name) = state.entries.sets().get(set) else {
                 self.position = None;
+                self.read_at = self.began;
                 break;
             };
             let page = state.entries.scored();

@@ -112,9 +112,10 @@ impl Sessions {
     pub(super) async fn run(&self, sink: &dyn SignalSink) {
         self.set_up(false);
         let (mut failures, mut sessions) = (0u16, 0u64);
+        let mut near = Near::new(Arc::clone(&self.state));
         loop {
             let began = Instant::now();
-            let ended = self.session(sink, sessions > 0).await;
+            let ended = self.session(sink, &mut near, sessions > 0).await;
             if self.is_up() {
                 sessions += 1;
             }
@@ -138,7 +139,12 @@ impl Sessions {
     }
 
     /// Runs one session. Returns how its connection was lost.
-    async fn session(&self, sink: &dyn SignalSink, again: bool) -> Result<Loss, RedisError> {
+    async fn session(
+        &self,
+        sink: &dyn SignalSink,
+        near: &mut Near,
+        again: bool,
+    ) -> Result<Loss, RedisError> {
         let state = &self.state;
         let mut connected = Connected::open(state.keyspace.commands().endpoint()).await?;
         state.keyspace.commands().forget_failures();
@@ -160,7 +166,7 @@ impl Sessions {
         sink.audit(Cause::Subscribed);
         tokio::select! {
             loss = self.listen(connected.subscription().0) => Ok(loss),
-            ended = self.look(sink) => ended,
+            ended = self.look(sink, near) => ended,
             ended = self.recheck(sink) => ended,
         }
     }
@@ -178,10 +184,9 @@ impl Sessions {
     }
 
     /// Looks at the sets whenever they change, and from time to time.
-    async fn look(&self, sink: &dyn SignalSink) -> Result<Loss, RedisError> {
+    async fn look(&self, sink: &dyn SignalSink, near: &mut Near) -> Result<Loss, RedisError> {
         let state = &self.state;
         let mut inbox = Inbox::new(Arc::clone(state));
-        let mut near = Near::new(Arc::clone(state));
         let (mut near_at, mut is_told) = (Instant::now(), true);
         loop {
             let began = Instant::now();

@@ -72,7 +72,7 @@ pub async fn ten_thousand_alarms_are_signalled(timer: TimerUnderTest) {
     let mut alarms = Vec::new();
     for page in 0..10 {
         // Due after the page is written, also on a busy machine.
-        let due = |number: i64| running.alarm(page * 1_000 + number, 2_000 + number);
+        let due = |number: i64| running.alarm(page * 1_000 + number, 5_000 + number);
         let page: Vec<Alarm> = (0..1_000).map(due).collect();
         running.arm(&page, ArmMode::IfMissing).await;
         alarms.extend(page);

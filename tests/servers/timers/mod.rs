@@ -144,6 +144,7 @@ macro_rules! conformance {
                 servers::a_new_instance_finds_what_an_earlier_one_has_armed
                 servers::an_empty_store_is_filled_again
                 servers::a_server_that_was_away_is_used_again
+                servers::alarms_that_fall_due_while_the_server_is_silent_are_signalled
                 engine::entries_of_programs_run_once
                 engine::a_killed_daemon_loses_repeats_and_hastens_nothing
                 engine::an_audit_restores_what_the_store_has_lost

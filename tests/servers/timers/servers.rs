@@ -1,5 +1,7 @@
 //! What becomes of armed alarms when processes and servers end, and come back empty.
 
+use std::time::Duration;
+
 use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{Alarm, ArmMode, Remaining};
 
@@ -67,4 +69,20 @@ pub async fn a_server_that_was_away_is_used_again(timer: TimerUnderTest) {
     })
     .await;
     running.signalled(&alarm).await;
+}
+
+pub async fn alarms_that_fall_due_while_the_server_is_silent_are_signalled(timer: TimerUnderTest) {
+    let redis = PrivateRedis::start().await.unwrap();
+    let running = Running::start(timer, &redis).await;
+    let alarms: Vec<Alarm> = (0..30)
+        .map(|number| running.alarm(number, 1_000 + number * 100))
+        .collect();
+    running.arm(&alarms, ArmMode::IfMissing).await;
+    redis.stop_process().unwrap();
+    until("all are overdue", async || {
+        running.clock.now() > alarms[29].due.plus(Duration::from_secs(1))
+    })
+    .await;
+    redis.continue_process().unwrap();
+    running.signalled(&alarms).await;
 }
