@@ -85,7 +85,7 @@ impl Timer for Sees {
     }
 
     fn is_listening(&self) -> Option<bool> {
-        None
+        Some(true)
     }
 }
 

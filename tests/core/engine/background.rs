@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lapsed::Handlers;
+use async_trait::async_trait;
 use lapsed::engine::BackgroundStatus;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{NewTask, Pauses as _, Producer as _};
+use lapsed::ledger::{Ledger as _, NewTask, Pauses as _, Producer as _};
 use lapsed::task::{Scope, TaskKey, UnixMs};
-use lapsed::timer::Cause;
+use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Remaining, SignalSink, Timer, TimerError};
+use lapsed::{Config, Engine, Handlers};
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::faults::Faults;
-use crate::engine::rig::{Rig, START, counting, start, start_with, until};
+use crate::engine::faulty::Faulty;
+use crate::engine::rig::{Rig, START, counting, parts, start, start_on_timer, start_with, until};
 
 fn status(rig: &Rig, name: &str) -> BackgroundStatus {
     let mut all = rig.status.background().into_iter();
@@ -81,6 +85,37 @@ async fn a_failing_pass_is_reported_until_one_succeeds() {
     rig.stop().await;
 }
 
+/// A timer that may lose its alarms with its server, so that it is audited.
+#[derive(Debug)]
+struct Served(LedgerPoll);
+
+#[async_trait]
+impl Timer for Served {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        self.0.run(sink, stop).await;
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        self.0.arm(alarms, mode).await
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.0.disarm(keys).await
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        self.0.remaining(keys).await
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        self.0.expect(alarms);
+    }
+
+    fn is_listening(&self) -> Option<bool> {
+        Some(true)
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_audit_yields_to_due_tasks_and_ends() {
     /// Time that the first audit takes on 2,500 future tasks, while `due` tasks are due and one can run.
@@ -96,7 +131,9 @@ async fn an_audit_yields_to_due_tasks_and_ends() {
         let config = "engine.concurrency = 1\nengine.drain_timeout = '0s'";
         let faults = Arc::new(Faults::default());
         *faults.scan_ahead_takes.lock().unwrap() = Duration::from_millis(200);
-        let rig = start_with(ledger, faults, config, handlers);
+        let faulty = Arc::new(Faulty::new(ledger, faults));
+        let timer = Arc::new(Served(LedgerPoll::new(faulty.clock().clone())));
+        let rig = start_on_timer(faulty, timer, config, handlers);
         for n in 0..due {
             let key = ("Job", "held", [100_000 + n]);
             rig.tasks.create(key, Duration::ZERO).await.unwrap();
@@ -117,4 +154,30 @@ async fn an_audit_yields_to_due_tasks_and_ends() {
         (least * per_page..most * per_page).contains(&extra),
         "{alone:?} {beside:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_of_a_timer_without_a_server_reads_no_pending_task() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let far = NewTask::new(
+        TaskKey::build("Job", "far", ["1"]).unwrap(),
+        UnixMs(START.0 + 86_400_000),
+    );
+    ledger.create(&[far]).await.unwrap();
+    for (is_served, pending) in [(true, 1), (false, 0)] {
+        let poll = LedgerPoll::new(ledger.clock().clone());
+        let timer: Arc<dyn Timer> = match is_served {
+            true => Arc::new(Served(poll)),
+            false => Arc::new(poll),
+        };
+        let parts = parts(
+            Arc::clone(&ledger) as _,
+            timer,
+            Handlers::new(),
+            &Config::default(),
+        );
+        let engine = Engine::with_parts(parts, &Config::default());
+        let (_, audited) = engine.reconcile().await.unwrap();
+        assert_eq!((audited.pending, audited.complete), (pending, true));
+    }
 }

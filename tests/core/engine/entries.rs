@@ -103,7 +103,7 @@ impl Timer for Entries {
     }
 
     fn is_listening(&self) -> Option<bool> {
-        None
+        Some(true)
     }
 }
 

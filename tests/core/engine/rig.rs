@@ -71,9 +71,20 @@ pub fn start_with(
     config: &str,
     handlers: Handlers,
 ) -> Rig {
+    let faulty = Arc::new(Faulty::new(ledger, faults));
+    let timer = Arc::new(LedgerPoll::new(faulty.clock().clone()));
+    start_on_timer(faulty, timer, config, handlers)
+}
+
+/// An engine on this ledger and this timer.
+pub fn start_on_timer(
+    faulty: Arc<Faulty>,
+    timer: Arc<dyn Timer>,
+    config: &str,
+    handlers: Handlers,
+) -> Rig {
     let config = Config::from_toml(config).unwrap();
-    let faulty = Arc::new(Faulty::new(Arc::clone(&ledger), faults));
-    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(faulty.clock().clone()));
+    let ledger = Arc::clone(&faulty.inner);
     let parts = parts(faulty, Arc::clone(&timer), handlers, &config);
     let (stop, stopped) = oneshot::channel();
     let engine = Engine::with_parts(parts.clone(), &config);

@@ -5,7 +5,7 @@ use crate::timer::Cause;
 /// Report of one audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct AuditReport {
-    /// Number of future tasks checked.
+    /// Number of future tasks checked; 0 for a timer without a server, which cannot lose any.
     pub pending: usize,
     /// Number of keys armed again.
     pub rearmed: usize,
