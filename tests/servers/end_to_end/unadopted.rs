@@ -1,8 +1,9 @@
-//! What adoption leaves alone: others' keys, keys whose row is there, and what was called off.
+//! What adoption does not touch: keys of others, keys with a row, and keys that were deleted.
 
 use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
 use lapsed::{Handlers, TaskContext};
+use tokio::time::Instant;
 
 use crate::support::daemon::Daemon;
 use crate::support::handlers::write_down;
@@ -87,10 +88,11 @@ async fn our_own_armings_cost_the_database_nothing() {
         rig.until_adopted(name).await;
     };
     adopted_after("Job@record@before").await;
-    let due = rig.now_ms().await + 60_000;
+    let (now, read) = (rig.now_ms().await, Instant::now());
     let before = statements(&rig).await;
     for number in 0..OURS {
         // One at a time, as producers arm them; the rows would only add to what is counted.
+        let due = now + read.elapsed().as_millis() as i64 + 60_000;
         let (name, value) = (format!("Job@record@{number}"), format!("lapsed:{due}"));
         let () = rig.redis_says(&["SET", &name, &value, "PX", "60000"]).await;
     }

@@ -193,6 +193,12 @@ impl Options {
         self
     }
 
+    /// How long Redis may be silent before the link counts as lost.
+    pub(crate) fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.redis.response_timeout = timeout;
+        self
+    }
+
     pub(crate) fn prefix(mut self, prefix: &str) -> Self {
         self.redis.key_prefix = prefix.to_owned();
         self
