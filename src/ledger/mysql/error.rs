@@ -39,6 +39,7 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
              is `ssl-mode=disabled` in `ledger.url`, or TLS switched off there?"
             .to_owned(),
         sqlx::Error::Io(error) => format!("{error}; is the server up, and `ledger.url` right?"),
+        sqlx::Error::RowNotFound => "a row was deleted right after it was written".to_owned(),
         other => other.to_string(),
     };
     let (locked, transient) = (is_locked(&error), is_transient(&error));

@@ -128,15 +128,39 @@ impl Counted {
         counts
     }
 
+    /// Checks what such tasks cost. A machine that stalls makes the daemon look again, so they are created up to five
+    /// times; a task that costs one statement or command more does so each time.
+    async fn cost_at_most(
+        &mut self,
+        label: &str,
+        count: usize,
+        apart_ms: i64,
+        statements: Bounds<'_>,
+        commands: Bounds<'_>,
+    ) {
+        let mut most = None;
+        for round in 0..5 {
+            let costs = self
+                .costs(&format!("{label}{round}x"), count, apart_ms)
+                .await;
+            most = excess(&costs.0, count, statements).or(excess(&costs.1, count, commands));
+            if most.is_none() {
+                return;
+            }
+        }
+        panic!("{}", most.unwrap());
+    }
+
     /// What it costs to create and run tasks that fall due so far apart: statements, and commands that name their keys.
     async fn costs(&mut self, label: &str, count: usize, apart_ms: i64) -> (Counts, Counts) {
         let before = self.statements().await;
+        let done = self.rig.with_status(1).await as usize;
         self.redis.take(&format!("before {label}")).await;
         let prefix = format!("Job@count@{label}");
         let made = create_many(&self.daemon.tasks, &prefix, count as i64, 3_000, apart_ms).await;
         assert!(made.iter().all(|made| made.armed));
         until("all have run and are settled", async || {
-            self.rig.with_status(1).await as usize >= self.ran.load(Ordering::Relaxed)
+            self.rig.with_status(1).await as usize == done + count
                 && self.ran.load(Ordering::Relaxed) == count
         })
         .await;
@@ -206,17 +230,22 @@ fn of(counts: &Counts, kinds: &[&str]) -> usize {
     counts.map(|(_, count)| *count).sum()
 }
 
-/// Each bound is less than one more for each task than what a task costs: where a machine stalls some things are looked
-/// at again, but no task costs one statement or command more.
-fn costs_at_most(counts: &Counts, tasks: usize, bounds: &[(&[&str], f64)]) {
+/// The most of each kind for each task: less than one more than what a task costs.
+type Bounds<'a> = &'a [(&'a [&'a str], f64)];
+
+/// Says of which kind there is more than its bound.
+fn excess(counts: &Counts, tasks: usize, bounds: Bounds) -> Option<String> {
+    let mut excess = None;
     for (kinds, bound) in bounds {
         let found = of(counts, kinds) as f64 / tasks as f64;
         println!("{kinds:?}: {found:.3} a task, expected at most {bound}");
-        assert!(
-            found <= *bound,
-            "{kinds:?}: {found:.3} a task, expected at most {bound}: {counts:#?}"
-        );
+        if found > *bound {
+            excess.get_or_insert(format!(
+                "{kinds:?}: {found:.3} a task, expected at most {bound}: {counts:#?}"
+            ));
+        }
     }
+    excess
 }
 
 const WRITES: [&str; 5] = ["INSERT", "DELETE", "BEGIN", "START", "COMMIT"];
@@ -224,29 +253,22 @@ const WRITES: [&str; 5] = ["INSERT", "DELETE", "BEGIN", "START", "COMMIT"];
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_task_costs_what_it_always_did() {
     let mut counted = Counted::start().await;
-    let (statements, commands) = counted.costs("alone", 40, 100).await;
-    // A claim and a settlement; the claim's read-back; one `INSERT` for all.
-    let bounds: [(&[&str], f64); 3] = [(&["UPDATE"], 2.8), (&["SELECT"], 1.8), (&WRITES, 0.8)];
-    costs_at_most(&statements, 40, &bounds);
     // `PTTL` when it is heard, when it falls due and right after it; `GETRANGE` when it is heard, and a second time for an
     // event that comes after its run.
-    let bounds: [(&[&str], f64); 4] = [
+    let commands: Bounds = &[
         (&["set"], 1.0),
         (&["pttl"], 3.8),
         (&["getrange"], 2.8),
         (&["eval"], 0.0),
     ];
-    costs_at_most(&commands, 40, &bounds);
-
-    let (statements, commands) = counted.costs("together", 2_000, 0).await;
+    // A claim and a settlement; the claim's read-back; one `INSERT` for all.
+    let alone: Bounds = &[(&["UPDATE"], 2.8), (&["SELECT"], 1.8), (&WRITES, 0.8)];
+    counted
+        .cost_at_most("alone", 40, 100, alone, commands)
+        .await;
     // How large the batches are depends on how fast the machine is.
-    let small: [(&[&str], f64); 3] = [(&["UPDATE"], 0.5), (&["SELECT"], 0.5), (&WRITES, 0.1)];
-    costs_at_most(&statements, 2_000, &small);
-    let bounds: [(&[&str], f64); 4] = [
-        (&["set"], 1.0),
-        (&["pttl"], 3.8),
-        (&["getrange"], 2.8),
-        (&["eval"], 0.0),
-    ];
-    costs_at_most(&commands, 2_000, &bounds);
+    let together: Bounds = &[(&["UPDATE"], 0.5), (&["SELECT"], 0.5), (&WRITES, 0.1)];
+    counted
+        .cost_at_most("together", 2_000, 0, together, commands)
+        .await;
 }

@@ -163,7 +163,10 @@ async fn behind_a_held_backlog(rig: &Rig) -> (Daemon, Daemon) {
     let first = rig.daemon_with(held_and_free());
     // Only the event finds this task soon: the sweep is behind the backlog.
     first.hears_events().await;
-    first.create("Job@long@1", 0).await;
+    until("its key is written", async || {
+        first.create("Job@long@1", 0).await.armed
+    })
+    .await;
     until("it runs", async || rig.runs().await.len() == 1).await;
     let second = rig.daemon_with(held_and_free());
     second.hears_events().await;

@@ -79,7 +79,7 @@ async fn a_paused_class_starts_in_no_daemon_and_runs_once_when_it_is_resumed() {
         daemon.hears_events().await;
     }
     let client = rig.client().await;
-    create_many(&client, "Job@record@", 300, 500, 20).await;
+    create_many(&client, "Job@record@", 300, 500, 60).await;
     create_many(&client, "Job@records@", 100, 500, 60).await;
     create_many(&client, "Jobs@record@", 100, 500, 60).await;
     until("some have run", async || {

@@ -95,6 +95,17 @@ async fn a_list_of_recurring_tasks_reads_their_rows_alone() {
     }
 }
 
+/// Creates the task. Another worker may run, settle and prune it before its row is read back.
+async fn create_or_lose(ledger: &MysqlLedger, task: NewTask) {
+    if let Err(error) = ledger.create(&[task]).await {
+        let error = error.to_string();
+        assert!(
+            error.contains("deleted right after it was written"),
+            "{error}"
+        );
+    }
+}
+
 /// One change at random. What a key is at the moment decides whether it does anything.
 async fn change(ledger: &MysqlLedger, connection: &mut MySqlConnection, random: &mut StdRng) {
     let n = random.random_range(0..40);
@@ -112,14 +123,14 @@ async fn change(ledger: &MysqlLedger, connection: &mut MySqlConnection, random: 
                 payload,
                 ..NewTask::new(key(n), due)
             };
-            drop(ledger.create(&[task]).await.unwrap());
+            create_or_lose(ledger, task).await;
         }
         2 | 3 => {
             let task = NewTask {
                 payload,
                 ..series(n, due)
             };
-            drop(ledger.create(&[task]).await.unwrap());
+            create_or_lose(ledger, task).await;
         }
         4 => drop(ledger.reschedule(&keys[0], due).await.unwrap()),
         5 => drop(ledger.cancel(&keys).await.unwrap()),
@@ -201,8 +212,13 @@ async fn the_index_of_recurring_tasks_stays_right_while_their_texts_change() {
 
     let check = "CHECK TABLE tb_time_limit_task EXTENDED";
     for row in reader.fetch_all(check).await.unwrap() {
-        let said = ["Msg_type", "Msg_text"].map(|name| row.get::<String, _>(name));
-        assert_eq!(said, ["status", "OK"]);
+        let [kind, text] = ["Msg_type", "Msg_text"].map(|name| row.get::<String, _>(name));
+        // A deleted record that the purge has left behind: no query reads it.
+        let is_garbage = kind == "Warning" && text.contains("info_bits=32");
+        assert!(
+            is_garbage || (&kind[..], &text[..]) == ("status", "OK"),
+            "{kind}: {text}"
+        );
     }
     let mut ids = async |index: &str, condition: &str| {
         let question = format!(
