@@ -6,6 +6,7 @@ use lapsed::client::Receipt;
 use lapsed::compose::Adapters;
 use lapsed::engine::{EngineError, Handle};
 use lapsed::handler::Router;
+use lapsed::timer::Cause;
 use lapsed::{Config, Handlers, TaskClient};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -91,6 +92,17 @@ impl Daemon {
                 .contains("lapsed_audits_total{")
         };
         until("the daemon has audited", audited).await;
+    }
+
+    /// The same, and its sweep after the subscription is over: another comes after `sweep.interval`.
+    pub async fn has_swept(&self) {
+        self.has_audited().await;
+        until("the daemon has swept", async || {
+            let tasks = self.status.background();
+            let mut sweeps = tasks.iter().filter(|task| task.name == "sweep");
+            sweeps.any(|sweep| sweep.passes > 0 && sweep.cause != Some(Cause::Start))
+        })
+        .await;
     }
 
     pub fn signals(&self, source: &str) -> f64 {

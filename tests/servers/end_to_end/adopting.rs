@@ -13,6 +13,7 @@ const WITHOUT_SWEEP: &str = "sweep.interval = '1h'";
 async fn a_bare_setex_runs_once_and_at_its_time() {
     let rig = Rig::new(WITHOUT_SWEEP).await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_swept().await;
     let started = rig.now_ms().await;
     let () = rig.redis_says(&["SETEX", "Job@record@s", "1", ""]).await;
     let () = rig
@@ -55,6 +56,7 @@ async fn an_adopted_task_runs_from_its_row_when_redis_is_killed() {
 async fn setex_again_moves_the_task() {
     let rig = Rig::new(WITHOUT_SWEEP).await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_swept().await;
     for (name, before_ms, after_ms) in [
         ("Job@record@later", 2_000, 4_000),
         ("Job@record@sooner", 60_000, 1_500),
@@ -79,6 +81,7 @@ async fn setex_again_moves_the_task() {
 async fn expire_moves_a_task_whoever_created_it() {
     let rig = Rig::new(WITHOUT_SWEEP).await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_swept().await;
     rig.arm("Job@record@bare", 60_000).await;
     rig.until_adopted("Job@record@bare").await;
     daemon.create("Job@record@made", 60_000).await;

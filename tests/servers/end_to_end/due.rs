@@ -120,6 +120,7 @@ async fn a_key_of_any_script_and_of_the_greatest_length_runs() {
 async fn events_alone_run_every_task() {
     let rig = Rig::new("nudge.enabled = false\nsweep.interval = '1h'").await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_swept().await;
     for number in 0..20 {
         let name = format!("Job@record@{number}");
         daemon.create(&name, 100 + number * 50).await;

@@ -97,6 +97,7 @@ async fn a_delay_too_short_for_any_sweep_needs_none_beside_many_other_keys() {
     let () = rig.redis_says(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     arm_many(&rig, "cache:", 100_000, 3_600_000).await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_swept().await;
     rig.arm("Job@record@first", 50).await;
     rig.until_done(1).await;
     for number in 0..20 {

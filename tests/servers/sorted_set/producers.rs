@@ -14,6 +14,7 @@ use crate::support::wait::until;
 async fn entries_of_an_unchanged_producer_run_once_and_are_removed() {
     let rig = with_events(MAPPED).await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_swept().await;
     let mut queue = Queue::of(&rig).await;
     let now = seconds(&rig, 0).await;
     queue.add("overdue", now - 5).await;
@@ -223,6 +224,7 @@ async fn a_retry_moves_the_entry() {
 async fn tasks_of_lapsed_are_entries_as_well() {
     let rig = with_events(MAPPED).await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_swept().await;
     let mut queue = Queue::of(&rig).await;
     for (name, delay_ms) in [
         ("far", 3_600_000),
