@@ -94,7 +94,7 @@ impl Daemon {
         until("the daemon has audited", audited).await;
     }
 
-    /// The same, and its sweep after the subscription is over: another comes after `sweep.interval`.
+    /// The same, and its sweep after the subscription has begun: another comes after `sweep.interval`.
     pub async fn has_swept(&self) {
         self.has_audited().await;
         until("the daemon has swept", async || {
