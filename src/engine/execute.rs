@@ -202,6 +202,7 @@ impl Executor {
         let context = TaskContext::new(
             claim.clone(),
             lateness_ms,
+            Some(route.retry.max_attempts),
             Arc::clone(&self.deps.ledger),
             ended.clone(),
             span.as_ref().and_then(|span| span.context()),
@@ -248,6 +249,7 @@ impl Executor {
         let context = TaskContext::new(
             claim.clone(),
             lateness_ms,
+            Some(route.retry.max_attempts),
             ledger,
             never.clone(),
             span.as_ref().and_then(|span| span.context()),

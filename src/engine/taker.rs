@@ -90,6 +90,7 @@ impl Taker {
         let context = TaskContext::new(
             claim.clone(),
             u64::try_from(late.as_millis()).unwrap_or(u64::MAX),
+            None,
             Arc::clone(&self.deps.ledger),
             CancellationToken::new(),
             None,

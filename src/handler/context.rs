@@ -29,6 +29,10 @@ struct Described<'a, P> {
     payload: Option<P>,
     tag: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
 }
 
@@ -44,6 +48,8 @@ struct Run {
     trace: Option<Traceparent>,
     extensions: Extensions,
     lateness_ms: u64,
+    /// `None` if neither the task nor a route says.
+    max_attempts: Option<u16>,
     #[cfg_attr(
         not(any(feature = "mysql", feature = "sqlite")),
         expect(dead_code, reason = "for transactions")
@@ -56,10 +62,12 @@ struct Run {
 }
 
 impl TaskContext {
-    /// `span` is the recorded span of the run, if there is one.
+    /// `max_attempts` is that of the route, for a task without its own. `span` is the recorded span of the run, if there is
+    /// one.
     pub(crate) fn new(
         mut claim: Claim,
         lateness_ms: u64,
+        max_attempts: Option<u16>,
         ledger: Arc<dyn Ledger>,
         stopping: CancellationToken,
         span: Option<Traceparent>,
@@ -72,6 +80,7 @@ impl TaskContext {
         };
         let trace = span.or_else(unrecorded);
         Self(Arc::new(Run {
+            max_attempts: claim.attempt.max_attempts.or(max_attempts),
             claim,
             envelope,
             trace,
@@ -102,6 +111,18 @@ impl TaskContext {
     /// The number of this attempt; 1 is the first.
     pub fn attempt(&self) -> u16 {
         self.0.claim.attempt.number
+    }
+
+    /// Maximum number of attempts: the task's own, else that of its route. `None` for a task that is taken by hand and has
+    /// none of its own.
+    pub fn max_attempts(&self) -> Option<u16> {
+        self.0.max_attempts
+    }
+
+    /// True if the task is dead should this attempt fail, because it is the last one. A retry policy with a deadline may end
+    /// a task earlier.
+    pub fn is_last_attempt(&self) -> bool {
+        self.0.max_attempts.is_some_and(|max| self.attempt() >= max)
     }
 
     /// Milliseconds from the due time (or the creation or the retry time, if later) to the start of this run.
@@ -214,7 +235,7 @@ impl TaskContext {
     }
 
     /// The task as a JSON value with `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`, `lateness_ms`,
-    /// `payload` and `tag`, and `traceparent` if it has one.
+    /// `payload` and `tag`; `max_attempts` and `last` if the number of attempts is known, and `traceparent` if it has one.
     ///
     /// Numbers of the payload are limited to those of a [`Value`]: 64-bit integers and `f64`.
     pub fn to_json(&self) -> Value {
@@ -243,6 +264,8 @@ impl TaskContext {
             lateness_ms: self.lateness_ms(),
             payload,
             tag: self.tag(),
+            max_attempts: self.max_attempts(),
+            last: self.max_attempts().map(|_| self.is_last_attempt()),
             traceparent: self.traceparent().map(|trace| trace.to_string()),
         }
     }

@@ -90,7 +90,8 @@ impl TestRun {
         let mut claim = claim.expect("the task was just created, and is due");
         claim.attempt.number = *attempt;
         let lateness_ms = u64::try_from(lateness.as_millis()).unwrap_or(u64::MAX);
-        TaskContext::new(claim, lateness_ms, ledger, CancellationToken::new(), None)
+        let stopping = CancellationToken::new();
+        TaskContext::new(claim, lateness_ms, None, ledger, stopping, None)
     }
 
     /// Calls the handler of the task inside its middleware and `before` hooks.

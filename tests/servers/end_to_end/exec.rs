@@ -84,7 +84,7 @@ async fn a_program_gets_its_arguments_as_they_are_and_the_task_on_stdin() {
             "id": id, "key": name, "class": "Run", "method": "it",
             "args": ["$(reboot)", "a b", ";'\"", "*"],
             "due": made.due().to_string(), "attempt": 1, "lateness_ms": null,
-            "payload": {"amount": 5}, "tag": "shop",
+            "payload": {"amount": 5}, "tag": "shop", "max_attempts": 16, "last": false,
         })
     );
 }
