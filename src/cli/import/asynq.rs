@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use super::hashed_jobs::HashedJobs;
+use super::hashed_jobs::{HashedJobs, unless_paused};
 use super::job::{Found, Job, due_of_seconds, runs};
 use super::protobuf::TaskMessage;
 use super::sets::{Page, Sets};
@@ -25,7 +25,7 @@ const TAKE_ALSO: &str = r"
 /// # Errors
 /// The names of the queues cannot be read.
 pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<HashedJobs> {
-    let mut queues = match queue {
+    let mut queues: Vec<String> = match queue {
         Some(queue) => vec![queue.to_owned()],
         None => redis::cmd("SMEMBERS")
             .arg("asynq:queues")
@@ -34,6 +34,12 @@ pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<HashedJob
             .context("read the names of queues in `asynq:queues`")?,
     };
     queues.sort();
+    let paused = async |store: &Store, queue: &str| {
+        store
+            .any_exists(&[format!("asynq:{{{queue}}}:paused")])
+            .await
+    };
+    let (queues, remarks) = unless_paused(&store, queues, queue.is_some(), paused).await?;
     let sets = queues.iter().flat_map(|queue| {
         let set = |kind| {
             let name = format!("asynq:{{{queue}}}:{kind}");
@@ -48,6 +54,7 @@ pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<HashedJob
         before: "asynq:{".to_owned(),
         after: "}:t:",
         fields: &["msg"],
+        remarks,
         job,
     })
 }

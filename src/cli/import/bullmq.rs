@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapsed::task::UnixMs;
 use serde::Deserialize;
 
-use super::hashed_jobs::HashedJobs;
+use super::hashed_jobs::{HashedJobs, unless_paused};
 use super::job::{Found, Job, runs};
 use super::sets::{Page, Sets};
 use super::store::{Entry, Field, Store, Taker};
@@ -37,6 +37,8 @@ const SCORE_UNIT: f64 = 4096.0;
 #[derive(Deserialize, Default)]
 struct Options {
     attempts: Option<f64>,
+    /// Of a repeatable job of an older version.
+    repeat: Option<serde::de::IgnoredAny>,
 }
 
 /// Reads the jobs of a queue, or of all queues whose names begin with `<prefix>:`.
@@ -47,15 +49,33 @@ pub async fn open(store: Store, prefix: &str, queue: Option<&str>) -> anyhow::Re
     let before = format!("{prefix}:");
     let after = ":delayed";
     let names = match queue {
-        Some(queue) => vec![format!("{before}{queue}{after}")],
-        None => store.names(&before, after, "zset").await?,
+        Some(queue) => vec![queue.to_owned()],
+        None => {
+            let sets = store.names(&before, after, "zset").await?;
+            let name =
+                |set: &String| Some(set.strip_prefix(&before)?.strip_suffix(after)?.to_owned());
+            sets.iter().filter_map(name).collect()
+        }
     };
-    let queue = |set: &String| {
-        let name = set.strip_prefix(&before)?.strip_suffix(after)?;
-        Some((Arc::from(&set[..]), Arc::from(name)))
+    let paused = async |store: &Store, queue: &str| {
+        // The key is that of Bull and of older versions.
+        Ok(store
+            .has_field(&format!("{before}{queue}:meta"), "paused")
+            .await?
+            || store
+                .any_exists(&[format!("{before}{queue}:meta-paused")])
+                .await?)
+    };
+    let (names, remarks) = unless_paused(&store, names, queue.is_some(), paused).await?;
+    let set = |name: &String| {
+        (
+            Arc::from(format!("{before}{name}{after}")),
+            Arc::from(&name[..]),
+        )
     };
     Ok(HashedJobs {
-        sets: Sets::new(names.iter().filter_map(queue).collect()),
+        remarks,
+        sets: Sets::new(names.iter().map(set).collect()),
         store,
         taker: Taker::new("data", TAKE_ALSO),
         before,
@@ -94,6 +114,11 @@ fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
         .transpose()
         .map_err(|error| format!("its options are not JSON: {error}"))?
         .unwrap_or_default();
+    if options.repeat.is_some() || entry.member.starts_with(b"repeat:") {
+        return Err(
+            "it is the next run of a repeatable job: create a recurring task instead".to_owned(),
+        );
+    }
     let made = [atm, attempts_made].into_iter().find_map(Field::text);
     let made: u64 = made.unwrap_or("0").parse().unwrap_or(0);
     let due = (entry.at() / SCORE_UNIT).floor();

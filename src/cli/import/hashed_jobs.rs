@@ -16,8 +16,41 @@ pub struct HashedJobs {
     pub after: &'static str,
     /// Fields of a hash that are read.
     pub fields: &'static [&'static str],
+    /// What is said of its queues.
+    pub remarks: Vec<String>,
     /// Reads a job; an error says why it cannot be imported.
     pub job: fn(&Entry, &[Field], &Page) -> Result<Found, String>,
+}
+
+/// Leaves out queues that are paused there, because their tasks would run here. One that is named is imported all the same.
+/// Returns the names of the others, and what is said of those that are paused.
+pub async fn unless_paused(
+    store: &Store,
+    queues: Vec<String>,
+    is_named: bool,
+    paused: impl AsyncFn(&Store, &str) -> anyhow::Result<bool>,
+) -> anyhow::Result<(Vec<String>, Vec<String>)> {
+    let (mut read, mut remarks) = (Vec::new(), Vec::new());
+    for queue in queues {
+        let shown = super::job::shown(queue.as_bytes());
+        match (paused(store, &queue).await?, is_named) {
+            (true, true) => {
+                remarks.push(format!(
+                    "the queue `{shown}` is paused there; its tasks run here"
+                ));
+            }
+            (true, false) => {
+                remarks.push(format!(
+                    "the queue `{shown}` is paused there, and was left out: its tasks would run here. Name it with `--queue` to \
+                     import it"
+                ));
+                continue;
+            }
+            (false, _) => {}
+        }
+        read.push(queue);
+    }
+    Ok((read, remarks))
 }
 
 impl HashedJobs {
@@ -50,6 +83,10 @@ impl Source for HashedJobs {
             job.unwrap_or_else(|why| Found::refused(&entry.member, why))
         });
         Ok(Some(found.collect()))
+    }
+
+    async fn remarks(&mut self) -> anyhow::Result<Vec<String>> {
+        Ok(std::mem::take(&mut self.remarks))
     }
 
     async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {

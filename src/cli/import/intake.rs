@@ -23,6 +23,8 @@ pub struct Intake<'a> {
     pub routes: &'a [RouteConfig],
     pub progress: &'a Progress,
     pub dry_run: bool,
+    /// Jobs that no route matches are refused.
+    pub needs_route: bool,
     /// The ledger's time when the import began.
     pub started: UnixMs,
     pub tally: Tally,
@@ -59,6 +61,7 @@ impl Intake<'_> {
         let mut keys_here = HashSet::new();
         let (mut committed, mut create) = (Vec::with_capacity(wanted.len()), Vec::new());
         for (want, lookup) in wanted.into_iter().zip(lookups) {
+            self.tally.note_lack(want.job.lacks);
             match &lookup {
                 Some(lookup) if self.is_of_another(lookup, &want) => {
                     let why = format!(
@@ -115,9 +118,17 @@ impl Intake<'_> {
 
     fn task(&self, job: &Job) -> Result<(Task, UnixMs), String> {
         let key = self.rules.key(job)?;
+        if self.needs_route && !self.is_routed(&key) {
+            return Err(format!(
+                "no route of this configuration matches its key `{key}`: add a route or a rule, or give `--unrouted`"
+            ));
+        }
         let mut task = Task::from(key).attempts(job.attempts);
         if let Some(payload) = &job.payload {
             task = task.payload(payload.clone());
+        }
+        if let Some(tag) = &job.tag {
+            task = task.tag(tag.clone());
         }
         if let Some(runs) = job.max_attempts {
             task = task.max_attempts(runs);
@@ -147,9 +158,14 @@ impl Intake<'_> {
             false => self.tally.created += 1,
         }
         self.tally.note(key, due);
-        if !self.routes.is_empty() && !self.routes.iter().any(|route| route.fits(key)) {
+        if !self.is_routed(key) {
             self.tally.note_unrouted(key);
         }
+    }
+
+    /// Whether a route matches a key. Without any route, programs with handlers run the tasks.
+    fn is_routed(&self, key: &TaskKey) -> bool {
+        self.routes.is_empty() || self.routes.iter().any(|route| route.fits(key))
     }
 
     fn refuse(&mut self, id: &str, why: &str) {

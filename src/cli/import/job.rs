@@ -25,6 +25,9 @@ pub struct Job {
     pub attempts: u16,
     /// Maximum number of runs; `None`: the source does not say.
     pub max_attempts: Option<u16>,
+    pub tag: Option<String>,
+    /// What the task does not keep of the job, as in "3 jobs ..".
+    pub lacks: Option<&'static str>,
     pub place: Place,
 }
 
@@ -68,6 +71,8 @@ impl Job {
             payload: None,
             attempts: 0,
             max_attempts: None,
+            tag: None,
+            lacks: None,
             place,
         }
     }

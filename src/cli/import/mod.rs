@@ -57,8 +57,10 @@ impl Import {
         let tasks = adapters.client();
         let now = tasks.now().await?;
         let clock = adapters.ledger.clock().clone();
-        let mut source = options.open(config, clock, now).await?;
-        let progress = Progress::new(source.count().await?);
+        let opened = options.open(config, clock).await;
+        let mut source = opened.map_err(source::explain)?;
+        let count = source.count().await.map_err(source::explain)?;
+        let progress = Progress::new(count);
         let mut intake = Intake {
             ledger: &*adapters.ledger,
             tasks: &tasks,
@@ -66,6 +68,7 @@ impl Import {
             routes: &config.routes,
             progress: &progress,
             dry_run: options.dry_run,
+            needs_route: options.take && !options.unrouted,
             started: now,
             tally: Tally::default(),
         };
@@ -75,7 +78,7 @@ impl Import {
         };
         progress.finish();
         let tally = intake.tally;
-        let complete = done.with_context(|| {
+        let complete = done.map_err(source::explain).with_context(|| {
             format!(
                 "stopped after {} jobs; start the same import again, it continues",
                 tally.read()
@@ -83,6 +86,11 @@ impl Import {
         })?;
         if complete && tally.read() == 0 {
             eprintln!("note: no job waits there: {}", options.place(config));
+        }
+        if complete {
+            for remark in source.remarks().await? {
+                eprintln!("note: {remark}");
+            }
         }
         tally.tell(options.source, options.dry_run, complete, output)
     }

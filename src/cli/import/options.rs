@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use lapsed::Config;
 use lapsed::clock::LedgerClock;
 use lapsed::config::{ImportSource, Secret};
-use lapsed::task::{Due, TableName, UnixMs};
+use lapsed::task::{Due, TableName};
 
 use super::seed000::Seed000;
 use super::seed001::Seed001;
@@ -43,10 +43,11 @@ pub struct Options {
     /// Table: seed000 [default: delay_queue], seed002 [default: jobs], seed003 [default: tb_time_limit_task]
     #[arg(long)]
     table: Option<String>,
-    /// Time zone of `available_at`, which is that of the programs that write it: seed002 [default: UTC]
+    /// Time zone of `available_at`, which is that of the programs that write it, such as `date.timezone` of PHP: needed for
+    /// seed002
     #[arg(long, value_name = "ZONE", value_parser = zone)]
     tz: Option<TimeZone>,
-    /// When the wheel's consumer was stopped: seed004 [default: now]
+    /// When the wheel's consumer was stopped: needed for seed004. Give the same time in each import
     #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
     stopped_at: Option<Due>,
     /// Count and show what would be created, and report what is refused; writes nothing
@@ -55,6 +56,9 @@ pub struct Options {
     /// Remove each job at the source once its task is committed, if it has not changed since it was read
     #[arg(long)]
     pub take: bool,
+    /// With `--take`: also jobs whose tasks no route of this configuration runs
+    #[arg(long, requires = "take")]
+    pub unrouted: bool,
 }
 
 /// Parses the name of a system.
@@ -115,15 +119,31 @@ impl Options {
             .map(|error| ("table", error.to_string()));
         let url = url.and_then(Result::err).map(|error| ("from-redis", error));
         let wrong = table.or(url);
-        wrong.map(|(name, problem)| format!("`--{name}`: {problem}"))
+        if let Some((name, problem)) = wrong {
+            return Some(format!("`--{name}`: {problem}"));
+        }
+        if self.source == S::Seed002 && self.tz.is_none() {
+            return Some(
+                "seed002 needs `--tz`, the time zone in which programs write `available_at`: that of PHP's `date.timezone`, \
+                 often UTC or that of the server"
+                    .to_owned(),
+            );
+        }
+        if self.source == S::Seed004 && self.stopped_at.is_none() {
+            return Some(
+                "seed004 needs `--stopped-at`, the time at which the consumer of the wheel was stopped, such as \
+                 2026-11-21T20:00:00Z: due times are counted from there"
+                    .to_owned(),
+            );
+        }
+        None
     }
 
-    /// Connects to the source. `now` is the ledger's time.
+    /// Connects to the source.
     pub async fn open(
         &self,
         config: &Config,
         clock: LedgerClock,
-        now: UnixMs,
     ) -> anyhow::Result<Box<dyn Source>> {
         let set = |default: &'static str| self.set.as_deref().unwrap_or(default);
         let prefix = self.prefix.as_deref();
@@ -147,6 +167,7 @@ impl Options {
                 Box::new(Seed003::open(store, prefix, table, clock).await?)
             }
             ImportSource::Seed004 => {
+                let now = clock.now();
                 let stopped_at = self.stopped_at.map_or(now, |moment| moment.resolve(now));
                 let store = self.store(config).await?;
                 let default = format!("{}{}", config.redis.key_prefix, config.wheel.key);

@@ -18,7 +18,7 @@ use super::table::{Table, places};
 
 /// Rows of ids. Primary key. `params` has at most a few bytes more than a payload.
 const ROWS: &str = "SELECT CAST(id AS UNSIGNED) AS id, CAST(status AS SIGNED) AS status, CAST(retry_times AS SIGNED) AS retry_times, \
-       CAST(LEFT(params, {longest}) AS BINARY) AS params FROM `{t}` WHERE id IN ({ids})";
+       CAST(LEFT(params, {longest}) AS BINARY) AS params, {tag} AS tag FROM `{t}` WHERE id IN ({ids})";
 
 /// Rows whose entries are removed: 30 is cancelled. Primary key.
 const TAKEN: &str = "UPDATE `{t}` SET status = 30, message = 'imported by lapsed' WHERE id IN ({ids}) AND status = 1";
@@ -31,12 +31,15 @@ pub struct Seed000 {
     table: Table,
     sets: Sets,
     taker: Taker,
+    /// Whether rows have an `ext_string`; unknown at first.
+    has_tags: Option<bool>,
 }
 
 struct Row {
     waits: bool,
     retries: i64,
     params: Vec<u8>,
+    tag: Option<String>,
 }
 
 impl Seed000 {
@@ -46,6 +49,7 @@ impl Seed000 {
             table,
             sets: Sets::new(vec![(Arc::from(set), Arc::from(set))]),
             taker: Taker::new("", ""),
+            has_tags: None,
         }
     }
 
@@ -53,7 +57,22 @@ impl Seed000 {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
+        let has_tags = match self.has_tags {
+            Some(has_tags) => has_tags,
+            None => {
+                let columns = self.table.columns().await?;
+                columns
+                    .iter()
+                    .any(|name| name.eq_ignore_ascii_case("ext_string"))
+            }
+        };
+        self.has_tags = Some(has_tags);
+        let tag = match has_tags {
+            true => "NULLIF(CAST(ext_string AS CHAR), '')",
+            false => "NULL",
+        };
         let sql = ROWS
+            .replace("{tag}", tag)
             .replace("{ids}", &places(ids.len()))
             .replace("{longest}", &(PARAMS_MAX + 1).to_string());
         let select = ids
@@ -65,6 +84,7 @@ impl Seed000 {
                 waits: row.try_get::<i64, _>("status")? == 1,
                 retries: row.try_get::<Option<i64>, _>("retry_times")?.unwrap_or(0),
                 params: row.try_get::<Option<_>, _>("params")?.unwrap_or_default(),
+                tag: row.try_get("tag")?,
             };
             Ok((row.try_get("id")?, found))
         };
@@ -157,6 +177,7 @@ fn job(entry: &Entry, rows: &HashMap<u64, Row>, page: &Page, table: &str) -> Res
         method,
         payload: params.get("data").map(PhpValue::json),
         attempts: runs(row.retries.max(0)),
+        tag: row.tag.clone(),
         ..Job::new(
             entry.member.clone(),
             due_by_size(entry.at())?,

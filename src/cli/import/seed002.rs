@@ -73,6 +73,22 @@ impl Source for Seed002 {
         Ok((!page.is_empty()).then_some(page))
     }
 
+    async fn remarks(&mut self) -> anyhow::Result<Vec<String>> {
+        let count = self
+            .table
+            .statement("SELECT COUNT(*) FROM `{t}` WHERE status = 'processing'");
+        let rows = self.table.rows(count).await?;
+        let count: i64 = rows.first().context("count the jobs")?.try_get(0)?;
+        let table = self.table.name();
+        Ok(match count {
+            0 => Vec::new(),
+            count => vec![format!(
+                "{count} rows of `{table}` are `processing`, and were not read: a worker runs them, or was killed. When no \
+                 worker runs any more, set those that shall run again to `pending`, and import again"
+            )],
+        })
+    }
+
     async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
         let sql = TAKEN
             .replace("{version}", VERSION)

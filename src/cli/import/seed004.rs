@@ -28,8 +28,8 @@ pub struct Seed004 {
     slot: i64,
     /// Elements of the slot that were read and are still there.
     offset: usize,
-    /// How often each entry was seen in this slot.
-    seen: HashMap<[u8; 16], u32>,
+    /// How many equal entries of this slot are still to be read, the next one included.
+    left: HashMap<[u8; 16], u32>,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ impl Seed004 {
             stopped_at,
             slot: 0,
             offset: 0,
-            seen: HashMap::new(),
+            left: HashMap::new(),
         }
     }
 
@@ -58,21 +58,11 @@ impl Seed004 {
     }
 
     fn job(&mut self, element: &Element, list: &Arc<str>) -> Result<Found, String> {
-        if let Some(length) = element.oversize() {
-            return Err(format!("it has {length} bytes"));
-        }
-        if element.value == TOMBSTONE {
+        let Some((due, entry)) = self.read(element)? else {
             return Ok(Found::Settled);
-        }
-        let text = std::str::from_utf8(&element.value).map_err(|_| "it is not UTF-8")?;
-        let entry: Entry = serde_json::from_str(text)
-            .map_err(|error| format!("expected `method`, `params` and `cycle_num`: {error}"))?;
-        let WheelConfig { slots, tick, .. } = self.wheel;
-        let (slots, tick_ms) = (i64::from(slots), tick.as_millis() as i64);
-        let visit = visit(self.slot, self.stopped_at, slots, tick_ms);
-        let due = UnixMs((visit + i64::from(entry.cycle_num) * slots) * tick_ms);
+        };
         let params = entry.params.map(RawValue::get);
-        let id = self.id(due, &entry.method, params.unwrap_or_default());
+        let id = self.id(due, digest(due, &entry.method, params.unwrap_or_default()));
         let place = Place {
             container: Arc::clone(list),
             member: element.value.clone(),
@@ -88,28 +78,85 @@ impl Seed004 {
         .into())
     }
 
+    /// The task of an element: its due time, and its fields.
+    fn read<'a>(&self, element: &'a Element) -> Result<Option<(UnixMs, Entry<'a>)>, String> {
+        if let Some(length) = element.oversize() {
+            return Err(format!("it has {length} bytes"));
+        }
+        if element.value == TOMBSTONE {
+            return Ok(None);
+        }
+        let text = std::str::from_utf8(&element.value).map_err(|_| "it is not UTF-8")?;
+        let entry: Entry = serde_json::from_str(text)
+            .map_err(|error| format!("expected `method`, `params` and `cycle_num`: {error}"))?;
+        let WheelConfig { slots, tick, .. } = self.wheel;
+        let (slots, tick_ms) = (i64::from(slots), tick.as_millis() as i64);
+        let visit = visit(self.slot, self.stopped_at, slots, tick_ms);
+        let due = UnixMs((visit + i64::from(entry.cycle_num) * slots) * tick_ms);
+        Ok(Some((due, entry)))
+    }
+
+    /// Counts the equal entries of a list, which is read in several pages if it is long.
+    async fn count_equal(&mut self, list: &str, first: &[Element]) -> anyhow::Result<()> {
+        let length: usize = redis::cmd("LLEN")
+            .arg(list)
+            .query_async(&mut self.store.connection())
+            .await
+            .with_context(|| format!("count the elements of `{list}`"))?;
+        self.count_page(first);
+        let mut read = first.len();
+        while read < length {
+            let page = self.store.elements(list, read).await?;
+            if page.is_empty() {
+                break;
+            }
+            self.count_page(&page);
+            read += page.len();
+        }
+        Ok(())
+    }
+
+    fn count_page(&mut self, page: &[Element]) {
+        for element in page {
+            if let Ok(Some((due, entry))) = self.read(element) {
+                let params = entry.params.map(RawValue::get).unwrap_or_default();
+                *self
+                    .left
+                    .entry(digest(due, &entry.method, params))
+                    .or_default() += 1;
+            }
+        }
+    }
+
     /// An id that an entry has as long as it is in the list. Entries have none of their own: the due time, a digest of what
-    /// is to be done, and a number for equal ones.
-    fn id(&mut self, due: UnixMs, method: &str, params: &str) -> String {
-        let digest = Sha256::new()
-            .chain_update(due.0.to_be_bytes())
-            .chain_update(method)
-            .chain_update([0])
-            .chain_update(params)
-            .finalize();
-        let mut short = [0; 16];
-        short.copy_from_slice(&digest[..16]);
-        let number = self.seen.entry(short).or_default();
-        *number += 1;
-        let digest: String = short[..8]
+    /// is to be done, and a number for equal ones. They are numbered from the end, because those at the front are removed
+    /// first: what is left after an interruption has the numbers that it had before.
+    fn id(&mut self, due: UnixMs, digest: [u8; 16]) -> String {
+        let left = self.left.entry(digest).or_insert(1);
+        let number = *left;
+        *left = left.saturating_sub(1).max(1);
+        let digest: String = digest[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        match *number {
+        match number {
             1 => format!("{}-{digest}", due.0),
             number => format!("{}-{digest}-{number}", due.0),
         }
     }
+}
+
+/// A digest of what is to be done, and when.
+fn digest(due: UnixMs, method: &str, params: &str) -> [u8; 16] {
+    let digest = Sha256::new()
+        .chain_update(due.0.to_be_bytes())
+        .chain_update(method)
+        .chain_update([0])
+        .chain_update(params)
+        .finalize();
+    let mut short = [0; 16];
+    short.copy_from_slice(&digest[..16]);
+    short
 }
 
 #[async_trait]
@@ -133,8 +180,11 @@ impl Source for Seed004 {
             if elements.is_empty() {
                 self.slot += 1;
                 self.offset = 0;
-                self.seen.clear();
+                self.left.clear();
                 continue;
+            }
+            if self.offset == 0 && self.left.is_empty() {
+                self.count_equal(&list, &elements).await?;
             }
             self.offset += elements.len();
             let mut found = Vec::with_capacity(elements.len());
@@ -158,10 +208,10 @@ impl Source for Seed004 {
     }
 }
 
-/// The tick of the first visit of a slot at or after a time.
-fn visit(slot: i64, from: UnixMs, slots: i64, tick_ms: i64) -> i64 {
-    let tick = from.0.div_euclid(tick_ms) + i64::from(from.0.rem_euclid(tick_ms) > 0);
-    tick + (slot - tick).rem_euclid(slots)
+/// The tick of the first visit of a slot after the tick during which a time lies: the consumer may have visited that one.
+fn visit(slot: i64, after: UnixMs, slots: i64, tick_ms: i64) -> i64 {
+    let next = after.0.div_euclid(tick_ms) + 1;
+    next + (slot - next).rem_euclid(slots)
 }
 
 #[cfg(test)]
@@ -172,11 +222,12 @@ mod tests {
     fn a_slot_is_visited_once_in_each_round() {
         let hour = 3_600 * 498_714;
         let second = |slot, ms| visit(slot, UnixMs(ms), 3_600, 1_000);
-        assert_eq!(second(0, hour * 1000), hour);
-        assert_eq!(second(0, hour * 1000 + 1), hour + 3_600);
+        assert_eq!(second(0, hour * 1000 - 1), hour);
+        // The slot of the second in which the consumer was stopped may have been visited.
+        assert_eq!(second(0, hour * 1000), hour + 3_600);
+        assert_eq!(second(0, hour * 1000 + 999), hour + 3_600);
         assert_eq!(second(20, (hour + 1) * 1000), hour + 20);
-        assert_eq!(second(20, (hour + 20) * 1000), hour + 20);
-        assert_eq!(second(20, (hour + 21) * 1000), hour + 3_620);
+        assert_eq!(second(20, (hour + 20) * 1000), hour + 3_620);
         assert_eq!(second(3_599, (hour + 3_599) * 1000 - 1), hour + 3_599);
         assert_eq!(visit(3, UnixMs(1_000), 5, 200), 8);
         assert_eq!(visit(0, UnixMs(1_001), 5, 200), 10);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::job::{Found, Job, due_of_seconds, runs};
@@ -32,6 +33,14 @@ struct Item<'a> {
     retry: Option<Retry>,
     /// 0 after the first failure.
     retry_count: Option<u64>,
+    /// Its batch.
+    bid: Option<String>,
+    /// Whether its last argument is encrypted.
+    encrypt: Option<Value>,
+    /// How long it is the only one of its kind.
+    unique_for: Option<Value>,
+    /// For how long it is retried.
+    retry_for: Option<Value>,
 }
 
 /// Whether, or how often, a job is retried.
@@ -100,6 +109,15 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
     let text = std::str::from_utf8(&entry.member).map_err(|_| "it is not UTF-8")?;
     let item: Item =
         serde_json::from_str(text).map_err(|error| format!("it is no job of Sidekiq: {error}"))?;
+    if let Some(batch) = item.bid {
+        let batch = super::job::shown(batch.as_bytes());
+        return Err(format!(
+            "it belongs to the batch `{batch}`, whose callbacks would never run"
+        ));
+    }
+    if is_on(item.encrypt.as_ref()) {
+        return Err("its last argument is encrypted".to_owned());
+    }
     let class = item.wrapped.unwrap_or(item.class);
     let max_attempts = match item.retry {
         Some(Retry::Times(retries)) => Some(runs(retries.saturating_add(1))),
@@ -116,6 +134,14 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
             .retry_count
             .map_or(0, |count| runs(count.saturating_add(1))),
         max_attempts,
+        lacks: match (
+            is_on(item.unique_for.as_ref()),
+            is_on(item.retry_for.as_ref()),
+        ) {
+            (true, _) => Some("have `unique_for`: their locks in Sidekiq stay until they expire"),
+            (_, true) => Some("have `retry_for`: the retry policy of their routes takes its place"),
+            _ => None,
+        },
         ..Job::new(
             item.jid,
             due_of_seconds(entry.at())?,
@@ -123,4 +149,9 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
         )
     }
     .into())
+}
+
+/// Whether an option is there, and neither `null` nor `false`.
+fn is_on(option: Option<&Value>) -> bool {
+    option.is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
 }

@@ -220,6 +220,25 @@ impl Store {
         Ok(elements)
     }
 
+    /// Whether one of these keys exists.
+    pub async fn any_exists(&self, keys: &[String]) -> anyhow::Result<bool> {
+        let mut exists = redis::cmd("EXISTS");
+        exists.arg(keys);
+        let found: u64 = exists
+            .query_async(&mut self.connection())
+            .await
+            .context("ask whether a queue is paused")?;
+        Ok(found > 0)
+    }
+
+    /// Whether a hash has a field.
+    pub async fn has_field(&self, key: &str, field: &str) -> anyhow::Result<bool> {
+        let mut exists = redis::cmd("HEXISTS");
+        exists.arg(key).arg(field);
+        let found = exists.query_async(&mut self.connection()).await;
+        found.context("ask whether a queue is paused")
+    }
+
     /// Fields of hashes, in the order of `keys`. A key that is no hash has none.
     pub async fn hashes(
         &self,

@@ -32,6 +32,8 @@ pub struct Tally {
     pub taken: u64,
     /// Not removed at the source, because they have changed there since they were read.
     pub changed: u64,
+    /// What tasks do not keep of their jobs.
+    lacks: BTreeMap<&'static str, u64>,
     unrouted: u64,
     first_unrouted: Option<TaskKey>,
     methods: BTreeMap<String, Method>,
@@ -66,6 +68,13 @@ impl Tally {
         method.count += 1;
         if method.examples.len() < EXAMPLES {
             method.examples.push((key.clone(), due));
+        }
+    }
+
+    /// Counts a job of which something is not kept.
+    pub fn note_lack(&mut self, lack: Option<&'static str>) {
+        if let Some(lack) = lack {
+            *self.lacks.entry(lack).or_default() += 1;
         }
     }
 
@@ -140,6 +149,9 @@ impl Tally {
                 "warning: Redis did not accept the keys of {} tasks; the daemon finds them in the ledger",
                 self.unarmed
             );
+        }
+        for (lack, count) in &self.lacks {
+            eprintln!("note: {count} jobs {lack}");
         }
         if let Some(key) = &self.first_unrouted {
             eprintln!(

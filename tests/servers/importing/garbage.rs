@@ -162,7 +162,8 @@ async fn a_source_that_does_not_answer_ends_the_import_with_an_error() {
         "{stderr}"
     );
     let mysql = format!("mysql://root@{}/x", silent.local_addr().unwrap());
-    let (code, _, stderr) = shell.run(&["import", "seed002", "--from-mysql", &mysql]);
+    let (code, _, stderr) =
+        shell.run(&["import", "seed002", "--tz", "UTC", "--from-mysql", &mysql]);
     assert_eq!(code, 1);
     assert!(
         stderr.contains("connect to the source's database"),

@@ -4,6 +4,7 @@ mod asynq;
 mod bullmq;
 mod changes;
 mod garbage;
+mod limits;
 mod php;
 mod programs;
 mod rules;
