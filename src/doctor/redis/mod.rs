@@ -10,6 +10,7 @@ mod probe;
 mod rights;
 mod server;
 mod sorted_sets;
+mod wheel;
 
 use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive};
@@ -129,8 +130,10 @@ async fn examine_server(
 
     if config.timer != TimerKind::KeyExpiry {
         // The wheel needs no events.
-        if config.timer == TimerKind::SortedSet {
-            sorted_sets::examine(config, &endpoint, runner).await?;
+        match config.timer {
+            TimerKind::SortedSet => sorted_sets::examine(config, &endpoint, runner).await?,
+            TimerKind::Wheel => wheel::examine(config, &endpoint, runner).await?,
+            TimerKind::KeyExpiry | TimerKind::LedgerPoll => {}
         }
         examine_daemons(config, &server, runner).await?;
         if let Some(info) = &info {

@@ -1,21 +1,25 @@
 //! Sorted-set checks: the type of each set, its requests, scripts, and events.
 
-use crate::config::Config;
+use crate::config::{Config, ScoreUnit};
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Unresponsive, words};
 use crate::doctor::units::count;
 use crate::redis::{Commands, Endpoint, Inspection, NotifyFlags, RedisError, ScoredSets};
+use crate::task::UnixMs;
 use crate::timer::sorted_set::OWN_FROM;
 
 use super::notifications::FLAGS;
 
 const SETS: &str = "redis.sorted_sets";
 const REQUESTS: &str = "redis.requests";
-const SCRIPTS: &str = "redis.scripts";
+pub(super) const SCRIPTS: &str = "redis.scripts";
 const EVENTS: &str = "redis.set_events";
 
 /// Most requests that are compared with the routes.
 const COMPARED_MAX: usize = 10_000;
+
+/// The lowest score in milliseconds, where the unit is told by size.
+const MILLISECONDS_FROM: f64 = 1e11;
 
 /// What a set holds.
 struct Contents {
@@ -23,8 +27,9 @@ struct Contents {
     /// Its type in Redis.
     kind: String,
     entries: u64,
-    /// Entries that are not acknowledged.
+    /// Entries that are not acknowledged, and those of them that are due.
     requests: u64,
+    overdue: u64,
     /// Requests that are no tasks, and requests that no route takes.
     foreign: usize,
     unroutable: usize,
@@ -56,7 +61,9 @@ pub(super) async fn examine(
     Ok(())
 }
 
-async fn refusal_of_scripts(server: &Inspection) -> Result<Option<RedisError>, RedisError> {
+pub(super) async fn refusal_of_scripts(
+    server: &Inspection,
+) -> Result<Option<RedisError>, RedisError> {
     match server.try_script().await {
         Ok(()) => Ok(None),
         Err(error) if error.is_refusal() => Ok(Some(error)),
@@ -75,6 +82,7 @@ async fn contents(
         name,
         entries: 0,
         requests: 0,
+        overdue: 0,
         foreign: 0,
         unroutable: 0,
     };
@@ -85,6 +93,10 @@ async fn contents(
     let lowest = f64::NEG_INFINITY;
     found.entries = sets.count(&found.name, lowest, f64::INFINITY).await?;
     found.requests = sets.count(&found.name, lowest, OWN_FROM).await?;
+    let now = server.time().await?;
+    for (from, end) in due_scores(config.sorted_set.unit, now) {
+        found.overdue += sets.count(&found.name, from, end).await?;
+    }
     let requests = sets.range(&found.name, lowest, OWN_FROM, 0, COMPARED_MAX);
     for (member, _) in requests.await? {
         match config.sorted_set.member.key_of(&member) {
@@ -100,12 +112,23 @@ async fn contents(
     Ok(found)
 }
 
+/// Where the scores of requests begin and end that are due: both units, if they are told apart by size.
+fn due_scores(unit: ScoreUnit, now: UnixMs) -> Vec<(f64, f64)> {
+    let (seconds, ms) = (now.0 as f64 / 1e3, now.0 as f64);
+    match unit {
+        ScoreUnit::Seconds => vec![(f64::NEG_INFINITY, seconds)],
+        ScoreUnit::Milliseconds => vec![(f64::NEG_INFINITY, ms)],
+        ScoreUnit::Auto => vec![(f64::NEG_INFINITY, seconds), (MILLISECONDS_FROM, ms)],
+    }
+}
+
 fn judge(set: &Contents, has_routes: bool) -> Vec<Finding> {
     let Contents {
         name,
         kind,
         entries,
         requests,
+        overdue,
         foreign,
         unroutable,
     } = set;
@@ -128,6 +151,14 @@ fn judge(set: &Contents, has_routes: bool) -> Vec<Finding> {
         SETS,
         format!("`{name}` has {entries} entries, of which {requests} are not acknowledged"),
     )];
+    if *overdue > 0 {
+        let found = format!(
+            "{} requests in `{name}` are overdue: a daemon that starts adopts and runs them at once",
+            count(*overdue)
+        );
+        let remedy = "to review them first, start it with `lapsed listen --hold-overdue`; or remove those that shall not run";
+        findings.push(Finding::note(REQUESTS, found).remedy(remedy));
+    }
     if *foreign > 0 {
         let found = format!(
             "{} members of `{name}` are no tasks, and stay there",
@@ -147,7 +178,7 @@ fn judge(set: &Contents, has_routes: bool) -> Vec<Finding> {
     findings
 }
 
-fn scripted(refusal: Option<&RedisError>) -> Finding {
+pub(super) fn scripted(refusal: Option<&RedisError>) -> Finding {
     match refusal {
         None => Finding::ok(SCRIPTS, "this user may run scripts"),
         Some(error) => Finding::error(
@@ -193,6 +224,7 @@ mod tests {
             kind: kind.to_owned(),
             entries: 12_000,
             requests: 3,
+            overdue: 0,
             foreign: 1,
             unroutable: 2,
         }
@@ -208,6 +240,16 @@ mod tests {
         assert_is(&found[1], Severity::Warning, "1 members of `queue` are no");
         assert_is(&found[2], Severity::Warning, "no route takes 2 of the");
         assert_eq!(judge(&set("zset"), false).len(), 2);
+        let overdue = Contents {
+            overdue: 50,
+            ..set("zset")
+        };
+        let found = judge(&overdue, true);
+        assert_is(
+            &found[1],
+            Severity::Note,
+            "50 requests in `queue` are overdue",
+        );
     }
 
     #[test]
