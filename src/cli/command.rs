@@ -110,7 +110,8 @@ pub(super) enum Command {
     ///
     /// The copy is of one moment. It appears under its name when it is complete, checked and on the disk. To restore it,
     /// stop the daemon, delete the files of the ledger (with those that end in -wal and -shm), copy the backup to their
-    /// place, and start with `lapsed listen --hold-overdue`.
+    /// place, and start with `lapsed listen --hold-overdue`: without it, tasks that have run since the copy, and are due,
+    /// run a second time at once.
     #[cfg(feature = "sqlite")]
     Backup(backup::Backup),
     /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::reader::{Problems, Reader};
-use crate::task::{KEY_BYTES_MAX, TaskKey};
+use crate::task::{KEY_BYTES_MAX, TaskKey, UnixMs};
 
 /// Most slots: each of them may be a list, and all are looked at every second.
 const SLOTS_MAX: u32 = 86_400;
@@ -19,6 +19,8 @@ pub struct WheelConfig {
     pub tick: Duration,
     /// Class of the tasks of programs' entries.
     pub class: String,
+    /// When the timer of the programs was stopped: `lapsed listen --wheel-stopped-at`. Not a setting of the file.
+    pub stopped_at: Option<UnixMs>,
 }
 
 pub(super) fn wheel(mut section: Reader, p: &mut Problems) -> Option<WheelConfig> {
@@ -42,6 +44,7 @@ pub(super) fn wheel(mut section: Reader, p: &mut Problems) -> Option<WheelConfig
         slots: slots?,
         tick: tick?,
         class: class?,
+        stopped_at: None,
     })
 }
 

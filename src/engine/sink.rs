@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::candidates::Candidates;
 use super::deps::Deps;
 use super::queue::SignalQueue;
+use crate::membership::SeniorListener;
 use crate::task::TaskKey;
 use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Cause, Signal, SignalSink};
@@ -68,10 +69,21 @@ impl SignalSink for TimerSink {
     }
 
     fn propose(&self, candidate: AdoptionCandidate) {
+        let senior = self.deps.ownership.most_senior_listener(&candidate.key);
+        self.add(candidate, senior);
+    }
+
+    fn propose_alone(&self, candidate: AdoptionCandidate) {
+        self.add(candidate, None);
+    }
+}
+
+impl TimerSink {
+    /// Adds a candidate that another daemon may act on first.
+    fn add(&self, candidate: AdoptionCandidate, senior: Option<SeniorListener>) {
         if !self.deps.router.adopts(&candidate.key) {
             return self.deps.metrics.dropped(DropReason::NotAdopted, 1);
         }
-        let senior = self.deps.ownership.most_senior_listener(&candidate.key);
         if !self.candidates.add_behind(candidate, senior) {
             self.deps.metrics.dropped(DropReason::CandidateOverflow, 1);
             self.deps.background.audit.activate(Cause::Overflow);

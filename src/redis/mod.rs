@@ -31,4 +31,4 @@ pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notif
 pub use scored_sets::{EntryAnswer, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
 pub use subscription::{Backlog, Connected, Loss, Subscription};
 pub use token_bucket::{FullAt, TokenBuckets};
-pub use wheel::{Handling, SlotEntry, Taken, WheelKeys};
+pub use wheel::{Handling, LastTick, SlotEntry, Taken, Taking, WheelKeys};

@@ -256,6 +256,11 @@ pub trait SignalSink: Send + Sync + 'static {
 
     /// Proposes a key for adoption. If the queue is full, drops and counts the candidate, and requests an audit.
     fn propose(&self, candidate: AdoptionCandidate);
+
+    /// As [`propose`](Self::propose), for evidence that no other daemon has: none is waited for.
+    fn propose_alone(&self, candidate: AdoptionCandidate) {
+        self.propose(candidate);
+    }
 }
 
 /// How to treat a key that exists.

@@ -1,5 +1,6 @@
 //! What needs a private Redis or MariaDB: adapters by themselves, and daemons end to end.
 
+mod coming_from;
 mod dashboard;
 mod doctor;
 mod end_to_end;

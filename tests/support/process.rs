@@ -94,6 +94,17 @@ impl Process {
         Self::start(command, config)
     }
 
+    /// `lapsed listen` with this configuration and more options.
+    pub fn listen_also(config: NamedTempFile, options: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = lapsed();
+        command
+            .arg("listen")
+            .args(options)
+            .envs(env.iter().copied());
+        command.arg("--config").arg(config.path());
+        Self::start(command, config)
+    }
+
     fn start(mut command: Command, config: NamedTempFile) -> Self {
         let log = NamedTempFile::new().unwrap();
         command.stdin(Stdio::null());

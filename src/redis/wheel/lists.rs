@@ -1,5 +1,8 @@
 //! The lists of producers, and the entries taken from them.
 
+use std::num::NonZeroU64;
+use std::time::Duration;
+
 use redis::{FromRedisValue, Value};
 
 use super::scripts::{HANDLE, READ};
@@ -28,12 +31,27 @@ pub struct ListPage {
 /// What becomes of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handling {
-    /// It becomes the entry of this task, due at this time. The second time is when it was read.
-    Take(TaskKey, UnixMs, UnixMs),
+    /// It becomes the entry of a task.
+    Take(Taking),
     /// It moves to the list of refused elements.
     Refuse,
     /// It is removed.
     Drop,
+}
+
+/// What an element becomes that is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taking {
+    /// The key of the first of equal entries; the number of a later one follows.
+    pub key: TaskKey,
+    /// The due time that the key stands for: equal entries are counted for it.
+    pub counted_for: UnixMs,
+    /// For how long they are counted.
+    pub counted: Duration,
+    /// When the task is due.
+    pub due: UnixMs,
+    /// When the element was read.
+    pub heard: UnixMs,
 }
 
 /// An entry that was taken from a list.
@@ -73,6 +91,32 @@ impl WheelKeys {
         });
         let (count,) = self.commands.send("EXISTS", &count).await?;
         Ok(count)
+    }
+
+    /// Returns for each slot, in order, whether its list has elements. Does not count as an access to the lists.
+    pub async fn have_lists(&self, slots: &[u32]) -> Result<Vec<bool>, RedisError> {
+        let mut found = Vec::with_capacity(slots.len());
+        for batch in slots.chunks(PIPELINE_BATCH) {
+            let mut query = redis::pipe();
+            batch.iter().for_each(|slot| {
+                query.cmd("EXISTS").arg(self.list(*slot));
+            });
+            let answers: Vec<bool> = self.commands.send("EXISTS", &query).await?;
+            found.extend(answers);
+        }
+        Ok(found)
+    }
+
+    /// Returns at most `limit` elements of the list of a slot. Removes nothing.
+    ///
+    /// # Errors
+    /// As all methods, and if the key is no list.
+    pub async fn peek(&self, slot: u32, limit: usize) -> Result<Vec<Vec<u8>>, RedisError> {
+        let mut query = redis::pipe();
+        let range = query.cmd("LRANGE").arg(self.list(slot));
+        range.arg(0).arg(limit.saturating_sub(1));
+        let (elements,) = self.commands.send("LRANGE", &query).await?;
+        Ok(elements)
     }
 
     /// Returns the length of the list of each slot, in order.
@@ -125,30 +169,40 @@ impl WheelKeys {
         })
     }
 
-    /// Handles elements of the list of a slot. Returns for each, in order, whether it was still there.
+    /// Handles elements of the list of a slot. Returns for each, in order, whether it was still there: for an element that
+    /// was taken, its number among equal ones in this run of the server.
     pub async fn handle(
         &self,
         slot: u32,
+        run: &str,
         elements: &[(Vec<u8>, Handling)],
-    ) -> Result<Vec<bool>, RedisError> {
+    ) -> Result<Vec<Option<NonZeroU64>>, RedisError> {
         let mut handled = Vec::with_capacity(elements.len());
         for batch in elements.chunks(SCRIPT_BATCH) {
             let mut handle = self.script(HANDLE);
-            handle.arg(self.list(slot)).arg(self.refused());
+            handle.arg(self.list(slot)).arg(self.refused()).arg(run);
             for (element, handling) in batch {
                 handle.arg(element);
                 match handling {
-                    Handling::Take(key, due, heard) => {
+                    Handling::Take(taking) => {
+                        let Taking {
+                            key,
+                            counted_for,
+                            counted,
+                            due,
+                            heard,
+                        } = taking;
                         let mut value = format!("{}:{}:", due.0, heard.0).into_bytes();
                         value.extend(element);
-                        handle.arg("take").arg(key.as_str()).arg(value)
+                        handle.arg("take").arg(key.as_str()).arg(value);
+                        handle.arg(counted_for.0).arg(counted.as_millis() as u64)
                     }
-                    Handling::Refuse => handle.arg("refuse").arg("").arg(""),
-                    Handling::Drop => handle.arg("drop").arg("").arg(""),
+                    Handling::Refuse => handle.arg(&["refuse", "", "", "", ""]),
+                    Handling::Drop => handle.arg(&["drop", "", "", "", ""]),
                 };
             }
-            let (batch,): (Vec<bool>,) = self.send(&handle).await?;
-            handled.extend(batch);
+            let (batch,): (Vec<u64>,) = self.send(&handle).await?;
+            handled.extend(batch.into_iter().map(NonZeroU64::new));
         }
         Ok(handled)
     }

@@ -3,7 +3,7 @@
 mod lists;
 mod scripts;
 
-pub use lists::{Handling, Taken};
+pub use lists::{Handling, Taken, Taking};
 
 use std::ops::Range;
 
@@ -30,7 +30,8 @@ const BUCKETS_PER_HASH: u16 = 2;
 /// | `<key><slot>` | list | entries of producers |
 /// | `<key>lapsed:<slot>` | sorted set | task keys by due time in milliseconds |
 /// | `<key>lapsed:due:<hash>` | hash | the due time of each task key, to find its slot |
-/// | `<key>lapsed:tick` | string | the last tick that was handled |
+/// | `<key>lapsed:tick` | string | the last tick that was handled, `:`, and the run of the server |
+/// | `<key>lapsed:seen:<run>:<due>` | hash | how many equal entries were taken for a due time |
 /// | `<key>lapsed:taken` | hash | entries taken from lists and not adopted yet |
 /// | `<key>refused` | list | elements of producers' lists that cannot be tasks |
 ///
@@ -47,6 +48,15 @@ pub struct WheelKeys {
 
 /// An entry of a slot: a task key, unchecked, and its due time.
 pub type SlotEntry = (Vec<u8>, UnixMs);
+
+/// The last tick that a daemon has handled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastTick {
+    /// Its number, counted from 1970.
+    pub tick: i64,
+    /// The run of the server in which it was handled; `None` if the value does not say.
+    pub run: Option<String>,
+}
 
 impl WheelKeys {
     /// Does no I/O. `key` is the prefix of all keys.
@@ -171,25 +181,55 @@ impl WheelKeys {
     }
 
     /// Returns the last handled tick; `None` if no daemon has written one.
-    pub async fn last_tick(&self) -> Result<Option<i64>, RedisError> {
+    pub async fn last_tick(&self) -> Result<Option<LastTick>, RedisError> {
         let mut query = redis::pipe();
         query.ignore_errors();
         query.cmd("GET").arg(self.own("tick"));
         let answers: Vec<Value> = self.commands.send("GET", &query).await?;
-        let tick = answers.into_iter().next().map(i64::from_redis_value);
-        Ok(tick.and_then(Result::ok))
+        let text = answers.into_iter().next().map(String::from_redis_value);
+        Ok(text
+            .and_then(Result::ok)
+            .and_then(|text| LastTick::read(&text)))
     }
 
-    /// Writes that a tick is handled. Returns false if no tick was there: the server has lost its data, or is new.
-    pub async fn mark_tick(&self, tick: i64) -> Result<bool, RedisError> {
+    /// Writes that a tick is handled in a run of the server. Returns false if no tick was there: the server has lost its
+    /// data, or is new.
+    pub async fn mark_tick(&self, tick: i64, run: &str) -> Result<bool, RedisError> {
         let mut script = self.script(MARK);
-        script.arg(tick);
+        script.arg(tick).arg(run);
         let (was_there,): (bool,) = self.send(&script).await?;
         Ok(was_there)
+    }
+}
+
+impl LastTick {
+    fn read(text: &str) -> Option<Self> {
+        let (tick, run) = match text.split_once(':') {
+            Some((tick, run)) => (tick, Some(run.to_owned())),
+            None => (text, None),
+        };
+        let tick = tick.parse().ok()?;
+        Some(Self { tick, run })
     }
 }
 
 /// The hash of the index that holds a key.
 fn hash_of(key: &TaskKey) -> u16 {
     KeyBucket::of(key).number() / BUCKETS_PER_HASH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_tick_is_read_with_and_without_its_run() {
+        let tick = |tick, run: Option<&str>| {
+            let run = run.map(str::to_owned);
+            Some(LastTick { tick, run })
+        };
+        assert_eq!(LastTick::read("17:ab"), tick(17, Some("ab")));
+        assert_eq!(LastTick::read("17"), tick(17, None));
+        assert_eq!(LastTick::read("x:ab"), None);
+    }
 }

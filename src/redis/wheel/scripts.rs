@@ -49,12 +49,15 @@ for i = 3, #ARGV, 3 do \
 end \
 return 0";
 
-/// Writes that a tick is handled, unless a later one is. ARGV[3]: the tick. Returns 1 if a tick was there.
+/// Writes that a tick is handled, unless this server has had a later one. ARGV[3]: the tick; ARGV[4]: the run of the server.
+/// Returns 1 if a tick was there.
 pub(super) const MARK: &str = "\
 local key = KEYS[1] .. 'tick' \
 local old = redis.pcall('GET', key) \
 if type(old) == 'table' then old = false end \
-if not old or (tonumber(old) or 0) < tonumber(ARGV[3]) then redis.call('SET', key, ARGV[3]) end \
+local tick = old and tonumber(string.match(old, '^%d+')) or 0 \
+local run = old and string.match(old, ':(.*)$') \
+if tick < tonumber(ARGV[3]) or run ~= ARGV[4] then redis.call('SET', key, ARGV[3] .. ':' .. ARGV[4]) end \
 return old and 1 or 0";
 
 /// Reads a page of a list. ARGV from 3: the list, the list of refused elements, how many elements to skip, how many to
@@ -82,20 +85,36 @@ while left > 0 and room > 0 do \
 end \
 return out";
 
-/// Handles elements of a list. ARGV from 3: the list, the list of refused elements; then for each element itself, `take`,
-/// `refuse` or `drop`, and for `take` the field and the value for the hash of taken entries.
+/// Handles elements of a list. ARGV from 3: the list, the list of refused elements, the run of the server; then for each
+/// element itself, `take`, `refuse` or `drop`, and for `take` the field and the value for the hash of taken entries, the due
+/// time, and for how many milliseconds equal entries are counted.
 ///
-/// The copy is written before the element is removed, so that an error between the two loses nothing. Returns for each
-/// element 1, or 0 if it was gone.
+/// Equal entries with one due time have the same field but for a number, which counts them in this run of the server. The
+/// copy is written before the element is removed, so that an error between the two loses nothing. Returns for each element
+/// its number, or 0 if it was gone. Elements that are not taken have the number 1.
 pub(super) const HANDLE: &str = "\
-local taken, list, refused, out = KEYS[1] .. 'taken', ARGV[3], ARGV[4], {} \
-for i = 5, #ARGV, 4 do \
-  local element, verb, field = ARGV[i], ARGV[i + 1], ARGV[i + 2] \
-  if verb == 'take' then redis.call('HSET', taken, field, ARGV[i + 3]) end \
+local own, list, refused, out = KEYS[1], ARGV[3], ARGV[4], {} \
+for i = 6, #ARGV, 6 do \
+  local element, verb, field, number = ARGV[i], ARGV[i + 1], ARGV[i + 2], 1 \
+  local name, seen = field, own .. 'seen:' .. ARGV[5] .. ':' .. ARGV[i + 4] \
+  local equal = string.match(field, '[^~]*$') \
+  if verb == 'take' then \
+    local before = redis.pcall('HGET', seen, equal) \
+    if type(before) == 'string' then number = tonumber(before) + 1 end \
+    if number > 1 then name = field .. number end \
+    redis.call('HSET', own .. 'taken', name, ARGV[i + 3]) \
+    redis.pcall('HSET', seen, equal, number) \
+    redis.pcall('PEXPIRE', seen, ARGV[i + 5]) \
+  end \
   if verb == 'refuse' then redis.call('RPUSH', refused, element) end \
-  local was_there = redis.call('LREM', list, 1, element) \
-  if was_there == 0 and verb == 'take' then redis.call('HDEL', taken, field) end \
-  if was_there == 0 and verb == 'refuse' then redis.call('RPOP', refused) end \
-  out[#out + 1] = was_there \
+  if redis.call('LREM', list, 1, element) == 0 then \
+    if verb == 'take' then \
+      redis.call('HDEL', own .. 'taken', name) \
+      redis.pcall('HINCRBY', seen, equal, -1) \
+    end \
+    if verb == 'refuse' then redis.call('RPOP', refused) end \
+    number = 0 \
+  end \
+  out[#out + 1] = number \
 end \
 return out";

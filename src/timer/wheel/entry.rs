@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
-use crate::task::{PAYLOAD_BYTES_MAX, TaskKey, has_reserved_member};
+use crate::task::{KeyError, PAYLOAD_BYTES_MAX, TaskKey, UnixMs, has_reserved_member};
 
 /// Longest element that can be an entry. A longer one is refused unread.
 pub(super) const ELEMENT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 4 * 1024;
@@ -33,6 +34,48 @@ pub(super) struct Entry {
     pub payload: Option<Arc<str>>,
     /// How many more rounds it waits.
     pub cycle_num: u64,
+}
+
+/// Characters of a due time and of a digest in the suffix of a key, to the base of 36.
+const DUE_CHARS: usize = 9;
+const DIGEST_CHARS: usize = 13;
+
+impl Entry {
+    /// The key of an entry that is due at this time. Entries that ask for the same and are due at the same time have the same
+    /// key, but for a number, which [`numbered`] adds.
+    ///
+    /// # Errors
+    /// The key would be too long.
+    pub(super) fn key(&self, due: UnixMs) -> Result<TaskKey, KeyError> {
+        let digest = Sha256::new()
+            .chain_update(self.name.as_str())
+            .chain_update([0])
+            .chain_update(self.payload.as_deref().unwrap_or_default())
+            .finalize();
+        let mut short = [0; 8];
+        short.copy_from_slice(&digest[..8]);
+        let due = base36(due.0.max(0).unsigned_abs(), DUE_CHARS);
+        let digest = base36(u64::from_be_bytes(short), DIGEST_CHARS);
+        self.name.with_suffix(&format!("{due}{digest}"))
+    }
+}
+
+/// The key of one of several equal entries, numbered from 1.
+pub(super) fn numbered(key: &TaskKey, number: u64) -> Result<TaskKey, KeyError> {
+    match number {
+        1 => Ok(key.clone()),
+        number => TaskKey::parse(&format!("{key}{number}")),
+    }
+}
+
+/// A number to the base of 36, with leading zeros.
+fn base36(mut number: u64, chars: usize) -> String {
+    let mut text = vec![b'0'; chars];
+    for place in text.iter_mut().rev() {
+        *place = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
+        number /= 36;
+    }
+    String::from_utf8(text).expect("digits and letters")
 }
 
 /// Why an element is not an entry.
@@ -135,6 +178,34 @@ mod tests {
             Some(r#"{"uid":"1--2","msg":"No:1--2"}"#)
         );
         assert_eq!(entry.cycle_num, 7);
+    }
+
+    #[test]
+    fn the_key_says_when_and_what_and_which_of_equal_ones() {
+        let key = |element: &str, due| match read(element) {
+            Element::Entry(entry) => entry.key(UnixMs(due)).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let due = 1_795_000_000_000;
+        let first = key(r#"{"method":"m","params":{"uid":1},"cycle_num":7}"#, due);
+        assert_eq!(first.without_suffix(), "Wheel@m");
+        // How many rounds are left of the wait is no part of what is asked for.
+        assert_eq!(
+            first,
+            key(r#"{"cycle_num":3,"method":"m","params":{"uid":1}}"#, due)
+        );
+        for (other, due) in [
+            (r#"{"method":"m","params":{"uid":1}}"#, due + 1_000),
+            (r#"{"method":"m","params":{"uid":2}}"#, due),
+            (r#"{"method":"n","params":{"uid":1}}"#, due),
+        ] {
+            assert_ne!(first, key(other, due), "{other}");
+        }
+        assert_eq!(numbered(&first, 1).unwrap(), first);
+        let second = numbered(&first, 2).unwrap();
+        assert_eq!(second.as_str(), format!("{first}2"));
+        assert_eq!(second.without_suffix(), "Wheel@m");
+        assert_eq!(numbered(&first, 99_999).unwrap().class_method(), "Wheel@m");
     }
 
     #[test]

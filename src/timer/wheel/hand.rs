@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -11,8 +11,8 @@ use super::ahead::Ahead;
 use super::dial::{Dial, Tick};
 use super::inbox::Inbox;
 use crate::clock::LedgerClock;
-use crate::redis::{Keyspace, RedisError, Role, SlotEntry, WheelKeys};
-use crate::task::{Backoff, RetryPolicy, TaskKey};
+use crate::redis::{Keyspace, LastTick, RedisError, Role, SlotEntry, WheelKeys};
+use crate::task::{Backoff, RetryPolicy, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{Alarm, AlarmClock, Cause, SignalSink};
 
@@ -35,6 +35,12 @@ const LONG_SESSION: Duration = Duration::from_secs(10);
 
 /// How long before its tick a slot is read; at most half a tick.
 const AHEAD_MAX: Duration = Duration::from_millis(250);
+
+/// How long before its tick the list of a slot is read for the last time; at most a tenth of a tick.
+const LAST_LOOK: Duration = Duration::from_millis(10);
+
+/// Characters of the server's run id that are kept.
+const RUN_CHARS: usize = 12;
 
 /// Interval of the look for entries that were written after their slot was read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -71,9 +77,14 @@ pub(super) struct Hand {
     ahead: Arc<Ahead>,
     /// `None` if no entry of a program is adopted.
     inbox: Option<Arc<Inbox>>,
+    /// When the timer of the programs was stopped, before this one began.
+    stopped_at: Option<UnixMs>,
     /// The last tick handled; `None` before the first.
     last: Mutex<Option<Tick>>,
-    run_id: Mutex<Option<String>>,
+    /// The last tick that was handled before this process.
+    origin: Mutex<Option<Tick>>,
+    /// What distinguishes this run of the server from others.
+    run: Mutex<Option<Arc<str>>>,
     turns: AtomicBool,
     failures: LogLimiter,
     /// Limits audits for the sake of entries that were left behind.
@@ -88,8 +99,10 @@ impl Hand {
         clock: LedgerClock,
         ahead: Arc<Ahead>,
         inbox: Option<Arc<Inbox>>,
+        stopped_at: Option<UnixMs>,
     ) -> Self {
         Self {
+            stopped_at,
             keyspace,
             keys,
             dial,
@@ -97,7 +110,8 @@ impl Hand {
             ahead,
             inbox,
             last: Mutex::default(),
-            run_id: Mutex::default(),
+            origin: Mutex::default(),
+            run: Mutex::default(),
             turns: AtomicBool::new(false),
             failures: LogLimiter::every(Duration::from_secs(30)),
             leftovers: LogLimiter::every(Duration::from_secs(3_600)),
@@ -142,84 +156,110 @@ impl Hand {
 
     /// Turns the wheel until Redis fails.
     async fn session(&self, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
-        let cause = self.check_server().await?;
-        self.catch_up(sink).await?;
+        let (cause, run) = self.check_server().await?;
+        self.catch_up(&run, cause == Cause::RedisChanged, sink)
+            .await?;
         self.turns.store(true, Ordering::Relaxed);
         sink.audit(cause);
         match &self.inbox {
             Some(inbox) => tokio::select! {
-                ended = self.turn(sink) => ended,
+                ended = self.turn(&run, sink) => ended,
                 ended = self.look(sink) => ended,
                 ended = inbox.watch(sink) => ended,
                 ended = inbox.propose_left(sink) => ended,
             },
             None => tokio::select! {
-                ended = self.turn(sink) => ended,
+                ended = self.turn(&run, sink) => ended,
                 ended = self.look(sink) => ended,
             },
         }
     }
 
-    /// Refuses a replica. Returns why the entries are to be audited.
-    async fn check_server(&self) -> Result<Cause, RedisError> {
+    /// Refuses a replica. Returns why the entries are to be audited, and the run of the server.
+    async fn check_server(&self) -> Result<(Cause, Arc<str>), RedisError> {
         let server = self.keyspace.server().await?;
         if server.role == Some(Role::Replica) {
             return Err(RedisError::Replica(None));
         }
-        let mut run_id = self
-            .run_id
-            .lock()
-            .expect("nothing panics while holding the run id");
-        let before = std::mem::replace(&mut *run_id, server.run_id);
-        Ok(match before.is_some() && before != *run_id {
+        let run = server.run_id.unwrap_or_default();
+        let run: Arc<str> = run.chars().take(RUN_CHARS).collect::<String>().into();
+        let mut known = self.run.lock().expect("nothing panics while holding it");
+        let before = known.replace(Arc::clone(&run));
+        let cause = match before.is_some_and(|before| before != run) {
             true => Cause::RedisChanged,
             false => Cause::Subscribed,
-        })
+        };
+        Ok((cause, run))
     }
 
     /// Visits a slot each tick.
-    async fn turn(&self, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
+    async fn turn(&self, run: &str, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
         let mut alarm_clock = AlarmClock::of_the_kernel();
-        let lead = AHEAD_MAX.min(self.dial.ticks(1) / 2);
+        let tick = self.dial.ticks(1);
+        let lead = AHEAD_MAX.min(tick / 2);
         loop {
             let current = self.dial.tick_at(self.clock.now());
             let last = self.last().unwrap_or(current);
             if !(-1..=BEHIND_MAX).contains(&(current.0 - last.0)) {
-                self.catch_up(sink).await?;
+                self.catch_up(run, false, sink).await?;
                 continue;
             }
             let next = last.next();
             let start = self.dial.start_of(next);
-            let early = self.clock.instant_of(start.minus(lead));
-            alarm_clock.sleep_until(early).await;
+            let slot = self.dial.slot_of(next);
+            let before = |lead: Duration| self.clock.instant_of(start.minus(lead));
+            let mut seen = true;
+            if let Some(inbox) = &self.inbox {
+                // What is found now was not pushed by a program whose clock is ahead.
+                alarm_clock.sleep_until(before(inbox.guard() * 6 / 5)).await;
+                seen = inbox.take(slot, sink).await?;
+            }
+            alarm_clock.sleep_until(before(lead)).await;
             self.read(next, sink).await?;
             if let Some(inbox) = &self.inbox {
-                inbox.take(self.dial.slot_of(next), sink).await?;
+                alarm_clock
+                    .sleep_until(before(LAST_LOOK.min(tick / 10)))
+                    .await;
+                seen |= inbox.take(slot, sink).await?;
             }
-            alarm_clock.sleep_until(self.clock.instant_of(start)).await;
+            alarm_clock.sleep_until(before(Duration::ZERO)).await;
             if let Some(inbox) = &self.inbox {
-                inbox.visit(next, sink).await?;
+                inbox.visit(next, seen, sink).await?;
             }
-            self.handled(next, sink).await?;
+            self.handled(next, run, sink).await?;
         }
     }
 
     /// Handles all ticks that were missed, in order of due time. The entries of one revolution of slots are all there are.
-    async fn catch_up(&self, sink: &dyn SignalSink) -> Result<(), RedisError> {
+    /// `restarted`: the server is another one than before, or was restarted.
+    async fn catch_up(
+        &self,
+        run: &str,
+        restarted: bool,
+        sink: &dyn SignalSink,
+    ) -> Result<(), RedisError> {
         let current = self.dial.tick_at(self.clock.now());
-        let last = match self.last() {
-            Some(last) => Some(last),
-            None => self.keys.last_tick().await?.map(Tick),
+        let marked = self.keys.last_tick().await?;
+        let another = |marked: &LastTick| marked.run.as_deref().is_some_and(|old| old != run);
+        let restored = restarted || marked.as_ref().is_some_and(another);
+        let in_redis = marked.map(|marked| Tick(marked.tick));
+        // The lists are as old as the tick that Redis has returned with.
+        let last = match restored {
+            true => in_redis.or(*self.origin()),
+            false => self.last().or(in_redis),
         };
         // Entries may have been written into slots that were just visited. Before the first tick, all slots may have some.
         let known = match last {
             Some(last) => Tick(last.0 - READ_AGAIN),
             None => Tick(current.0 - i64::from(self.dial.slots())),
         };
+        let stopped_at = self.stopped_at.map(|moment| self.dial.tick_at(moment));
         // A wheel of programs begins to turn now. A later tick means that the clock was set back.
+        let last = last.or(stopped_at);
         let last = last.map_or(current, |last| last.min(current));
+        self.origin().get_or_insert(last);
         if let Some(inbox) = &self.inbox {
-            inbox.begin_after(last).await;
+            inbox.begin_after(run, last).await;
         }
         let slots = self.dial.missed(known, current);
         let slots: Vec<u32> = slots.map(|tick| self.dial.slot_of(tick)).collect();
@@ -227,33 +267,67 @@ impl Hand {
         let found = self.keys.due_in(&slots, None, end, 0..MISSED_LIMIT).await?;
         self.expect(found, sink);
         if let Some(inbox) = &self.inbox {
-            let missed: Vec<Tick> = self.dial.missed(last, current).collect();
-            for ticks in missed.chunks(SLOTS_AT_ONCE) {
-                let slots = ticks.iter().map(|tick| self.dial.slot_of(*tick));
-                if self.keys.count_lists(&slots.collect::<Vec<_>>()).await? > 0 {
-                    for tick in ticks {
-                        inbox.visit_missed(*tick, last, sink).await?;
-                    }
-                }
-            }
-            inbox.begin_after(current).await;
+            let restored = restored.then_some(last);
+            self.catch_up_lists(inbox, last, current, restored, sink)
+                .await?;
+            inbox.begin_after(run, current).await;
         }
         if current.0 > last.0 + 1 {
             tracing::info!(ticks = current.0 - last.0, "caught up with missed ticks");
         }
-        self.handled(current, sink).await
+        self.handled(current, run, sink).await
     }
 
-    async fn handled(&self, tick: Tick, sink: &dyn SignalSink) -> Result<(), RedisError> {
+    /// Takes entries of programs from the slots of ticks that were missed; if Redis has returned with older data, from all.
+    async fn catch_up_lists(
+        &self,
+        inbox: &Inbox,
+        last: Tick,
+        current: Tick,
+        restored: Option<Tick>,
+        sink: &dyn SignalSink,
+    ) -> Result<(), RedisError> {
+        let missed: Vec<Tick> = self.dial.missed(last, current).collect();
+        for ticks in missed.chunks(SLOTS_AT_ONCE) {
+            let slots: Vec<u32> = ticks.iter().map(|tick| self.dial.slot_of(*tick)).collect();
+            let have = inbox.lists(&slots).await?;
+            for (tick, _) in ticks
+                .iter()
+                .zip(slots)
+                .filter(|(_, slot)| have.contains(slot))
+            {
+                inbox.visit_missed(*tick, last, restored, sink).await?;
+            }
+        }
+        if let Some(last) = restored {
+            let ahead = current.next().0..=last.0 + i64::from(self.dial.slots());
+            let slots: Vec<u32> = ahead.map(|tick| self.dial.slot_of(Tick(tick))).collect();
+            for slot in inbox.lists(&slots).await? {
+                inbox.take_restored(slot, last, sink).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn handled(
+        &self,
+        tick: Tick,
+        run: &str,
+        sink: &dyn SignalSink,
+    ) -> Result<(), RedisError> {
         let before = {
             let mut last = self.last.lock().expect("nothing panics while holding it");
             last.replace(tick)
         };
-        let was_there = self.keys.mark_tick(tick.0).await?;
+        let was_there = self.keys.mark_tick(tick.0, run).await?;
         if !was_there && before.is_some() {
             sink.audit(Cause::RedisChanged);
         }
         Ok(())
+    }
+
+    fn origin(&self) -> MutexGuard<'_, Option<Tick>> {
+        self.origin.lock().expect("nothing panics while holding it")
     }
 
     fn last(&self) -> Option<Tick> {

@@ -1,10 +1,13 @@
 //! The inbox: takes entries of programs from the lists of the slots.
 //!
 //! A list is a queue of another program, and its elements have no identity. So an element is *taken* first: a script moves
-//! it, in one step, into a hash of lapsed, under a new task key and with its due time. From then on it is the same task,
-//! however often it is read. It is proposed for adoption, and leaves the hash when the ledger has it.
+//! it, in one step, into a hash of lapsed, under a task key and with its due time. The key is made of the due time, what is
+//! asked for, and a number among equal entries, so that it is the same if Redis returns with older data. The entry is
+//! proposed for adoption, and leaves the hash when the ledger has it.
 
-use std::collections::HashMap;
+mod pages;
+
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -12,13 +15,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::dial::{Dial, Tick};
-use super::entry::{ELEMENT_BYTES_MAX, Element, Entry, Garbage};
+use super::entry::Element;
 use super::proposals::Proposals;
 use crate::clock::LedgerClock;
-use crate::redis::{Handling, RedisError, Taken, WheelKeys};
-use crate::task::{DELAY_MAX, TaskKey, UnixMs, row_due};
+use crate::redis::{RedisError, Taken, WheelKeys};
+use crate::task::{TaskKey, UnixMs};
+use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
-use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{Acknowledgement, AdoptionCandidate, Seen, SignalSink, Standing};
 
 /// Time in which every list is looked at once, in this many parts.
@@ -37,8 +40,9 @@ const LEFT_MAX: u64 = 10_000;
 /// A list whose elements are left is read again after this time, since routes may have changed.
 const LEFT_FOR: Duration = Duration::from_secs(60);
 
-/// A tick that is handled later than this may find entries that were pushed after it.
-const LATE: Duration = Duration::from_secs(1);
+/// How far the clock of a program may be ahead: an entry that is pushed so shortly before the visit of its slot may be for
+/// the visit a round later. At most a quarter of a tick.
+const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
 
 /// The server counts idle time in whole seconds, on a clock that it reads ten times a second.
 const IDLE_ERROR: Duration = Duration::from_millis(1_200);
@@ -46,8 +50,17 @@ const IDLE_ERROR: Duration = Duration::from_millis(1_200);
 /// Interval of the look for taken entries that were not answered.
 const LEFT_EVERY: Duration = Duration::from_secs(2);
 
-/// Attempts to find a key that this daemon owns.
-const KEYS_TRIED: usize = 64;
+/// What is known of when the elements of a list were pushed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pushed {
+    /// The last visit before it.
+    after: Tick,
+    /// The list is read before its next visit, which is near. Elements may have been pushed for the one after it.
+    near: Option<UnixMs>,
+    /// Redis has returned with data of this tick or a little later. The ledger may have the elements, with due times that
+    /// were counted from here.
+    restored: Option<Tick>,
+}
 
 /// Takes entries from lists, and proposes them.
 #[derive(Debug)]
@@ -60,8 +73,12 @@ pub(super) struct Inbox {
     /// The last tick whose slot was visited. Held while a list is read, so that each element is either found by a visit or
     /// waits for the next one.
     visited: tokio::sync::Mutex<Tick>,
+    /// What distinguishes this run of the server from others.
+    run: Mutex<Arc<str>>,
     /// The lengths of lists whose elements are all left there.
     left: Mutex<HashMap<u32, (u64, Instant)>>,
+    /// Methods whose entries stay that were logged.
+    logged: Mutex<BTreeSet<String>>,
     proposals: Proposals,
     warnings: LogLimiter,
 }
@@ -82,43 +99,78 @@ impl Inbox {
             class: class.to_owned(),
             metrics,
             visited,
+            run: Mutex::new(Arc::from("")),
             left: Mutex::default(),
+            logged: Mutex::default(),
             proposals: Proposals::default(),
             warnings: LogLimiter::every(Duration::from_secs(600)),
         }
     }
 
-    /// Sets the last tick whose slot was visited.
-    pub(super) async fn begin_after(&self, tick: Tick) {
+    /// Sets the run of the server, and the last tick whose slot was visited.
+    pub(super) async fn begin_after(&self, run: &str, tick: Tick) {
+        *self.run.lock().expect("nothing panics while holding it") = Arc::from(run);
         *self.visited.lock().await = tick;
     }
 
-    /// Takes the entries of a slot whose visit is still to come.
-    pub(super) async fn take(&self, slot: u32, sink: &dyn SignalSink) -> Result<(), RedisError> {
+    /// How shortly before a visit an entry may be for the visit after it.
+    pub(super) fn guard(&self) -> Duration {
+        CLOCK_ERROR_MAX.min(self.dial.ticks(1) / 4)
+    }
+
+    /// Takes the entries of a slot whose visit is still to come. Returns true if all of them were read before that visit.
+    pub(super) async fn take(&self, slot: u32, sink: &dyn SignalSink) -> Result<bool, RedisError> {
         let mut skip = 0;
         loop {
             let visited = self.visited.lock().await;
-            let current = self.dial.tick_at(self.clock.now());
-            if self.dial.first_visit(slot, *visited) <= current {
-                return Ok(());
+            let visit = self.dial.start_of(self.dial.first_visit(slot, *visited));
+            let now = self.clock.now();
+            if now >= visit {
+                return Ok(false);
             }
-            let read = self.take_page(slot, *visited, &mut skip, PAGE, sink);
-            if read.await? == 0 || skip >= LEFT_MAX {
+            let is_near = now.plus(self.guard()) >= visit;
+            // To read the list is an access, so this is asked first.
+            let is_old = is_near && self.used_by(slot, now).await? < visit.minus(self.guard());
+            let pushed = Pushed {
+                after: *visited,
+                near: Some(visit).filter(|_| !is_old),
+                restored: None,
+            };
+            let read = self.take_page(slot, pushed, &mut skip, PAGE, sink).await?;
+            if read == 0 || skip >= LEFT_MAX {
                 break;
             }
         }
-        self.remember_left(slot, skip).await
+        let in_time = self.clock.now() < self.next_visit(slot).await;
+        self.remember_left(slot, skip).await?;
+        Ok(in_time)
     }
 
-    /// Visits the slot of a tick, at its time: takes the elements that are there now.
-    pub(super) async fn visit(&self, tick: Tick, sink: &dyn SignalSink) -> Result<(), RedisError> {
-        if self.clock.now() > self.dial.start_of(tick).plus(LATE) {
+    async fn next_visit(&self, slot: u32) -> UnixMs {
+        let visited = self.visited.lock().await;
+        self.dial.start_of(self.dial.first_visit(slot, *visited))
+    }
+
+    /// Returns the latest time at which the list of a slot may have been used.
+    async fn used_by(&self, slot: u32, now: UnixMs) -> Result<UnixMs, RedisError> {
+        let idle = self.keys.idle_s(slot).await?.unwrap_or(0);
+        Ok(now.minus(Duration::from_secs(idle).saturating_sub(IDLE_ERROR)))
+    }
+
+    /// Visits the slot of a tick, at its time. `seen`: its list was read just before. What was pushed since waits for the
+    /// next visit, because it may be for that one.
+    pub(super) async fn visit(
+        &self,
+        tick: Tick,
+        seen: bool,
+        sink: &dyn SignalSink,
+    ) -> Result<(), RedisError> {
+        if !seen {
             let last = *self.visited.lock().await;
-            return self.visit_missed(tick, last, sink).await;
+            return self.visit_missed(tick, last, None, sink).await;
         }
         let mut visited = self.visited.lock().await;
-        self.take_all(tick, tick.before(), sink).await?;
-        *visited = tick;
+        *visited = (*visited).max(tick);
         Ok(())
     }
 
@@ -131,26 +183,46 @@ impl Inbox {
         &self,
         tick: Tick,
         last: Tick,
+        restored: Option<Tick>,
         sink: &dyn SignalSink,
     ) -> Result<(), RedisError> {
         let mut visited = self.visited.lock().await;
-        let now = self.clock.now();
-        let idle = self.keys.idle_s(self.dial.slot_of(tick)).await?;
-        let idle = Duration::from_secs(idle.unwrap_or(0)).saturating_sub(IDLE_ERROR);
-        let pushed_by = self.dial.tick_at(now.minus(idle));
-        self.take_all(tick, last.max(pushed_by), sink).await?;
+        let slot = self.dial.slot_of(tick);
+        let used = self.used_by(slot, self.clock.now()).await?;
+        let pushed = Pushed {
+            after: last.max(self.dial.tick_at(used.plus(self.guard()))),
+            near: None,
+            restored,
+        };
+        self.take_all(slot, pushed, sink).await?;
         *visited = (*visited).max(tick);
         Ok(())
     }
 
-    /// Takes the elements that the list of a tick's slot has now. `after` is the last visit before they were pushed.
-    async fn take_all(
+    /// Takes the elements of a slot that Redis has returned with, and whose visit is still to come. `last` is the last tick
+    /// of its data.
+    pub(super) async fn take_restored(
         &self,
-        tick: Tick,
-        after: Tick,
+        slot: u32,
+        last: Tick,
         sink: &dyn SignalSink,
     ) -> Result<(), RedisError> {
-        let slot = self.dial.slot_of(tick);
+        let _visited = self.visited.lock().await;
+        let pushed = Pushed {
+            after: last,
+            near: None,
+            restored: Some(last),
+        };
+        self.take_all(slot, pushed, sink).await
+    }
+
+    /// Takes the elements that the list of a slot has now.
+    async fn take_all(
+        &self,
+        slot: u32,
+        pushed: Pushed,
+        sink: &dyn SignalSink,
+    ) -> Result<(), RedisError> {
         let length = self.keys.lengths(&[slot]).await?.first().copied();
         let mut remaining = length.unwrap_or(0);
         if self.is_left(slot, remaining) {
@@ -158,7 +230,7 @@ impl Inbox {
         }
         let mut skip = 0;
         while remaining > 0 && skip < LEFT_MAX {
-            let read = self.take_page(slot, after, &mut skip, PAGE.min(remaining), sink);
+            let read = self.take_page(slot, pushed, &mut skip, PAGE.min(remaining), sink);
             match read.await? {
                 0 => break,
                 read => remaining = remaining.saturating_sub(read),
@@ -167,92 +239,11 @@ impl Inbox {
         self.remember_left(slot, skip).await
     }
 
-    /// Takes a page of a list. Returns how many elements it has read, and counts those that it leaves in `skip`.
-    async fn take_page(
-        &self,
-        slot: u32,
-        after: Tick,
-        skip: &mut u64,
-        limit: u64,
-        sink: &dyn SignalSink,
-    ) -> Result<u64, RedisError> {
-        let page = self.keys.read_list(slot, *skip, limit, ELEMENT_BYTES_MAX);
-        let page = page.await?;
-        self.refused(Garbage::TooLong, page.too_long);
-        let read = page.too_long as u64 + page.elements.len() as u64;
-        let now = self.clock.now();
-        let (mut handled, mut candidates) = (Vec::new(), Vec::new());
-        for element in page.elements {
-            let (handling, candidate) = match Element::read(&element, &self.class) {
-                Element::Entry(entry) if !sink.adopts(&entry.name) => {
-                    *skip += 1;
-                    continue;
-                }
-                Element::Entry(entry) => match self.candidate(slot, after, entry, now, sink) {
-                    Ok((candidate, due)) => {
-                        let taken = Handling::Take(candidate.key.clone(), due, now);
-                        (taken, Some(candidate))
-                    }
-                    Err(why) => self.refusal(why),
-                },
-                Element::Garbage(why) => self.refusal(why),
-                Element::Marker => (Handling::Drop, None),
-            };
-            handled.push((element, handling));
-            candidates.push(candidate);
-        }
-        let were_there = self.keys.handle(slot, &handled).await?;
-        for (candidate, was_there) in candidates.into_iter().zip(were_there) {
-            // Another daemon has taken the others.
-            if let Some(candidate) = candidate.filter(|_| was_there) {
-                self.propose(candidate, sink);
-            }
-        }
-        Ok(read)
-    }
-
-    /// The task of an entry, under a new key, and its due time.
-    fn candidate(
-        &self,
-        slot: u32,
-        after: Tick,
-        entry: Entry,
-        now: UnixMs,
-        sink: &dyn SignalSink,
-    ) -> Result<(AdoptionCandidate, UnixMs), Garbage> {
-        let visit = self.dial.visit_after(slot, after, entry.cycle_num);
-        let due = visit.map(|visit| row_due(self.dial.start_of(visit)));
-        let due = due.filter(|due| due.since(now) <= DELAY_MAX);
-        let due = due.ok_or(Garbage::TooLate)?;
-        let seen = Seen::Requested { due, heard: now };
-        let key = new_key(&entry.name, now, sink).ok_or(Garbage::Method)?;
-        let payload = entry.payload;
-        Ok((AdoptionCandidate { key, seen, payload }, due))
-    }
-
-    fn refusal(&self, why: Garbage) -> (Handling, Option<AdoptionCandidate>) {
-        self.refused(why, 1);
-        (Handling::Refuse, None)
-    }
-
-    fn refused(&self, why: Garbage, count: usize) {
-        if count == 0 {
-            return;
-        }
-        self.metrics.dropped(DropReason::NotAnEntry, count as u64);
-        if let Some(held_back) = self.warnings.admit(why.as_str()) {
-            tracing::warn!(
-                problem = why.as_str(),
-                held_back,
-                "an element of a list of the wheel is not an entry: it is moved to the list of refused ones"
-            );
-        }
-    }
-
+    /// Proposes an entry that this daemon alone has taken.
     fn propose(&self, candidate: AdoptionCandidate, sink: &dyn SignalSink) {
         let bytes = candidate.payload.as_ref().map_or(0, |json| json.len());
         if self.proposals.add(&candidate.key, bytes) {
-            sink.propose(candidate);
+            sink.propose_alone(candidate);
         }
     }
 
@@ -262,17 +253,36 @@ impl Inbox {
         let part = slots.len().div_ceil(WATCH_PARTS as usize);
         loop {
             for slots in slots.chunks(part.clamp(1, SLOTS_AT_ONCE)) {
-                if self.keys.count_lists(slots).await? > 0 {
-                    let lengths = self.keys.lengths(slots).await?;
-                    for (slot, length) in slots.iter().zip(lengths) {
-                        if length > 0 && !self.is_left(*slot, length) {
-                            self.take(*slot, sink).await?;
-                        }
+                for slot in self.lists(slots).await? {
+                    if !self.stays(slot).await? {
+                        self.take(slot, sink).await?;
                     }
                 }
                 sleep(WATCH_EVERY / WATCH_PARTS).await;
             }
         }
+    }
+
+    /// Returns the slots among these whose lists have elements. This is no access to the lists.
+    pub(super) async fn lists(&self, slots: &[u32]) -> Result<Vec<u32>, RedisError> {
+        let mut found = Vec::new();
+        for slots in slots.chunks(SLOTS_AT_ONCE) {
+            if self.keys.count_lists(slots).await? > 0 {
+                let have = self.keys.have_lists(slots).await?;
+                let have = slots.iter().zip(have).filter(|(_, has)| *has);
+                found.extend(have.map(|(slot, _)| *slot));
+            }
+        }
+        Ok(found)
+    }
+
+    /// True if all elements of a list were left there a short time ago.
+    async fn stays(&self, slot: u32) -> Result<bool, RedisError> {
+        if !self.left().contains_key(&slot) {
+            return Ok(false);
+        }
+        let length = self.keys.lengths(&[slot]).await?.first().copied();
+        Ok(self.is_left(slot, length.unwrap_or(0)))
     }
 
     /// Proposes taken entries that have no answer: those of a daemon that died, and those for which there was no room.
@@ -352,18 +362,4 @@ impl Inbox {
     fn left(&self) -> MutexGuard<'_, HashMap<u32, (u64, Instant)>> {
         self.left.lock().expect("nothing panics while holding it")
     }
-}
-
-/// Returns a new key of this name. One of this daemon, so that the daemon that has taken the entry adopts it.
-fn new_key(name: &TaskKey, now: UnixMs, sink: &dyn SignalSink) -> Option<TaskKey> {
-    let mut key = None;
-    for _ in 0..KEYS_TRIED {
-        let random = rand::random::<u64>() >> 28;
-        let suffix = format!("{:011x}{random:09x}", now.0.max(0));
-        key = name.with_suffix(&suffix).ok();
-        if key.as_ref().is_none_or(|key| sink.owns(key)) {
-            break;
-        }
-    }
-    key
 }

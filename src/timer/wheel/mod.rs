@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::ahead::Ahead;
 use self::dial::Dial;
+use self::entry::{Element, Garbage};
 use self::hand::{Hand, LEFT_BEHIND};
 use self::inbox::Inbox;
 use super::{
@@ -40,6 +41,22 @@ const AUDIT_ENTRIES: usize = 100;
 
 /// An audit writes no entry that is due within this time. The look-ahead and the sweep find such tasks.
 const ABOUT_TO_START: Duration = Duration::from_secs(1);
+
+/// The key of the task that an element of a list becomes, but for its due time; `None` for an entry that the old executor has
+/// run.
+///
+/// # Errors
+/// Says why it is no entry.
+pub(crate) fn task_of(element: &[u8], class: &str) -> Result<Option<TaskKey>, &'static str> {
+    match Element::read(element, class) {
+        Element::Marker => Ok(None),
+        Element::Garbage(why) => Err(why.as_str()),
+        Element::Entry(entry) => match entry.key(UnixMs(0)) {
+            Ok(key) => Ok(Some(key)),
+            Err(_) => Err(Garbage::Method.as_str()),
+        },
+    }
+}
 
 /// The timer that keeps its entries on a wheel.
 #[derive(Debug)]
@@ -71,6 +88,7 @@ impl Wheel {
             slots,
             tick,
             class,
+            stopped_at,
         } = config;
         let commands = Commands::new(Endpoint::new(redis)?);
         let dial = Dial::new(*slots, *tick);
@@ -86,6 +104,7 @@ impl Wheel {
             clock.clone(),
             Arc::clone(&ahead),
             adopts.then(|| Arc::clone(&inbox)),
+            *stopped_at,
         );
         Ok(Self {
             clock,

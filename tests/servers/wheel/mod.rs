@@ -2,5 +2,6 @@
 
 mod entries;
 mod failures;
+mod restored;
 mod rig;
 mod turning;

@@ -78,7 +78,9 @@ impl WheelRig {
     /// Waits until nothing of lapsed is left in Redis but the last tick.
     pub async fn until_empty(&self) {
         until("only the last tick is left", async || {
-            let keys: Vec<String> = self.redis_says(&["KEYS", "task_*"]).await;
+            let mut keys: Vec<String> = self.redis_says(&["KEYS", "task_*"]).await;
+            // Counts of equal entries expire a minute after these are due.
+            keys.retain(|key| !key.starts_with("task_lapsed:seen:"));
             keys == ["task_lapsed:tick"]
         })
         .await;

@@ -1,0 +1,10 @@
+//! Owners of other designs, who follow the pages of docs/coming-from: their producers as they are today, through the takeover,
+//! failures, retries, cancellations, a restart of the daemon, and Redis back from a snapshot. No task is lost, runs twice, or
+//! is early.
+//!
+//! `LAPSED_TEST_TASKS` sets the number of tasks of each test; 500 is what is promised.
+
+mod owner;
+mod sorted_sets;
+mod tables;
+mod wheel;
