@@ -11,7 +11,7 @@ CREATE TABLE "{table}" (
   end_time     INTEGER NOT NULL, -- falls due; identifies the arming
   owner        BLOB, -- random token of the latest claim; stays after settling, as proof of who settled
   daemon       TEXT NOT NULL DEFAULT '', -- name of the daemon that claimed it last
-  lease_until  INTEGER NOT NULL DEFAULT 0, -- 0 = free; void once past
+  lease_until  INTEGER NOT NULL DEFAULT 0, -- void once past; 0 and below = free, a negative number says how the latest claim ended
   run_end      INTEGER NOT NULL DEFAULT 0, -- the arming (end_time) that retry_at, attempt and crashes belong to
   retry_at     INTEGER NOT NULL DEFAULT 0, -- not before, after a failed attempt
   attempt      INTEGER NOT NULL DEFAULT 0, -- runs started

@@ -12,7 +12,7 @@ CREATE TABLE `{table}` (
   `sts`          TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 0 live, 1 deleted
   `owner`        BINARY(16) NULL, -- random token of the latest claim; stays after settling, as proof of who settled
   `daemon`       VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- who holds it, for people
-  `lease_until`  DECIMAL(13,3) NOT NULL DEFAULT 0, -- 0 = free; void once past
+  `lease_until`  DECIMAL(13,3) NOT NULL DEFAULT 0, -- void once past; 0 and below = free, a negative number says how the latest claim ended
   `run_end`      DECIMAL(13,3) NOT NULL DEFAULT 0, -- the arming (end_time) that retry_at, attempt and crashes belong to
   `retry_at`     DECIMAL(13,3) NOT NULL DEFAULT 0, -- not before, after a failed attempt
   `attempt`      SMALLINT UNSIGNED NOT NULL DEFAULT 0, -- runs started

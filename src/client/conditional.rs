@@ -60,7 +60,9 @@ impl TaskClient {
                         && row.max_attempts == new.max_attempts
                         && row.recurrence.is_none();
                     match state {
-                        State::Running if !is_same => (Some(Change::Keep), Some(Replaced::Running)),
+                        State::Running if !is_same && !row.lookup.older_run => {
+                            (Some(Change::Keep), Some(Replaced::Running))
+                        }
                         _ if is_same || state.is_finished() => {
                             (Some(Change::Keep), Some(Replaced::Same(unchanged(row))))
                         }
@@ -111,7 +113,9 @@ impl TaskClient {
             match rows.first().and_then(Option::as_ref) {
                 Some(row) if row.lookup.arming == arming => {
                     let answer = match row.lookup.state {
-                        State::Running => RescheduleAnswer::Running,
+                        State::Running if !row.lookup.older_run || row.lookup.cancelling => {
+                            RescheduleAnswer::Running
+                        }
                         state if state.is_finished() => RescheduleAnswer::Finished(state),
                         _ => RescheduleAnswer::Moved(Arming { due, ..arming }),
                     };

@@ -304,7 +304,7 @@ impl TaskClient {
         Ok(match lookup {
             None => None,
             Some(lookup) if lookup.state.is_finished() => None,
-            Some(lookup) if lookup.state == State::Running => Some(0),
+            Some(lookup) if lookup.state == State::Running && !lookup.older_run => Some(0),
             Some(lookup) => u64::try_from(lookup.due_at.since(now).as_millis()).ok(),
         })
     }

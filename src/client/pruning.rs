@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::pace::{BATCH_MAX, Pace};
 use super::{ClientError, TaskClient};
-use crate::ledger::pruning::{next_page, pages_without_keys};
+use crate::ledger::pruning::{end_cancelled, next_page, pages_without_keys};
 use crate::ledger::{Prune, Retention};
 use crate::task::{State, TaskKey};
 use crate::timer::{Remaining, Timer};
@@ -65,6 +65,9 @@ impl TaskClient {
             keep,
             dry_run,
         } = pruning;
+        if state == State::Cancelled && !dry_run {
+            end_cancelled(ledger).await?;
+        }
         let surplus = match keep {
             Some(keep) => ledger.surplus(state, keep).await?,
             None => None,

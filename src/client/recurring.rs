@@ -46,6 +46,7 @@ impl TaskClient {
             attempts: _,
             envelope,
             if_pending: _,
+            replaces: _,
             is_text: _,
         } = task;
         // A task that recurs for years does not belong to the caller's trace, only to one that was set.

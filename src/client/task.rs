@@ -6,6 +6,8 @@ use serde::Serialize;
 
 use super::{ClientError, unique};
 use crate::config::Secret;
+#[cfg(feature = "resp")]
+use crate::ledger::SeriesRow;
 use crate::ledger::{IfPending, NewTask};
 use crate::task::{
     Due, Envelope, KeyError, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError,
@@ -30,6 +32,8 @@ pub struct Task {
     pub(super) attempts: u16,
     pub(super) envelope: EnvelopeParts,
     pub(super) if_pending: IfPending,
+    /// Replaces a task with the same due time, too.
+    pub(super) replaces: bool,
     /// The payload need not be JSON.
     pub(super) is_text: bool,
 }
@@ -203,6 +207,23 @@ impl Task {
     }
 
     /// Returns the task for the ledger.
+    /// Has the task replace one with the same due time, too, unless that has started: as the value that a key gets.
+    #[cfg(feature = "resp")]
+    pub(crate) fn replacing(self) -> Self {
+        Self {
+            replaces: true,
+            ..self
+        }
+    }
+
+    /// True if a stored task has this payload, tag and limit.
+    #[cfg(feature = "resp")]
+    pub(crate) fn is_same_as(&self, row: &SeriesRow) -> bool {
+        Envelope::open(row.payload.clone()).payload == self.payload
+            && row.tag == self.tag
+            && row.max_attempts == self.max_attempts
+    }
+
     pub(super) fn due_at(self, due: UnixMs) -> NewTask {
         let Self {
             key,
@@ -212,6 +233,7 @@ impl Task {
             attempts,
             envelope,
             if_pending,
+            replaces,
             is_text: _,
         } = self;
         let payload = envelope.seal(&key, payload);
@@ -223,6 +245,7 @@ impl Task {
             max_attempts,
             attempts,
             if_pending,
+            replaces,
             recurrence: None,
         }
     }
@@ -288,6 +311,7 @@ impl From<TaskKey> for Task {
             attempts: 0,
             envelope: EnvelopeParts::default(),
             if_pending: IfPending::Move,
+            replaces: false,
             is_text: false,
         }
     }

@@ -261,6 +261,7 @@ impl Claimer {
                 due_at,
                 deleted,
                 cancelling: _,
+                older_run: _,
                 origin: _,
                 stamp: _,
             } = lookup;

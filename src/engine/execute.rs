@@ -55,7 +55,7 @@ impl Ended {
         Self {
             claim,
             route,
-            outcome: Outcome::Interrupted,
+            outcome: Outcome::NotStarted,
             result: None,
             reported: Some(Reported {
                 worker: String::new(),
@@ -153,7 +153,7 @@ impl Executor {
     async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
         if !self.pauses.may_start(claim) {
             self.deps.metrics.dropped(DropReason::Paused, 1);
-            return Some(Outcome::Interrupted);
+            return Some(Outcome::NotStarted);
         }
         match claim.recurrence.as_deref() {
             Some(recurrence) => occurrence::instead_of_running(&self.deps, claim, recurrence).await,
@@ -174,7 +174,7 @@ impl Executor {
             // are released, so that they do not keep slots while they wait for their turn.
             SUSPECT_CRASHES.. => match self.suspects.try_acquire() {
                 Ok(_alone) => self.handle(claim, route, contexts, ended).await,
-                Err(_) => Ran::not(Outcome::Interrupted),
+                Err(_) => Ran::not(Outcome::NotStarted),
             },
             _ => self.handle(claim, route, contexts, ended).await,
         }
@@ -272,7 +272,7 @@ impl Executor {
     /// Outcome of a claim that comes too late for its route, or for this process.
     fn too_late(&self, claim: &Claim, route: &Route) -> Option<Outcome> {
         if self.deps.lifecycle.stopping.is_cancelled() {
-            return Some(Outcome::Interrupted);
+            return Some(Outcome::NotStarted);
         }
         let limit = route.expire_after?;
         let late = self.deps.ledger.clock().now().since(claim.attempt.since);

@@ -19,7 +19,7 @@ pub async fn instead_of_running(
     let is_missed = claim
         .occurrence(now)
         .is_some_and(|occurrence| occurrence.is_missed());
-    if is_missed && claim.attempt.number == 1 {
+    if is_missed && !claim.has_begun_before() {
         return Some(Outcome::Missed);
     }
     match recurrence.may_overlap() {
@@ -62,7 +62,7 @@ async fn create_task(deps: &Deps, claim: &Claim) -> Outcome {
         Err(error) if error.is_about_data() => never(error.to_string()),
         Err(error) => {
             deps.log_failure("create the task of an occurrence", &error);
-            Outcome::Interrupted
+            Outcome::NotStarted
         }
     }
 }

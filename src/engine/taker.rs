@@ -77,7 +77,7 @@ impl Taker {
             .partition(|claim| can_be_taken(claim, now));
         if !left.is_empty() {
             let left: Vec<&Claim> = left.iter().collect();
-            self.settle(&left, |_| Verdict::Release).await?;
+            self.settle(&left, |_| Verdict::GiveBack).await?;
         }
         Ok(taken
             .into_iter()
@@ -156,7 +156,7 @@ impl Taker {
     /// The ledger does not answer for the length of a lease. The tasks run again when their leases expire.
     pub async fn release(&self, taken: &[TakenTask]) -> Result<(), LedgerError> {
         let claims: Vec<&Claim> = taken.iter().map(|task| &task.claim).collect();
-        self.settle(&claims, |_| Verdict::Release).await?;
+        self.settle(&claims, |_| Verdict::GiveBack).await?;
         Ok(())
     }
 
@@ -228,5 +228,5 @@ fn can_be_taken(claim: &Claim, now: UnixMs) -> bool {
     claim.oversize.is_none()
         && claim.attempt.crashes < POISON_CRASHES
         && !is_broken
-        && !(is_missed && claim.attempt.number == 1)
+        && !(is_missed && !claim.has_begun_before())
 }

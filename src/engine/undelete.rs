@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::deps::Deps;
 use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
-use crate::task::{Arming, TaskKey};
+use crate::task::{Arming, TaskKey, UnixMs};
 use crate::timer::{Alarm, Remaining};
 
 /// Rows of one page, and maximum number of pages of one pass.
@@ -97,15 +97,45 @@ async fn armed_for_their_rows(deps: &Deps, rows: Vec<Upcoming>) -> Vec<Upcoming>
         return Vec::new();
     };
     let now = deps.ledger.clock().now();
-    let fits = |row: &Upcoming, remaining| match remaining {
-        Remaining::Ms(remaining_ms) => {
-            let due_in_ms = row.arming.due.since(now).as_millis() as u64;
-            Duration::from_millis(remaining_ms.abs_diff(due_in_ms)) <= FITS
-        }
-        Remaining::Missing | Remaining::Forever => false,
-    };
     let rows = rows.into_iter().zip(remaining);
-    rows.filter(|(row, remaining)| fits(row, *remaining))
+    rows.filter(|(row, remaining)| fits(row.arming.due, *remaining, now))
         .map(|(row, _)| row)
         .collect()
+}
+
+/// True if a key with this remaining time expires when its row is due, also if the row is overdue.
+fn fits(due: UnixMs, remaining: Remaining, now: UnixMs) -> bool {
+    match remaining {
+        Remaining::Ms(remaining_ms) => {
+            let expires = now.plus(Duration::from_millis(remaining_ms));
+            Duration::from_millis(expires.0.abs_diff(due.0)) <= FITS
+        }
+        Remaining::Missing | Remaining::Forever => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_expires_at_another_time_than_its_overdue_row_is_no_evidence() {
+        let now = UnixMs(1_900_000_000_000);
+        let cases = [
+            // The row is due in, the key expires in.
+            (5_000, 5_000, true),
+            (5_000, 6_999, true),
+            (5_000, 2_999, false),
+            (0, 1_999, true),
+            (-1_500, 500, true),
+            (-1_500, 501, false),
+            (-1_999, 2_000, false),
+        ];
+        for (due_in_ms, remaining_ms, expected) in cases {
+            let due = UnixMs(now.0 + due_in_ms);
+            let found = fits(due, Remaining::Ms(remaining_ms), now);
+            assert_eq!(found, expected, "{due_in_ms} {remaining_ms}");
+        }
+        assert!(!fits(now, Remaining::Missing, now));
+    }
 }

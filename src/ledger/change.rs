@@ -8,8 +8,8 @@ use crate::task::{Arming, UnixMs};
 pub enum Change {
     /// It stays as it is.
     Keep,
-    /// It is written over, even if its due time stays the same. Its policy for an existing task is ignored. A finished
-    /// task with the same due time stays finished: no arming runs twice.
+    /// It is written over, even if its due time stays the same. Its policy for an existing task is ignored. A task
+    /// that runs or has ended with the same due time stays as it is: no arming runs twice.
     Write(Box<NewTask>),
     /// A pending task gets another due time, as by [`Producer::reschedule`](super::Producer::reschedule).
     Move(UnixMs),

@@ -70,6 +70,11 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// True if an occurrence of a recurring task was begun before this claim, even if no attempt was counted.
+    pub(crate) fn has_begun_before(&self) -> bool {
+        self.attempt.number > 1 || self.due_at > self.lease.arming.due
+    }
+
     /// Returns the occurrence that this run is, seen at `now` on the ledger's clock. `None` if the task runs once.
     pub fn occurrence(&self, now: UnixMs) -> Option<Occurrence<'_>> {
         let recurrence = self.recurrence.as_deref()?.as_ref().ok()?;

@@ -19,6 +19,9 @@ pub struct NewTask {
     pub attempts: u16,
     /// Policy for an existing task of this key.
     pub if_pending: IfPending,
+    /// With [`IfPending::Move`]: replaces a task with the same due time, too, unless that has started. Without it, the same
+    /// due time again is the same request again, and changes nothing.
+    pub replaces: bool,
     /// Its recurrence, if any.
     pub recurrence: Option<Recurrence>,
 }
@@ -34,6 +37,7 @@ impl NewTask {
             max_attempts: None,
             attempts: 0,
             if_pending: IfPending::Move,
+            replaces: false,
             recurrence: None,
         }
     }
@@ -41,7 +45,7 @@ impl NewTask {
 
 /// Policy of [`Producer::create`](super::Producer::create) for an unfinished task of the same key with another due time.
 ///
-/// The same due time again changes nothing, whatever the policy. A finished or cancelled task is replaced.
+/// The same due time again changes nothing, whatever the policy, unless [`NewTask::replaces`] is set. A finished or cancelled task is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum IfPending {
     /// Replaces the existing task. A run in progress is superseded: its result is discarded, and the new arming runs after

@@ -16,6 +16,8 @@ pub struct Lookup {
     pub deleted: bool,
     /// It is running, and no further attempt will start.
     pub cancelling: bool,
+    /// What is running is an older arming of the key. This one starts after that run, when it is due.
+    pub older_run: bool,
     /// Where its due time comes from.
     pub origin: Origin,
     /// When it was last changed.

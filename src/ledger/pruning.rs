@@ -31,6 +31,23 @@ pub(crate) async fn next_page(
     Ok(found)
 }
 
+/// Rest between two pages of [`end_cancelled`].
+const REST: Duration = Duration::from_millis(20);
+
+/// Ends all tasks that were cancelled during a run whose lease has run out since, so that they can be pruned.
+pub(crate) async fn end_cancelled(ledger: &dyn Retention) -> Result<u64, LedgerError> {
+    let (mut ended, mut after) = (0, None);
+    loop {
+        let (count, next) = ledger.end_cancelled(after).await?;
+        ended += count;
+        if next.is_none() {
+            return Ok(ended);
+        }
+        after = next;
+        sleep(REST).await;
+    }
+}
+
 /// Reads up to `pages_max` pages of finished rows, and returns the rows that may be deleted: those whose keys are gone. A
 /// row outlives its key, so that the event of a key that Redis drops late finds that its task has finished.
 ///

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::transfer;
 use crate::task::{JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
 /// All data of a task, for display.
@@ -61,6 +62,20 @@ pub struct TaskRecord {
     pub finished: Option<UnixMs>,
     /// True if its due time comes from a key that another program armed.
     pub adopted: bool,
+}
+
+impl TaskRecord {
+    /// True if the task will start: it is pending, waits for a retry, or was armed anew while an older arming runs.
+    pub(crate) fn has_not_started(&self) -> bool {
+        match self.state {
+            State::Pending | State::Waiting => true,
+            // A claim counts its attempt, so this arming has not been claimed.
+            State::Running => {
+                self.attempt == 0 && !self.cancel_requested && self.daemon != transfer::MOVER
+            }
+            State::Done | State::Dead | State::Cancelled => false,
+        }
+    }
 }
 
 /// A row whose key is not a task key. Only programs that write rows themselves can create one.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::LedgerError;
+use super::{DuePlace, LedgerError};
 use crate::task::{State, TaskKey, UnixMs};
 
 /// A batch of finished tasks of one state to delete, by due time.
@@ -74,6 +74,18 @@ pub trait Retention: Send + Sync {
 
     /// Deletes those of `rows`, found by a dry run of `prune`, that it would still delete. Returns how many.
     async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError>;
+
+    /// Ends the tasks of a page that were cancelled during a run whose lease has run out since: no run is left whose end
+    /// would do it. Returns how many it ended, and `after` of the next page, `None` at the end.
+    ///
+    /// A page covers a fixed number of rows that are deleted and not finished.
+    ///
+    /// # If we crash right after
+    /// They are cancelled, as before, and may be pruned.
+    async fn end_cancelled(
+        &self,
+        after: Option<DuePlace>,
+    ) -> Result<(u64, Option<DuePlace>), LedgerError>;
 
     /// Returns the last row, in the order of pruning, behind which there are `keep` finished tasks of this state; `None`
     /// if there are no more than `keep`.

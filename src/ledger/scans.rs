@@ -1,5 +1,7 @@
 //! The seam for finding tasks by due time.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::{DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, NearScan, Upcoming};
@@ -50,10 +52,15 @@ pub trait Scans: Send + Sync {
     /// a next one.
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError>;
 
-    /// Reads the leases of a page of due tasks, by due time, after the place `after`.
+    /// Reads the leases of a page of tasks that are due within `ahead` from now, by due time, after the place `after`. A task
+    /// that is not due yet may be leased by a run of an older arming.
     ///
-    /// A page covers a fixed number of due rows, leased or not.
-    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError>;
+    /// A page covers a fixed number of such rows, leased or not.
+    async fn scan_leases(
+        &self,
+        after: Option<DuePlace>,
+        ahead: Duration,
+    ) -> Result<LeasePage, LedgerError>;
 
     /// Returns those of `rows` that are pending, due and not leased, in any order.
     async fn claimable(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError>;

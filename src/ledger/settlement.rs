@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Lease;
-use crate::task::Verdict;
+use crate::task::{UnixMs, Verdict};
 
 /// The verdict on one run, to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,52 @@ impl fmt::Display for Settled {
             Self::Superseded => "created again during the run",
             Self::Fenced => "claimed or finished by another daemon",
             Self::Locked => "row locked by another session",
+        })
+    }
+}
+
+/// How a claim ended that left its task open. The row keeps it in `lease_until`, where every value up to 0 says that no claim
+/// holds the row: a report that is repeated gets the same answer, and another report of the same claim is fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeftOpen {
+    Released,
+    Failed,
+    Snoozed,
+    /// A recurring task goes on, and this occurrence succeeded.
+    Continued,
+    /// Released before it was started, and cancelled meanwhile: the next claim is the last.
+    ReleasedForLast,
+}
+
+impl LeftOpen {
+    /// Returns what a verdict leaves, if it leaves the task open.
+    pub fn of(verdict: &Verdict) -> Option<Self> {
+        match verdict {
+            Verdict::Complete | Verdict::CompleteWith(_) => None,
+            Verdict::Release | Verdict::GiveBack => Some(Self::Released),
+            Verdict::RetryAt { .. } | Verdict::Bury(_) => Some(Self::Failed),
+            Verdict::Snooze { .. } => Some(Self::Snoozed),
+            Verdict::NextOccurrence { died: None, .. } => Some(Self::Continued),
+            Verdict::NextOccurrence { died: Some(_), .. } => Some(Self::Failed),
+        }
+    }
+
+    /// The value of the column. The statements of MySQL have these numbers in their texts.
+    pub fn lease_until(self) -> UnixMs {
+        UnixMs(match self {
+            Self::Released => -1,
+            Self::Failed => -2,
+            Self::Snoozed => -3,
+            Self::Continued => -4,
+            Self::ReleasedForLast => -5,
+        })
+    }
+
+    /// True if a row with this `lease_until` was left open by this verdict, or one of the same kind.
+    pub fn is_by(lease_until: UnixMs, verdict: &Verdict) -> bool {
+        Self::of(verdict).is_some_and(|left| {
+            lease_until == left.lease_until()
+                || (left == Self::Released && lease_until == Self::ReleasedForLast.lease_until())
         })
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::door::Door;
-use super::keyed::{Expiry, Keyed, Repeat, Set, When};
+use super::keyed::{Expiry, Keyed, Repeat, Set};
 use super::keyspace::Keyspace;
 use super::reply::Reply;
-use crate::client::{ClientError, Receipt, Stands, Task, Wish};
-use crate::ledger::{IfPending, SeriesRow};
-use crate::task::{Due, TaskKey, UnixMs};
+use crate::client::{ClientError, Receipt, Task, Wish};
+use crate::ledger::SeriesRow;
+use crate::task::{Due, State, TaskKey, UnixMs};
 
 /// Carries out commands in order, as one statement or transaction where possible. Returns their replies.
 ///
@@ -83,7 +83,9 @@ pub async fn transact(
     let names = keys.clone();
     let decide = move |now: UnixMs, rows: &[Option<SeriesRow>]| {
         let place: HashMap<&TaskKey, usize> = names.iter().zip(0..).collect();
-        let changed = |(key, row): &(TaskKey, Option<SeriesRow>)| rows[place[key]] != *row;
+        let changed = |(key, row): &(TaskKey, Option<SeriesRow>)| {
+            settled_state(rows[place[key]].clone()) != settled_state(row.clone())
+        };
         if watched.iter().any(changed) {
             return (vec![Wish::Keep; names.len()], None);
         }
@@ -92,6 +94,16 @@ pub async fn transact(
         (keyspace.into_wishes(), Some(replies))
     };
     door.tasks.change(&keys, decide).await
+}
+
+/// The row without what passing time changes: a retry that becomes due is no change of the key.
+fn settled_state(row: Option<SeriesRow>) -> Option<SeriesRow> {
+    row.map(|mut row| {
+        if row.lookup.state == State::Waiting {
+            row.lookup.state = State::Pending;
+        }
+        row
+    })
 }
 
 /// The error for a failure of the ledger.
@@ -140,45 +152,54 @@ async fn create(door: &Door, commands: &[Keyed]) -> Result<Vec<Reply>, ClientErr
     if repeats {
         last.extend(sets.iter().map(|set| &set.key).zip(0..));
     }
-    let has_policy = |set: &&Set| !matches!(set.when, When::Always);
-    // With a policy, each command of a key depends on the one before.
-    if repeats && last.len() < sets.len() && sets.iter().any(has_policy) {
-        let replies = transact(door, commands.to_vec(), Vec::new()).await?;
-        return Ok(replies.expect("nothing is watched"));
-    }
     let mut tasks: Vec<(Task, Due)> = Vec::with_capacity(sets.len());
     let mut written = Vec::with_capacity(sets.len());
     for (index, set) in sets.iter().enumerate() {
         let is_last = !repeats || last[&set.key] == index;
         written.push(is_last.then_some(tasks.len()));
         if is_last {
-            let ms = match set.expiry {
-                Expiry::In(ms) => now.0.saturating_add(ms),
-                Expiry::At(_) | Expiry::Keep => unreachable!("it is plain"),
-            };
-            let due = door.distinct_due(&set.key, UnixMs(ms));
-            let policy = match set.when {
-                When::Policy(policy) => policy,
-                _ => IfPending::Move,
-            };
-            tasks.push((set.task.clone().if_pending(policy), Due::at(due)?));
+            tasks.push((set.task.clone().replacing(), Due::at(due_of(set, now))?));
         }
     }
     let receipts = door.tasks.create_many(tasks).await?;
-    let replies = sets.iter().zip(written);
-    Ok(replies
-        .map(|(set, place)| match (place, set.answers_due) {
-            (Some(place), true) => created(&receipts[place]),
-            (None, _) | (_, false) => Reply::OK,
-        })
-        .collect())
+    let mut replies = Vec::with_capacity(sets.len());
+    for (set, place) in sets.into_iter().zip(written) {
+        let due = due_of(set, now);
+        replies.push(match place {
+            // It has run at this very time: whether that was this value, only its row tells.
+            Some(place) if has_started(&receipts[place], due) => {
+                let expiry = Expiry::At(due.0);
+                let again = Keyed::Set(Box::new(Set {
+                    expiry,
+                    ..set.clone()
+                }));
+                let replies = transact(door, vec![again], Vec::new()).await?;
+                replies.and_then(|mut one| one.pop()).unwrap_or(Reply::OK)
+            }
+            Some(place) if set.answers_due => Reply::Int(receipts[place].due().0),
+            None if set.answers_due => Reply::Int(due.0),
+            Some(_) | None => Reply::OK,
+        });
+    }
+    Ok(replies)
 }
 
-fn created(receipt: &Receipt) -> Reply {
-    match receipt.stands() {
-        Stands::Asked | Stands::Kept => Reply::Int(receipt.due().0),
-        Stands::Refused => Reply::Null,
+/// The due time of a plain command.
+fn due_of(set: &Set, now: UnixMs) -> UnixMs {
+    match set.expiry {
+        Expiry::In(ms) => UnixMs(now.0.saturating_add(ms)),
+        Expiry::At(_) | Expiry::Keep => unreachable!("it is plain"),
     }
+}
+
+/// True if the task of this receipt had started at this due time, perhaps before it was written.
+fn has_started(receipt: &Receipt, due: UnixMs) -> bool {
+    let has_started = match receipt.state() {
+        State::Running => !receipt.older_run(),
+        State::Done | State::Dead => true,
+        State::Pending | State::Waiting | State::Cancelled => false,
+    };
+    has_started && receipt.due() == due
 }
 
 fn is_about_a_row(error: &ClientError) -> bool {

@@ -72,10 +72,9 @@ pub struct Set {
 impl Set {
     /// True if it needs nothing that is in the ledger: it can share a statement with others.
     ///
-    /// A due time that is a moment may be the one that the task has already, with another value: then the row has to be
-    /// read.
+    /// A due time that is a moment may be the one at which the task has run already: then the row has to be read.
     pub fn is_plain(&self) -> bool {
-        matches!(self.when, When::Always | When::Policy(_))
+        matches!(self.when, When::Always | When::Policy(IfPending::Move))
             && !self.get
             && matches!(self.expiry, Expiry::In(_))
     }

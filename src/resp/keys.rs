@@ -14,7 +14,7 @@ use super::parser::Args;
 use super::reply::Reply;
 use super::session::Session;
 use crate::ledger::{ListCursor, ListFilter};
-use crate::task::{State, TaskKey};
+use crate::task::TaskKey;
 
 type Parse = fn(&Door, Args<'_>) -> Result<Keyed, Reply>;
 
@@ -165,12 +165,11 @@ impl Scan {
             Some(ListCursor::Row(row)) => row,
             _ => 0,
         };
-        let is_there = |state| matches!(state, State::Pending | State::Waiting);
         let fits = |key: &TaskKey| match &self.pattern {
             Some(pattern) => pattern.matches(key.as_str().as_bytes()),
             None => true,
         };
-        let tasks = page.tasks.iter().filter(|task| is_there(task.state));
+        let tasks = page.tasks.iter().filter(|task| task.has_not_started());
         let keys = tasks.map(|task| &task.key).filter(|key| fits(key));
         Ok((next, keys.map(|key| Reply::Text(key.to_string())).collect()))
     }

@@ -2,7 +2,7 @@
 //! replies and wishes come out.
 //!
 //! A key exists from its creation until its task starts, while it waits for a retry, too. A task that runs has expired, as
-//! Redis sees it.
+//! Redis sees it; one that was armed anew meanwhile exists, and starts after that run.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,16 @@ struct Entry {
     is_open: bool,
     /// The row is running.
     runs: bool,
+    /// The arming that has started or ended, and so cannot begin again.
+    started: Option<Started>,
     task: Option<Present>,
     wish: Wish,
+}
+
+/// An arming that runs or has ended.
+struct Started {
+    due: UnixMs,
+    row: SeriesRow,
 }
 
 /// A task that has not started.
@@ -71,8 +79,9 @@ impl<'a> Keyspace<'a> {
                 let each = keys.iter().map(|key| match self.entry(key) {
                     None => Reply::Null,
                     Some(entry) => match (entry.cancel(), entry.runs) {
-                        (true, _) => Reply::Static("cancelled"),
-                        (false, true) => Reply::Static("running"),
+                        // Perhaps an older arming of the key: a run goes on in any case.
+                        (_, true) => Reply::Static("running"),
+                        (true, false) => Reply::Static("cancelled"),
                         (false, false) => Reply::Null,
                     },
                 });
@@ -130,9 +139,23 @@ impl<'a> Keyspace<'a> {
         let due = match (set.expiry, &entry.task) {
             (Expiry::In(ms), _) => UnixMs(now.0.saturating_add(ms)),
             (Expiry::At(ms), _) => UnixMs(ms),
-            (Expiry::Keep, Some(task)) => task.due,
+            (Expiry::Keep, Some(task)) => task.due_at,
             (Expiry::Keep, None) => return Reply::err(NEEDS_DUE_TIME),
         };
+        let started = entry.started.as_ref().filter(|it| it.due == due);
+        let is_repeated = |started: &Started| {
+            matches!(set.expiry, Expiry::At(_)) && set.task.is_same_as(&started.row)
+        };
+        if started.is_some_and(is_repeated) && entry.task.is_none() {
+            // The same request again, whose task must not run twice.
+            return match (before, set.answers_due) {
+                (Some(before), _) => before,
+                (None, true) => Reply::Int(due.0),
+                (None, false) => Reply::OK,
+            };
+        }
+        // No arming begins twice: what is stored now is another one.
+        let due = UnixMs(due.0.saturating_add(i64::from(started.is_some())));
         entry.wish = Wish::Write(Box::new(set.task.clone()), due);
         entry.task = Some(Present {
             due,
@@ -167,16 +190,29 @@ impl<'a> Keyspace<'a> {
 impl Entry {
     fn of(row: &Option<SeriesRow>) -> Self {
         let state = row.as_ref().map(|row| row.lookup.state);
-        let is_pending = matches!(state, Some(State::Pending | State::Waiting));
+        let waits_for_run = row
+            .as_ref()
+            .is_some_and(|row| row.lookup.older_run && !row.lookup.cancelling);
+        let is_pending = matches!(state, Some(State::Pending | State::Waiting)) || waits_for_run;
         let task = row.as_ref().filter(|_| is_pending).map(|row| Present {
             due: row.lookup.arming.due,
             due_at: row.lookup.due_at,
             payload: row.payload.clone(),
         });
         let runs = state == Some(State::Running);
+        let has_started = |row: &&SeriesRow| match row.lookup.state {
+            State::Running => !row.lookup.older_run,
+            State::Done | State::Dead => true,
+            State::Pending | State::Waiting | State::Cancelled => false,
+        };
+        let started = row.as_ref().filter(has_started).map(|row| Started {
+            due: row.lookup.arming.due,
+            row: row.clone(),
+        });
         Self {
             is_open: is_pending || runs,
             runs,
+            started,
             task,
             wish: Wish::Keep,
         }

@@ -15,7 +15,10 @@ use super::glob::Glob;
 use super::parser::Args;
 use super::reply::Reply;
 use super::session::Session;
+use crate::client::ClientError;
 use crate::clock;
+use crate::ledger::{ListFilter, StateFilter};
+use crate::task::State;
 
 /// The commands of this file.
 #[rustfmt::skip]
@@ -158,14 +161,41 @@ fn role(_: &mut Session, _: &Door, _: Args<'_>) -> Reply {
     ])
 }
 
+/// Counts the tasks that were armed anew while an older arming runs, among the first [`RUNNING_MAX`] that run.
+async fn behind_runs(door: &Door) -> Result<u64, ClientError> {
+    const PAGE: u32 = 1_000;
+    const RUNNING_MAX: u32 = 10_000;
+    let (mut count, mut cursor) = (0, None);
+    for _ in 0..RUNNING_MAX / PAGE {
+        let filter = ListFilter {
+            states: vec![StateFilter::Is(State::Running)],
+            cursor,
+            limit: PAGE,
+            ..ListFilter::default()
+        };
+        let page = door.tasks.list(&filter).await?;
+        count += page.tasks.iter().filter(|it| it.has_not_started()).count() as u64;
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(count)
+}
+
 fn dbsize(_: &Session, door: &Arc<Door>, _: Args<'_>) -> BoxFuture<'static, Reply> {
     let door = Arc::clone(door);
     async move {
-        match door.tasks.stats().await {
-            Ok(stats) => {
-                let count = stats.pending + stats.waiting;
-                Reply::Int(i64::try_from(count).unwrap_or(i64::MAX))
-            }
+        let count = async {
+            let stats = door.tasks.stats().await?;
+            let behind_runs = match stats.running {
+                0 => 0,
+                _ => behind_runs(&door).await?,
+            };
+            Ok(stats.pending + stats.waiting + behind_runs)
+        };
+        match count.await {
+            Ok(count) => Reply::Int(i64::try_from(count).unwrap_or(i64::MAX)),
             Err(error) => failure(&error),
         }
     }

@@ -3,7 +3,8 @@
 //! A scan finds the leases. They are ended at once if the process is known to be gone, else watched until they expire.
 //! So a task starts again soon after its lease, without waiting for the sweep.
 //!
-//! A scan reads every due row once. It runs at start, when a member vanished, after an outage of the ledger, and by one
+//! A scan reads every row once that is due, or will be within the length of a lease: behind the run of a dead daemon another
+//! arming may wait. It runs at start, when a member vanished, after an outage of the ledger, and by one
 //! member once in a lease: never each second.
 
 use std::collections::HashMap;
@@ -96,16 +97,18 @@ impl Recovery {
         }
     }
 
-    /// Scans the leases of all due rows: with rests if the scan is a regular one. Returns true if some leases belong to
+    /// Scans the leases of all rows that are due, or soon will be: with rests if the scan is a regular one. Returns true if some leases belong to
     /// dead daemons.
     async fn scan_leases_once(&self, cause: Cause) -> Result<bool, LedgerError> {
         let mut gone = HashMap::new();
         let mut ended = 0;
         let mut found_dead = false;
         let mut after = None;
+        // What was armed behind a run waits for its lease, which lasts no longer than this.
+        let ahead = self.deps.config.lease;
         loop {
             let began = Instant::now();
-            let page = self.deps.ledger.scan_leases(after).await?;
+            let page = self.deps.ledger.scan_leases(after, ahead).await?;
             let own = self.leases.claims();
             let (dead, others): (Vec<FoundLease>, Vec<FoundLease>) = page
                 .leases

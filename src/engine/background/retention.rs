@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::config::RetentionConfig;
 use crate::engine::deps::Deps;
 use crate::engine::reports::RetentionBehind;
-use crate::ledger::pruning::pages_without_keys;
+use crate::ledger::pruning::{end_cancelled, pages_without_keys};
 use crate::ledger::{LedgerError, Prune};
 use crate::task::{State, TaskKey};
 use crate::timer::{Remaining, TimerError};
@@ -87,6 +87,15 @@ impl Retention {
             done_max,
             rate,
         } = retention;
+        if cancelled.is_some() {
+            let ended = end_cancelled(&*self.deps.ledger).await?;
+            if ended > 0 {
+                tracing::debug!(
+                    rows = ended,
+                    "ended tasks that were cancelled during runs whose leases ran out"
+                );
+            }
+        }
         let until = Instant::now() + PASS_MAX;
         let mut passes = Vec::new();
         for (state, age, max) in [

@@ -113,7 +113,7 @@ impl PullQueues {
     }
 
     /// Settles a task as its worker reports. A report may be repeated: the same answer follows, unless the task was
-    /// claimed again meanwhile.
+    /// claimed again meanwhile. Another report of the same claim is [`PullError::Fenced`].
     ///
     /// # Errors
     /// [`PullError`]: a claim that was lost, data that is refused, a ledger that does not answer.
@@ -121,6 +121,7 @@ impl PullQueues {
     /// # Cancel safety
     /// The settlement is written even if the future is dropped after it was polled to the settle stage.
     pub async fn settle(&self, claim: &ClaimToken, report: Report) -> Result<Settled, PullError> {
+        let is_done = matches!(report, Report::Done { .. });
         let (outcome, result) = report.into_outcome()?;
         let settlements = self.settlements()?;
         let deps = &self.0.deps;
@@ -159,6 +160,8 @@ impl PullQueues {
         let settled = written.await.unwrap_or(Err(PullError::NotYet))?;
         self.0.outstanding.end(&lease);
         match settled {
+            // The task is done, so a report of anything else was not written.
+            Settled::ByHandler if !is_done => Err(PullError::Fenced(settled)),
             Settled::Applied | Settled::Cancelled | Settled::Ended | Settled::ByHandler => {
                 deps.metrics.ran(&name, as_run, held);
                 Ok(settled)

@@ -39,7 +39,7 @@ impl Settler {
                     let row = claim.lease.arming.row;
                     alarm(*next, Some(Arming { row, due: *next }))
                 }
-                Verdict::Release if ended.reported.is_some() => {
+                Verdict::Release | Verdict::GiveBack if ended.reported.is_some() => {
                     self.queue.forget_echoes([&claim.key]);
                     self.queue.push(Signal {
                         key: claim.key.clone(),
@@ -49,7 +49,9 @@ impl Settler {
                     None
                 }
                 // The other daemons hear of the task by its event, without waiting for their sweeps.
-                Verdict::Release if self.deps.lifecycle.stopping.is_cancelled() => {
+                Verdict::Release | Verdict::GiveBack
+                    if self.deps.lifecycle.stopping.is_cancelled() =>
+                {
                     alarm(self.deps.ledger.clock().now(), same)
                 }
                 _ => None,

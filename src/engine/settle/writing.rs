@@ -81,7 +81,7 @@ impl Settler {
 /// reason that may pass, whatever the server says.
 fn has_data(verdict: &Verdict) -> bool {
     match verdict {
-        Verdict::Complete | Verdict::Release => false,
+        Verdict::Complete | Verdict::Release | Verdict::GiveBack => false,
         Verdict::NextOccurrence { died, result, .. } => died.is_some() || result.is_some(),
         Verdict::CompleteWith(_)
         | Verdict::RetryAt { .. }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::MemoryLedger;
 use crate::ledger::row::{Row, Status};
-use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned, Retention};
+use crate::ledger::{DuePlace, LedgerError, Prune, PruneCursor, Pruned, Retention};
 use crate::task::{State, UnixMs};
 
 #[async_trait]
@@ -81,6 +81,20 @@ impl Retention for MemoryLedger {
             goes && table.remove(*id)
         };
         Ok(rows.iter().filter(|id| forget(id)).count() as u64)
+    }
+
+    /// Ends all in one page.
+    async fn end_cancelled(
+        &self,
+        _after: Option<DuePlace>,
+    ) -> Result<(u64, Option<DuePlace>), LedgerError> {
+        let now = self.clock.now();
+        let mut table = self.table();
+        let mut rows = table.rows.values_mut();
+        let ended = rows
+            .by_ref()
+            .filter_map(|row| row.end_cancelled_run(now).then_some(()));
+        Ok((ended.count() as u64, None))
     }
 
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {

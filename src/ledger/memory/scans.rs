@@ -81,13 +81,17 @@ impl Scans for MemoryLedger {
     }
 
     /// Returns all leases in one page.
-    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+    async fn scan_leases(
+        &self,
+        after: Option<DuePlace>,
+        ahead: Duration,
+    ) -> Result<LeasePage, LedgerError> {
         let now = self.clock.now();
         let table = self.table();
         let leased = table.rows.values().filter(|row| {
             row.status == Status::Unprocessed
                 && !row.deleted
-                && row.due_at() <= now
+                && row.due_at() <= now.plus(ahead)
                 && row.lease_until > NEVER
                 && after.is_none_or(|after| (row.due_at(), row.id) > after)
         });

@@ -134,6 +134,7 @@ impl MysqlLedger {
             due_at: _,
             deleted,
             cancelling,
+            older_run: _,
             origin: _,
             stamp,
         } = over;

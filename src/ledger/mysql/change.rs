@@ -8,8 +8,8 @@ use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::queries::{self, padded};
 use super::{MysqlLedger, decode, retried};
-use crate::ledger::{Change, Changed, Decide, LedgerError, NewTask, SeriesRow};
-use crate::task::{Arming, TaskKey, UnixMs};
+use crate::ledger::{Change, Changed, Decide, IfPending, LedgerError, NewTask, SeriesRow};
+use crate::task::{Arming, State, TaskKey, UnixMs};
 
 /// Attempts to write tasks while others write tasks of the same keys.
 const DUPLICATE_ATTEMPTS: u32 = 5;
@@ -97,8 +97,9 @@ impl MysqlLedger {
                 }
                 (Change::Write(task), None) => new.push(task),
                 (Change::Write(task), Some(row)) => {
-                    // An upsert writes over a cancelled row, whatever its due time.
-                    if row.lookup.arming.due == task.due {
+                    // A frozen run of the same due time must not complete what takes its place. One that goes on is of an
+                    // older arming, or keeps its row.
+                    if row.lookup.arming.due == task.due && row.lookup.state != State::Running {
                         cancelled.push(key.as_str());
                     }
                     over.push(task);
@@ -107,7 +108,15 @@ impl MysqlLedger {
         }
         self.cancel_keys(conn, &mut cancelled).await?;
         self.insert_new(conn, &mut new).await?;
-        for (sql, tasks) in self.creations(&over) {
+        let over: Vec<NewTask> = over
+            .into_iter()
+            .map(|task| NewTask {
+                if_pending: IfPending::Move,
+                replaces: true,
+                ..task.clone()
+            })
+            .collect();
+        for (sql, tasks) in self.creations(&over.iter().collect::<Vec<_>>()) {
             conn.execute(self.creation(sql, &tasks)).await?;
         }
         let written: Vec<&str> = changes

@@ -78,10 +78,12 @@ impl MysqlLedger {
         if done.matched == 0 {
             return Ok((Vec::new(), Vec::new()));
         }
-        let question = self
-            .of_rows(queries::CLAIMED, armings)
-            .bind(owner.0.to_vec());
-        let rows = conn.fetch(question).await?;
+        let ids: Vec<u64> = armings.iter().map(|arming| arming.row).collect();
+        let ids = padded(&ids);
+        let question = statement(self.queries.with_rows(queries::CLAIMED, ids.len()));
+        let question = question.bind(lease_ms);
+        let question = ids.iter().fold(question, |question, id| question.bind(*id));
+        let rows = conn.fetch(question.bind(owner.0.to_vec())).await?;
         let mut unread = Vec::new();
         if (rows.len() as u64) < done.matched {
             let read = rows
@@ -91,10 +93,23 @@ impl MysqlLedger {
             unread.extend_from_slice(armings);
             unread.retain(|arming| !read.contains(&arming.row));
         }
-        let claims = rows
-            .iter()
-            .filter_map(|row| decode::claim(row, owner, claimed).transpose())
-            .collect::<sqlx::Result<_>>()?;
+        let mut claims = Vec::with_capacity(rows.len());
+        let mut anew = Vec::new();
+        for row in &rows {
+            match decode::is_anew(row)? {
+                true => anew.push(decode::arming(row)?),
+                false => claims.extend(decode::claim(row, owner, claimed)?),
+            }
+        }
+        if !anew.is_empty() {
+            // The right to run is for the arming that was claimed. The new one is not due yet, or is claimed by itself.
+            let given_back = self.of_rows(queries::DISOWN, &anew);
+            let given_back = given_back.bind(owner.0.to_vec());
+            if let Err(error) = conn.execute(given_back).await {
+                tracing::debug!(%error, rows = anew.len(), "could not release rows that were armed anew; trying again");
+                self.disown_later(&anew, owner, by.lease);
+            }
+        }
         Ok((claims, unread))
     }
 

@@ -34,18 +34,20 @@ impl MysqlLedger {
     /// Repeats the smallest task to fill up to one of a few sizes, since each size is a prepared statement. Only a task that
     /// comes last of its key is repeated: the same row again changes nothing.
     pub(super) fn creations<'a>(&self, tasks: &[&'a NewTask]) -> Vec<(String, Vec<&'a NewTask>)> {
-        let of = |policy| {
-            let tasks = tasks.iter().copied();
-            let mut tasks: Vec<_> = tasks.filter(|task| task.if_pending == policy).collect();
+        let of = |(policy, replaces)| {
+            let is_of = |task: &&NewTask| task.if_pending == policy && task.replaces == replaces;
+            let mut tasks: Vec<_> = tasks.iter().copied().filter(is_of).collect();
             tasks.sort_by(|a, b| a.key.cmp(&b.key));
             let last_of_each = tasks.chunk_by(|a, b| a.key == b.key);
             let last_of_each = last_of_each.filter_map(|of_a_key| of_a_key.last().copied());
             let size = |task: &&NewTask| task.payload.as_ref().map_or(0, String::len);
             let smallest = last_of_each.min_by_key(size)?;
             tasks.resize(rounded_up(tasks.len()), smallest);
-            Some((self.queries.create(tasks.len(), policy), tasks))
+            Some((self.queries.create(tasks.len(), policy, replaces), tasks))
         };
-        IfPending::ALL.into_iter().filter_map(of).collect()
+        let policies = IfPending::ALL.into_iter();
+        let kinds = policies.flat_map(|policy| [(policy, false), (policy, true)]);
+        kinds.filter_map(of).collect()
     }
 
     /// Builds the upsert of these tasks, which have one policy.
@@ -62,6 +64,7 @@ impl MysqlLedger {
                 max_attempts,
                 attempts,
                 if_pending,
+                replaces: _,
                 recurrence,
             } = task;
             let upsert = upsert

@@ -1,6 +1,7 @@
 //! Scans of leases and of claimable rows, and the end of leases of dead daemons.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::connection::{about_rows, statement};
 use super::error::error;
@@ -14,10 +15,12 @@ impl MysqlLedger {
     pub(super) async fn lease_page(
         &self,
         after: Option<DuePlace>,
+        ahead: Duration,
     ) -> Result<LeasePage, LedgerError> {
         let (due, row) = after.unwrap_or_default();
         let mut conn = self.pools.acquire().await?;
-        let question = statement(self.queries.plain(queries::PAGE_END_OLDEST)).bind(0i64);
+        let overdue_ms = -(ahead.as_millis() as i64);
+        let question = statement(self.queries.plain(queries::PAGE_END_OLDEST)).bind(overdue_ms);
         let question = question.bind(due.0).bind(due.0).bind(row);
         let end = conn
             .fetch(question.bind(PAGE_ROWS - 1))
@@ -28,6 +31,7 @@ impl MysqlLedger {
         let question = statement(self.queries.plain(queries::LEASES));
         let question = question.bind(due.0).bind(due.0).bind(row);
         let question = question.bind(end_due.0).bind(end_due.0).bind(end_row);
+        let question = question.bind(overdue_ms);
         let found = conn.fetch(question).await.map_err(error)?;
         let leases = found
             .iter()

@@ -9,12 +9,15 @@ use super::connection::{Conn, about_rows, statement};
 use super::error::error;
 use super::queries;
 use super::scans::END;
-use super::{MysqlLedger, decode};
-use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned, Retention};
+use super::{BATCH_MAX, MysqlLedger, decode};
+use crate::ledger::{DuePlace, LedgerError, Prune, PruneCursor, Pruned, Retention};
 use crate::task::{State, UnixMs};
 
 /// Number of index entries that one statement skips on its way to the surplus.
 const STRIDE: u64 = 50_000;
+
+/// Number of rows of a page of [`end_cancelled`](Retention::end_cancelled).
+const DELETED_ROWS: u32 = 10_000;
 
 #[async_trait]
 impl Retention for MysqlLedger {
@@ -24,6 +27,15 @@ impl Retention for MysqlLedger {
 
     async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
         self.prune_these(prune, rows).await
+    }
+
+    async fn end_cancelled(
+        &self,
+        after: Option<DuePlace>,
+    ) -> Result<(u64, Option<DuePlace>), LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let ended = self.end_cancelled_on(&mut conn, after).await;
+        ended.map_err(error)
     }
 
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
@@ -96,6 +108,44 @@ impl MysqlLedger {
             pruned.rows = self.delete(conn, &deletable, status, youngest).await?;
         }
         Ok(pruned)
+    }
+
+    async fn end_cancelled_on(
+        &self,
+        conn: &mut Conn,
+        after: Option<DuePlace>,
+    ) -> sqlx::Result<(u64, Option<DuePlace>)> {
+        let (due, row) = after.unwrap_or_default();
+        let question = statement(self.queries.plain(queries::CANCELLED_RUNS));
+        let question = question
+            .bind(due.0)
+            .bind(due.0)
+            .bind(row)
+            .bind(DELETED_ROWS);
+        let found = conn.fetch(question).await?;
+        let mut rows = Vec::new();
+        for row in &found {
+            if decode::has_run_out(row)? {
+                rows.push(decode::id(row)?);
+            }
+        }
+        let mut ended = 0;
+        for batch in rows.chunks(BATCH_MAX) {
+            let act = |ids: &[u64]| about_rows(&self.queries, queries::END_CANCELLED, ids);
+            let done = self.locks.skip_locked(
+                conn,
+                &self.queries,
+                batch,
+                |id| *id,
+                |conn, ids| Box::pin(conn.execute(act(ids))),
+            );
+            ended += done.await?.matched;
+        }
+        let next = match found.last() {
+            Some(last) if found.len() >= DELETED_ROWS as usize => Some(decode::place(last)?),
+            _ => None,
+        };
+        Ok((ended, next))
     }
 
     async fn prune_these(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {

@@ -64,8 +64,12 @@ impl Scans for MysqlLedger {
         self.unpaused_page(scan, paused).await
     }
 
-    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
-        self.lease_page(after).await
+    async fn scan_leases(
+        &self,
+        after: Option<DuePlace>,
+        ahead: Duration,
+    ) -> Result<LeasePage, LedgerError> {
+        self.lease_page(after, ahead).await
     }
 
     async fn claimable(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {

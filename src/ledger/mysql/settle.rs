@@ -10,6 +10,7 @@ use super::error::error;
 use super::error_numbers::is_locked;
 use super::locks::SkippedLocked;
 use super::queries::{self, padded};
+use crate::ledger::settlement::LeftOpen;
 use crate::ledger::{Lease, LedgerError, Settled, Settlement};
 use crate::task::{Death, ERROR_BYTES_MAX, Mishap, UnixMs, Verdict};
 
@@ -44,6 +45,10 @@ impl MysqlLedger {
                 queries::RELEASE,
                 leases_of(|verdict| matches!(verdict, Verdict::Release)),
             ),
+            (
+                queries::GIVE_BACK,
+                leases_of(|verdict| matches!(verdict, Verdict::GiveBack)),
+            ),
         ] {
             let done = self
                 .locks
@@ -59,7 +64,7 @@ impl MysqlLedger {
         }
         let mut single: Vec<Settlement> = settlements
             .iter()
-            .filter(|s| !matches!(s.verdict, Verdict::Complete | Verdict::Release))
+            .filter(|s| !is_written_in_batches(&s.verdict))
             .cloned()
             .collect();
         single.sort_by_key(|settlement| settlement.lease.arming.row);
@@ -152,7 +157,9 @@ impl MysqlLedger {
                     false,
                 )
             }
-            Verdict::Complete | Verdict::Release => unreachable!("written in batches"),
+            Verdict::Complete | Verdict::Release | Verdict::GiveBack => {
+                unreachable!("written in batches")
+            }
         };
         update
             .bind(arming.row)
@@ -188,7 +195,7 @@ impl MysqlLedger {
                 }
                 Some(row) if is_advanced(row, verdict) => Settled::Applied,
                 Some(row) if row.arming != lease.arming => {
-                    self.afterwards(conn, queries::GIVE_BACK, *lease, Settled::Superseded)
+                    self.afterwards(conn, queries::LET_GO, *lease, Settled::Superseded)
                         .await?
                 }
                 // The lease stays for the settlement of the success.
@@ -196,7 +203,7 @@ impl MysqlLedger {
                     Settled::ByHandler
                 }
                 Some(row)
-                    if row.lease_left && matches!(verdict, Verdict::NextOccurrence { .. }) =>
+                    if row.lease_left() && matches!(verdict, Verdict::NextOccurrence { .. }) =>
                 {
                     self.end_with_it(conn, *lease, verdict).await?
                 }
@@ -210,11 +217,9 @@ impl MysqlLedger {
                 {
                     Settled::Ended
                 }
-                Some(row) if row.status == 3 || (row.status == 0 && row.deleted) => {
-                    Settled::Cancelled
-                }
-                Some(row) if !row.lease_left => Settled::Applied,
-                _ => Settled::Fenced,
+                Some(row) if row.lease_left() => Settled::Fenced,
+                Some(row) => settled_before(row, verdict),
+                None => Settled::Fenced,
             };
             settled.push((*lease, answer));
         }
@@ -320,8 +325,10 @@ impl<'a> NextOccurrence<'a> {
             mishap,
             result,
         } = self;
+        let left = error.map_or(LeftOpen::Continued, |_| LeftOpen::Failed);
         update
             .bind(error.map_or(DONE, |_| CANCELLED))
+            .bind(left.lease_until().0)
             .bind(i64::from(ran))
             .bind(error.map(str::to_owned))
             .bind(i64::from(ran))
@@ -353,9 +360,33 @@ impl<'a> NextOccurrence<'a> {
     }
 }
 
+fn is_written_in_batches(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Complete | Verdict::Release | Verdict::GiveBack
+    )
+}
+
+/// Returns the answer for a row that no claim holds, and that the claim of this verdict was the last to hold.
+fn settled_before(row: &SettledRow, verdict: &Verdict) -> Settled {
+    let is_by = match row.status {
+        0 => LeftOpen::is_by(row.lease_until, verdict),
+        1 => verdict.is_success(),
+        2 => LeftOpen::of(verdict) == Some(LeftOpen::Failed),
+        3 => !verdict.is_success(),
+        _ => false,
+    };
+    match is_by {
+        true if row.status == 3 || row.deleted => Settled::Cancelled,
+        true => Settled::Applied,
+        // It was released, has failed or was snoozed: another report of this claim comes too late.
+        false => Settled::Fenced,
+    }
+}
+
 /// True if the series has moved to its next occurrence, and nothing has claimed that yet.
 fn is_advanced(row: &SettledRow, verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::NextOccurrence { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
+    matches!(verdict, Verdict::NextOccurrence { next, .. } if row.arming.due == *next && row.status == 0 && LeftOpen::is_by(row.lease_until, verdict))
 }
 
 /// Cuts an error text at a character.

@@ -19,17 +19,19 @@ impl Row {
     /// Moves a pending task to another due time.
     pub fn reschedule(&mut self, due: UnixMs, now: UnixMs) -> RescheduleAnswer {
         match self.state(now) {
-            State::Pending | State::Waiting => {
+            State::Running if !self.waits_for_run(now) || self.deleted => RescheduleAnswer::Running,
+            // What is running is an older arming.
+            State::Pending | State::Waiting | State::Running => {
                 self.moved_from(self.end_time);
                 self.end_time = due;
                 self.changed_at = now;
                 self.run_end = NEVER;
                 self.last_error = None;
                 self.history.clear();
+                self.finished_at = None;
                 self.origin = Origin::Row;
                 RescheduleAnswer::Moved(self.arming())
             }
-            State::Running => RescheduleAnswer::Running,
             state @ (State::Done | State::Dead | State::Cancelled) => {
                 RescheduleAnswer::Finished(state)
             }

@@ -84,11 +84,10 @@ impl Row {
 
     /// Reverts a deletion by a legacy program. Returns false if there is none.
     pub fn undelete(&mut self, arming: Arming) -> bool {
-        let by_lapsed = self.finished_at.is_some_and(|at| at >= self.start_time);
         let applies = self.arming() == arming
             && self.status == Status::Unprocessed
             && self.deleted
-            && !by_lapsed;
+            && !self.deleted_by_lapsed();
         if applies {
             self.deleted = false;
         }

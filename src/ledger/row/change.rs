@@ -24,10 +24,15 @@ impl Row {
         }
     }
 
-    /// Turns the row into the requested arming, whatever it is now, unless that arming has ended.
+    /// Turns the row into the requested arming, whatever it is now, unless that arming has ended or is running.
     fn write_over(&mut self, task: &NewTask, now: UnixMs) {
         let ended = matches!(self.status, Status::Processed | Status::Dead);
-        if !(ended && self.end_time == task.due) {
+        let runs = self.status == Status::Unprocessed && self.leased(now) && self.has_run();
+        if !((ended || runs) && self.end_time == task.due) {
+            if !self.leased(now) {
+                // A frozen run of this due time must not complete what takes its place.
+                self.owner = None;
+            }
             self.begin_anew(task, now);
         }
     }

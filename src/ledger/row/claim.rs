@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{NEVER, Row, Status};
+use crate::ledger::settlement::LeftOpen;
 use crate::ledger::{Claim, Claimant, FoundLease, Lease, Owner, Renewal};
 use crate::task::{Attempt, How, PAYLOAD_READ_MAX, UnixMs};
 
@@ -20,6 +21,9 @@ impl Row {
             0
         };
         self.retry_at = if counts { self.retry_at } else { NEVER };
+        if counts && self.lease_until == LeftOpen::ReleasedForLast.lease_until() {
+            self.deleted = true;
+        }
         self.run_end = self.end_time;
         self.owner = Some(owner);
         self.daemon.clone_from(&by.daemon);
@@ -36,6 +40,20 @@ impl Row {
             self.lease_until = UnixMs(now.0 - 1);
         }
         holds
+    }
+
+    /// Ends a task that was cancelled during a run whose lease has run out since. Returns false if it is none.
+    pub fn end_cancelled_run(&mut self, now: UnixMs) -> bool {
+        let ends = self.status == Status::Unprocessed
+            && self.deleted_by_lapsed()
+            && self.lease_until > NEVER
+            && !self.leased(now);
+        if ends {
+            // A frozen run must not succeed after all.
+            self.owner = None;
+            self.finish(Status::Cancelled, self.finished_at.unwrap_or(now));
+        }
+        ends
     }
 
     /// Returns the claim that [`claim`](Self::claim) has just made.

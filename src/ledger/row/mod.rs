@@ -67,6 +67,7 @@ impl Row {
             max_attempts,
             attempts,
             if_pending: _,
+            replaces: _,
             recurrence,
         } = task.clone();
         Self {
@@ -120,6 +121,11 @@ impl Row {
         self.lease_until >= now
     }
 
+    /// True if what is running is an older arming of the key. A move holds its rows as if they were running.
+    pub(super) fn waits_for_run(&self, now: UnixMs) -> bool {
+        self.leased(now) && !self.has_run() && !self.is_held()
+    }
+
     pub(super) fn free_and_due(&self, now: UnixMs) -> bool {
         self.status == Status::Unprocessed
             && !self.deleted
@@ -154,7 +160,10 @@ impl Row {
     /// Turns the row into the requested arming, unless it is the same arming or the policy keeps the row.
     pub(super) fn create_over(&mut self, task: &NewTask, now: UnixMs) {
         if self.end_time == task.due && self.status != Status::Cancelled {
-            if self.status == Status::Unprocessed {
+            let has_started = self.leased(now) && self.has_run();
+            if self.status == Status::Unprocessed && task.replaces && !has_started {
+                self.begin_anew(task, now);
+            } else if self.status == Status::Unprocessed {
                 self.deleted = false;
                 self.finished_at = None;
                 self.changed_at = now;

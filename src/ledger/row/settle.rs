@@ -1,6 +1,7 @@
 //! The effect of a settlement on a row.
 
 use super::{NEVER, Row, Status};
+use crate::ledger::settlement::LeftOpen;
 use crate::ledger::{Settled, Settlement};
 use crate::task::{Death, ERROR_BYTES_MAX, Origin, Recurrence, UnixMs, Verdict, prepend};
 
@@ -11,7 +12,7 @@ impl Row {
             return Settled::Fenced;
         }
         if let Verdict::NextOccurrence { next, .. } = verdict
-            && self.is_advanced(*next)
+            && self.is_advanced(*next, verdict)
         {
             return Settled::Applied;
         }
@@ -19,10 +20,10 @@ impl Row {
             if self.status == Status::Unprocessed && self.deleted {
                 self.end_cancelled(now);
             }
-            self.lease_until = NEVER;
+            self.lease_until = self.lease_until.min(NEVER);
             return Settled::Superseded;
         }
-        if self.status != Status::Unprocessed || self.lease_until == NEVER {
+        if self.status != Status::Unprocessed || self.lease_until <= NEVER {
             return self.settled_before(verdict);
         }
         match verdict {
@@ -42,14 +43,14 @@ impl Row {
                 self.crashes = 0;
                 self.last_error = Some(cut(error));
                 prepend(mishap, &mut self.history);
-                self.reopen(now)
+                self.reopen(LeftOpen::Failed, now)
             }
             Verdict::Snooze { at, mishap } => {
                 self.retry_at = *at;
                 self.crashes = 0;
                 self.attempt = self.attempt.saturating_sub(1);
                 prepend(mishap, &mut self.history);
-                self.reopen(now)
+                self.reopen(LeftOpen::Snoozed, now)
             }
             Verdict::Bury(death) => self.bury(death, now),
             Verdict::NextOccurrence {
@@ -70,10 +71,21 @@ impl Row {
                 }
                 self.advance(*next, died.is_some(), now)
             }
-            Verdict::Release => {
-                let given_back = u16::from(self.recurrence.is_none());
-                self.attempt = self.attempt.saturating_sub(given_back);
-                self.reopen(now)
+            Verdict::Release | Verdict::GiveBack => {
+                self.attempt = self.attempt.saturating_sub(1);
+                if self.recurrence.is_some() {
+                    // It has begun: a time of a retry says so when it is claimed again.
+                    self.retry_at = self.retry_at.max(UnixMs(self.end_time.0 + 1));
+                }
+                // The caller was told that it runs.
+                let runs_once_more =
+                    *verdict == Verdict::GiveBack && self.has_run() && self.deleted_by_lapsed();
+                if runs_once_more {
+                    self.deleted = false;
+                    self.lease_until = LeftOpen::ReleasedForLast.lease_until();
+                    return Settled::Applied;
+                }
+                self.reopen(LeftOpen::Released, now)
             }
         }
     }
@@ -121,35 +133,51 @@ impl Row {
         self.end_time = next;
         self.run_end = NEVER;
         self.origin = Origin::Row;
-        self.lease_until = NEVER;
+        self.lease_until = match failed {
+            false => LeftOpen::Continued.lease_until(),
+            true => LeftOpen::Failed.lease_until(),
+        };
         Settled::Applied
     }
 
     /// Returns the answer for a row that was settled before.
     fn settled_before(&mut self, verdict: &Verdict) -> Settled {
-        let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
+        let lease_left = self.lease_until > NEVER;
+        self.lease_until = self.lease_until.min(NEVER);
         match self.status {
             Status::Processed if lease_left || !verdict.is_success() => Settled::ByHandler,
             Status::Processed if matches!(verdict, Verdict::NextOccurrence { .. }) => {
                 Settled::Ended
             }
-            Status::Cancelled => Settled::Cancelled,
-            _ => Settled::Applied,
+            Status::Processed => Settled::Applied,
+            Status::Cancelled if !verdict.is_success() => Settled::Cancelled,
+            Status::Dead if LeftOpen::of(verdict) == Some(LeftOpen::Failed) => Settled::Applied,
+            Status::Unprocessed if LeftOpen::is_by(self.lease_until, verdict) => Settled::Applied,
+            // It was released, has failed or was snoozed: another report of this claim comes too late.
+            Status::Unprocessed | Status::Dead | Status::Cancelled => Settled::Fenced,
         }
     }
 
     /// True if the series has moved to this occurrence, and nothing has claimed that yet.
-    fn is_advanced(&self, next: UnixMs) -> bool {
-        self.status == Status::Unprocessed && self.end_time == next && self.lease_until == NEVER
+    fn is_advanced(&self, next: UnixMs, verdict: &Verdict) -> bool {
+        self.status == Status::Unprocessed
+            && self.end_time == next
+            && LeftOpen::is_by(self.lease_until, verdict)
+    }
+
+    /// True if lapsed has marked the row as deleted: a program that knows only the first six columns does not write
+    /// `finished_at`.
+    pub(super) fn deleted_by_lapsed(&self) -> bool {
+        self.deleted && self.finished_at.is_some_and(|at| at >= self.start_time)
     }
 
     /// Makes the task pending again, or applies a cancellation that waited for the end of the run.
-    fn reopen(&mut self, now: UnixMs) -> Settled {
+    fn reopen(&mut self, how: LeftOpen, now: UnixMs) -> Settled {
         if self.deleted {
             return self.end_cancelled(now);
         }
         self.finished_at = None;
-        self.lease_until = NEVER;
+        self.lease_until = how.lease_until();
         Settled::Applied
     }
 }

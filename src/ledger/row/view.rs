@@ -103,6 +103,7 @@ impl Row {
             due_at: self.due_at(),
             deleted: is_deleted && !self.leased(now),
             cancelling: is_deleted && self.leased(now),
+            older_run: self.waits_for_run(now),
             origin: self.origin,
             stamp: self.stamp(),
         }

@@ -65,6 +65,7 @@ fn claim(
 ) -> Result<Vec<Claim>> {
     let mut find = session.prepare(&session.queries.row_by_id)?;
     let mut write = session.prepare(&session.queries.save_run)?;
+    let mut write_all = session.prepare(&session.queries.save)?;
     let owner = Owner::random();
     let mut claims = Vec::with_capacity(armings.len());
     for arming in armings {
@@ -75,7 +76,11 @@ fn claim(
         let mut row = stored.row;
         if row.free_and_due(session.now) {
             row.claim(by, owner, session.now);
-            save_run(&mut write, &row)?;
+            match row.deleted {
+                // Its last claim: see `Row::claim`.
+                true => save(&mut write_all, &row)?,
+                false => save_run(&mut write, &row)?,
+            }
             claims.push(row.claimed(owner, claimed));
         }
     }

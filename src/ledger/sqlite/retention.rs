@@ -9,10 +9,13 @@ use super::SqliteLedger;
 use super::admin::of_rows;
 use super::rows::{self, Stored, ms, row_id};
 use super::session::{Session, id};
-use super::walk::{Direction, Walk};
+use super::walk::{Direction, START, Walk};
 use crate::ledger::row::Status;
-use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned, Retention};
+use crate::ledger::{DuePlace, LedgerError, Prune, PruneCursor, Pruned, Retention};
 use crate::task::{State, UnixMs};
+
+/// Number of rows of a page of [`end_cancelled`](Retention::end_cancelled).
+const DELETED_ROWS: usize = 10_000;
 
 #[async_trait]
 impl Retention for SqliteLedger {
@@ -44,6 +47,28 @@ impl Retention for SqliteLedger {
             })
         })
         .await
+    }
+
+    async fn end_cancelled(
+        &self,
+        after: Option<DuePlace>,
+    ) -> Result<(u64, Option<DuePlace>), LedgerError> {
+        let (rows, next) = self.read(move |session| ran_out(session, after)).await?;
+        if rows.is_empty() {
+            return Ok((0, next));
+        }
+        let ended = self.write(move |session| {
+            let mut write = session.prepare(&session.queries.save)?;
+            of_rows(session, &rows, |stored| {
+                let mut row = stored.row.clone();
+                let ends = row.end_cancelled_run(session.now);
+                if ends {
+                    rows::save(&mut write, &row)?;
+                }
+                Ok(ends)
+            })
+        });
+        Ok((ended.await?, next))
     }
 
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
@@ -111,6 +136,31 @@ fn batch(session: &Session<'_>, prune: &Prune) -> Result<Pruned> {
         }
     }
     Ok(pruned)
+}
+
+/// Reads a page of the deleted rows that are not finished. Returns those whose lease has run out, and the place of the last.
+fn ran_out(session: &Session<'_>, after: Option<DuePlace>) -> Result<(Vec<u64>, Option<DuePlace>)> {
+    let walk = Walk {
+        status: Status::Unprocessed as u8,
+        deleted: true,
+        direction: Direction::Up,
+        from: after.unwrap_or(START),
+        to: UnixMs(i64::MAX),
+    };
+    let mut statement = session.prepare(walk.scan(session.queries))?;
+    let mut walked = statement.query(walk.values())?;
+    let (mut found, mut next) = (Vec::new(), None);
+    for _ in 0..DELETED_ROWS {
+        let Some(row) = walked.next()? else {
+            return Ok((found, None));
+        };
+        next = Some((ms(row, 1)?, row_id(row, 0)?));
+        let lease_until = ms(row, 4)?;
+        if lease_until > UnixMs(0) && lease_until < session.now {
+            found.push(row_id(row, 0)?);
+        }
+    }
+    Ok((found, next))
 }
 
 /// Reads the next rows of a finished state that were due at least this long ago.

@@ -100,8 +100,13 @@ impl Scans for SqliteLedger {
         .await
     }
 
-    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
-        self.read(move |session| leases(session, after)).await
+    async fn scan_leases(
+        &self,
+        after: Option<DuePlace>,
+        ahead: Duration,
+    ) -> Result<LeasePage, LedgerError> {
+        self.read(move |session| leases(session, after, ahead))
+            .await
     }
 
     async fn claimable(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
@@ -272,13 +277,13 @@ fn places(
     Ok(places)
 }
 
-fn leases(session: &Session<'_>, after: Option<DuePlace>) -> Result<LeasePage> {
+fn leases(session: &Session<'_>, after: Option<DuePlace>, ahead: Duration) -> Result<LeasePage> {
     let walk = Walk {
         status: 0,
         deleted: false,
         direction: Direction::Up,
         from: after.unwrap_or(START),
-        to: session.now,
+        to: session.now.plus(ahead),
     };
     let mut statement = session.prepare(walk.scan(session.queries))?;
     let mut found = statement.query(walk.values())?;

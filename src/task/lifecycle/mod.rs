@@ -70,6 +70,7 @@ pub fn judge(run: EndedRun<'_>, policy: &RetryPolicy, now: UnixMs, unit: f64) ->
             ),
         ),
         Outcome::Interrupted => Verdict::Release,
+        Outcome::NotStarted => Verdict::GiveBack,
     })
 }
 
@@ -184,9 +185,13 @@ pub enum Verdict {
     /// Dead. With [`Expired`](Reason::Expired) and [`Poison`](Reason::Poison) the attempt is not counted: the task was
     /// claimed and not run.
     Bury(Death),
-    /// Back to pending without counting a crash or an attempt. A recurring task keeps its attempt: its started
-    /// occurrence would count as missed otherwise.
+    /// Back to pending after a run that was interrupted, without counting a crash or an attempt. If the task was cancelled
+    /// meanwhile, that run was its last. An occurrence of a recurring task has begun: it is not missed, however late it
+    /// begins again.
     Release,
+    /// As [`Release`](Self::Release), for a claim that was never run. A task that was cancelled meanwhile still starts once:
+    /// the answer to the cancellation was that it runs.
+    GiveBack,
     /// Pending again as the next occurrence of a recurring task: another stable id, counters reset.
     NextOccurrence {
         /// When that is due; not the same time as that of the run.
@@ -222,6 +227,7 @@ impl Verdict {
             | Self::Snooze { .. }
             | Self::Bury(_)
             | Self::Release
+            | Self::GiveBack
             | Self::NextOccurrence { died: Some(_), .. } => false,
         }
     }
@@ -268,6 +274,8 @@ pub enum Outcome {
     HandedOn,
     /// Shutdown or a lost lease ended it. Not a failure of the task.
     Interrupted,
+    /// It was claimed and given back: no handler or worker has begun it.
+    NotStarted,
 }
 
 impl Outcome {
@@ -283,14 +291,18 @@ impl Outcome {
             Self::Expired { .. } => "expired",
             Self::Missed => "missed",
             Self::HandedOn => "handed_on",
-            Self::Interrupted => "interrupted",
+            Self::Interrupted | Self::NotStarted => "interrupted",
         }
     }
 
     /// True if the handler was started.
     pub fn was_run(&self) -> bool {
         match self {
-            Self::Poisoned | Self::Expired { .. } | Self::Missed | Self::HandedOn => false,
+            Self::Poisoned
+            | Self::Expired { .. }
+            | Self::Missed
+            | Self::HandedOn
+            | Self::NotStarted => false,
             Self::Succeeded
             | Self::Completed
             | Self::Again(_)
@@ -320,7 +332,8 @@ impl Outcome {
             | Self::Poisoned
             | Self::Missed
             | Self::HandedOn
-            | Self::Interrupted => String::new(),
+            | Self::Interrupted
+            | Self::NotStarted => String::new(),
         }
     }
 
@@ -338,7 +351,8 @@ impl Outcome {
             | Self::Again(_)
             | Self::Missed
             | Self::HandedOn
-            | Self::Interrupted => None,
+            | Self::Interrupted
+            | Self::NotStarted => None,
         }
     }
 }

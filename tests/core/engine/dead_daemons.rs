@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapsed::Handlers;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Claim, Claimant, Claims, Ledger, Scans};
+use lapsed::ledger::{Claim, Claimant, Claims, Ledger, NewTask, Producer, Scans};
 use lapsed::task::{Arming, State};
 use tokio::sync::{Notify, mpsc};
 
@@ -69,6 +69,26 @@ async fn tasks_of_a_daemon_whose_process_is_gone_run_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_armed_behind_the_run_of_a_dead_daemon_starts_when_it_is_due() {
+    let dead = dead_name().await;
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 5).await;
+    let claims = claim(&ledger, &armings, &dead).await;
+    let anew = claims.into_iter().zip(1..).map(|(claim, n)| {
+        let due = START.plus(seconds(4 * n));
+        NewTask::new(claim.key, due)
+    });
+    ledger.create(&anew.collect::<Vec<_>>()).await.unwrap();
+    let rig = start_on(Arc::clone(&ledger), "", counting(&Arc::default()));
+    for n in 1..=5 {
+        let took = until_done(&rig, n).await;
+        let due = seconds(4 * n);
+        assert!(took >= due && took < due + seconds(2), "{n}: {took:?}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_of_a_daemon_that_may_live_waits_for_its_lease() {
     let (own, dead) = (own_name().await, dead_name().await);
     // Frozen, or of another engine of this process; of an old version; in another container; on another host.
@@ -96,7 +116,11 @@ async fn a_task_that_kills_its_daemon_is_buried_after_three_however_soon_that_is
     for crashes in 0..3 {
         let claims = claim(&ledger, &armings, &dead).await;
         assert_eq!(claims[0].attempt.crashes, crashes);
-        let leases = ledger.scan_leases(None).await.unwrap().leases;
+        let leases = ledger
+            .scan_leases(None, Duration::ZERO)
+            .await
+            .unwrap()
+            .leases;
         if crashes < 2 {
             assert_eq!(ledger.end_leases(&leases).await.unwrap(), 1);
         }

@@ -170,12 +170,16 @@ impl Scans for Faulty {
         self.inner.scan_unpaused(scan, paused).await
     }
 
-    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+    async fn scan_leases(
+        &self,
+        after: Option<DuePlace>,
+        ahead: Duration,
+    ) -> Result<LeasePage, LedgerError> {
         self.faults.connection().await;
         self.faults.lease_scans.fetch_add(1, Ordering::SeqCst);
         match self.faults.scan_leases_fails.load(Ordering::SeqCst) {
             true => Err(unavailable()),
-            false => self.inner.scan_leases(after).await,
+            false => self.inner.scan_leases(after, ahead).await,
         }
     }
 
@@ -318,6 +322,13 @@ impl Retention for Faulty {
 
     async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
         self.inner.prune_rows(prune, rows).await
+    }
+
+    async fn end_cancelled(
+        &self,
+        after: Option<DuePlace>,
+    ) -> Result<(u64, Option<DuePlace>), LedgerError> {
+        self.inner.end_cancelled(after).await
     }
 
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {

@@ -109,6 +109,36 @@ async fn the_same_due_time_with_another_value_is_another_task() {
 }
 
 #[tokio::test]
+async fn a_relative_due_time_that_a_task_has_already_stores_the_value() {
+    const KEYS: i64 = 100;
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    for attempt in 0.. {
+        let now = door.tasks.clock_now().0;
+        let key = |n: i64| format!("C@m@{attempt}@{n}");
+        let absolute = |n| format!("SET {} a PXAT {}\r\n", key(n), now + 60_000 + n);
+        let relative = |n| format!("PSETEX {} 60000 b\r\n", key(n));
+        let all: String = (0..KEYS)
+            .map(absolute)
+            .chain((0..KEYS).map(relative))
+            .collect();
+        wire.send(all).await;
+        wire.read_until(&"+OK\r\n".repeat(2 * KEYS as usize)).await;
+        let mut met = false;
+        for n in 0..KEYS {
+            let due = wire.says(&format!("PEXPIRETIME {}", key(n))).await;
+            met |= due == format!(":{}", now + 60_000 + n);
+            let value = wire.says(&format!("GET {}", key(n))).await;
+            assert_eq!(value, "$1\r\nb", "{due}");
+        }
+        if met {
+            return;
+        }
+        assert!(attempt < 50, "none of the due times was met");
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_answers_all_or_nothing() {
     let door = Door::open();
     let mut wire = door.connect().await;

@@ -107,6 +107,156 @@ async fn each_report_has_its_effect() {
 }
 
 #[tokio::test]
+async fn done_is_answered_only_by_a_claim_that_was_not_settled_otherwise() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    let reports = ["FAIL", "SNOOZE", "RELEASE", "DONE"];
+    let said = |report: &str, claim: &str| match report {
+        "FAIL" => format!("LAPSED.FAIL {claim} no RETRYAFTER 60000"),
+        "SNOOZE" => format!("LAPSED.SNOOZE {claim} 60000"),
+        report => format!("LAPSED.{report} {claim}"),
+    };
+    for first in reports {
+        let key = format!("Mail@send@{first}");
+        due_now(&door, &key).await;
+        let claim = claim(&mut wire).await;
+        for _ in 0..2 {
+            assert_eq!(wire.says(&said(first, &claim)).await, "+OK", "{first}");
+        }
+        for second in reports.into_iter().filter(|second| *second != first) {
+            let answer = wire.says(&said(second, &claim)).await;
+            assert!(
+                answer.starts_with("-FENCED "),
+                "{second} after {first}: {answer}"
+            );
+        }
+        // Not in the way of the next ones.
+        wire.says(&format!("DEL {key}")).await;
+    }
+}
+
+#[tokio::test]
+async fn keepttl_keeps_the_time_of_a_retry() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    due_now(&door, "Mail@send").await;
+    let claim = claim(&mut wire).await;
+    wire.says(&format!("LAPSED.FAIL {claim} no RETRYAFTER 60000"))
+        .await;
+    let due = wire.says("PEXPIRETIME Mail@send").await;
+    for line in ["SET Mail@send a XX KEEPTTL", "SET Mail@send b KEEPTTL"] {
+        assert_eq!(wire.says(line).await, "+OK");
+        assert_eq!(wire.says("PEXPIRETIME Mail@send").await, due);
+    }
+    assert_eq!(wire.says("GET Mail@send").await, "$1\r\nb");
+    assert_eq!(wire.says("LAPSED.TAKE mail").await, "*0");
+}
+
+#[tokio::test]
+async fn a_retry_that_becomes_due_is_no_change_of_a_watched_key() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    due_now(&door, "Mail@send").await;
+    let claim = claim(&mut wire).await;
+    wire.says(&format!("LAPSED.FAIL {claim} no RETRYAFTER 300"))
+        .await;
+    wire.says("WATCH Mail@send").await;
+    assert_eq!(state(&door, "Mail@send").await, State::Waiting);
+    until("the retry is due", async || {
+        state(&door, "Mail@send").await == State::Pending
+    })
+    .await;
+    let said = wire.says("MULTI\r\nDEL Mail@send\r\nEXEC").await;
+    assert_eq!(said, "+OK\r\n+QUEUED\r\n*1\r\n:1");
+}
+
+#[tokio::test]
+async fn what_is_armed_behind_a_run_exists_inside_and_outside_of_a_transaction() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    let replies = [
+        ("GET Mail@send", "$1\r\nb"),
+        ("EXISTS Mail@send", ":1"),
+        ("TYPE Mail@send", "+string"),
+        ("PEXPIRETIME Mail@send", ":1900000000000"),
+        ("SET Mail@send c NX PX 60000", "$-1"),
+        ("SET Mail@send c XX PXAT 1900000000001", "+OK"),
+        ("GET Mail@send", "$1\r\nc"),
+        ("PEXPIREAT Mail@send 1900000000002", ":1"),
+        ("PEXPIRETIME Mail@send", ":1900000000002"),
+        ("LAPSED.SCHEDULE Mail@send IN 60000 IFPENDING REFUSE", "$-1"),
+        (
+            "LAPSED.SCHEDULE Mail@send IN 60000 IFPENDING KEEP",
+            ":1900000000002",
+        ),
+        ("DEL Mail@send", ":1"),
+        ("EXISTS Mail@send", ":0"),
+        ("DEL Mail@send", ":0"),
+        ("SET Mail@send d PXAT 1900000000003", "+OK"),
+        ("EXPIRE Mail@send -1", ":1"),
+        ("PTTL Mail@send", ":-2"),
+        ("SET Mail@send e PXAT 1900000000004", "+OK"),
+        ("LAPSED.CANCEL Mail@send", "*1\r\n$7\r\nrunning"),
+        ("LAPSED.CANCEL Mail@send", "*1\r\n$7\r\nrunning"),
+        ("GET Mail@send", "$-1"),
+    ];
+    for inside in [false, true] {
+        due_now(&door, "Mail@send").await;
+        let claim = claim(&mut wire).await;
+        assert_eq!(wire.says("SET Mail@send b PXAT 1900000000000").await, "+OK");
+        for line in ["DBSIZE", "SCAN 0 MATCH Mail*"] {
+            let said = wire.says(line).await;
+            assert!(said == ":1" || said.contains("Mail@send"), "{line}: {said}");
+        }
+        match inside {
+            false => {
+                for (line, reply) in replies {
+                    assert_eq!(wire.says(line).await, reply, "{line}");
+                }
+            }
+            true => {
+                let lines: String = replies
+                    .iter()
+                    .map(|(line, _)| format!("{line}\r\n"))
+                    .collect();
+                let said = wire.says(&format!("MULTI\r\n{lines}EXEC")).await;
+                let queued = "+QUEUED\r\n".repeat(replies.len());
+                let replied: Vec<&str> = replies.iter().map(|(_, reply)| *reply).collect();
+                let (count, replied) = (replies.len(), replied.join("\r\n"));
+                assert_eq!(said, format!("+OK\r\n{queued}*{count}\r\n{replied}"));
+            }
+        }
+        assert_eq!(wire.says("DBSIZE").await, ":0");
+        let done = wire.says(&format!("LAPSED.DONE {claim}")).await;
+        assert!(done.starts_with("-FENCED "), "{done}");
+        assert_eq!(state(&door, "Mail@send").await, State::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn a_value_for_the_due_time_of_a_run_is_another_task_and_the_same_one_is_not() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    let now = door.tasks.clock_now().0;
+    let set = |value: &str| format!("SET Mail@send {value} PXAT {now}");
+    assert_eq!(wire.says(&set("a")).await, "+OK");
+    let first = claim(&mut wire).await;
+    // Its reply was lost, as it were.
+    assert_eq!(wire.says(&set("a")).await, "+OK");
+    assert_eq!(wire.says(&format!("LAPSED.DONE {first}")).await, "+OK");
+    assert_eq!(wire.says(&set("a")).await, "+OK");
+    assert_eq!(state(&door, "Mail@send").await, State::Done);
+    assert_eq!(wire.says(&set("b")).await, "+OK");
+    let taken = wire.says("LAPSED.TAKE mail BLOCK 60000").await;
+    assert!(taken.contains("$1\r\nb\r\n"), "{taken}");
+    assert_eq!(wire.says(&set("c")).await, "+OK");
+    let second = claims(&taken).remove(0);
+    let done = wire.says(&format!("LAPSED.DONE {second}")).await;
+    assert_eq!(state(&door, "Mail@send").await, State::Pending, "{done}");
+    assert_eq!(wire.says("GET Mail@send").await, "$1\r\nc");
+}
+
+#[tokio::test]
 async fn a_lost_claim_is_fenced() {
     let door = Door::working(&MAIL.replace("10s", "1s"));
     let mut wire = door.connect().await;

@@ -3,7 +3,7 @@
 use lapsed::ledger::{
     CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled, Settlement,
 };
-use lapsed::task::{Arming, State, UnixMs, Verdict};
+use lapsed::task::{Arming, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, by, cancel, claim, claim_due, create, create_at, in_ms, key, record, retry_at,
@@ -22,6 +22,7 @@ rules! {
     only_a_pending_task_can_be_rescheduled
     run_now_makes_a_task_due
     answers_come_in_the_order_of_the_questions
+    a_task_that_replaces_gives_its_value_to_the_same_due_time
 }
 
 async fn a_task_is_created_pending(ledger: &impl Ledger) {
@@ -263,5 +264,66 @@ async fn answers_come_in_the_order_of_the_questions(ledger: &impl Ledger) {
         .zip([State::Done, State::Dead, State::Pending])
     {
         assert_eq!(state(ledger, &claim.key).await, expected);
+    }
+}
+
+async fn a_task_that_replaces_gives_its_value_to_the_same_due_time(ledger: &impl Ledger) {
+    let due = in_ms(ledger, 60_000).await;
+    let of = |key: &TaskKey, due: UnixMs, value: &str| NewTask {
+        payload: Some(value.to_owned()),
+        tag: Some(format!("t{value}")),
+        max_attempts: Some(value.parse().unwrap()),
+        replaces: value != "1",
+        ..NewTask::new(key.clone(), due)
+    };
+    let names = ["pending", "cancelled", "behind"];
+    let [pending, cancelled, behind] = names.map(|name| key("replaces", name));
+    let older = claim_due(ledger, &behind, LEASE).await;
+    let all = [&pending, &cancelled, &behind];
+    let first: Vec<NewTask> = all.iter().map(|key| of(key, due, "1")).collect();
+    let first = ledger.create(&first).await.unwrap();
+    cancel(ledger, &cancelled).await;
+    let second: Vec<NewTask> = all.iter().map(|key| of(key, due, "2")).collect();
+    let second = ledger.create(&second).await.unwrap();
+    for ((key, first), second) in all.iter().zip(first).zip(second) {
+        assert_eq!(first.arming, second.arming, "{key}");
+        let record = record(ledger, key).await;
+        let of_second = (Some("2"), Some("t2"), Some(2));
+        let found = (
+            record.payload.as_deref(),
+            record.tag.as_deref(),
+            record.max_attempts,
+        );
+        assert_eq!(found, of_second, "{key}");
+    }
+    let settled = settle(ledger, &older, Verdict::Complete).await;
+    assert_eq!(settled, Settled::Superseded);
+    for key in all {
+        assert_eq!(state(ledger, key).await, State::Pending, "{key}");
+    }
+
+    // What has started is not given another value, and does not start twice.
+    for (name, verdict) in [
+        ("runs", None),
+        ("done", Some(Verdict::Complete)),
+        ("dead", Some(bury())),
+    ] {
+        let key = key("replaces", name);
+        let arming = ledger
+            .create(&[of(&key, in_ms(ledger, -5).await, "1")])
+            .await;
+        let arming = arming.unwrap()[0].arming;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        if let Some(verdict) = verdict {
+            settle(ledger, &claimed, verdict).await;
+        }
+        let before = record(ledger, &key).await;
+        let created = ledger.create(&[of(&key, arming.due, "2")]).await.unwrap()[0];
+        assert_eq!(
+            (created.arming, created.state),
+            (arming, before.state),
+            "{name}"
+        );
+        assert_eq!(record(ledger, &key).await, before, "{name}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lapsed::ledger::{Change, Changed, Ledger, NewTask, SeriesRow};
+use lapsed::ledger::{CancelAnswer, Change, Changed, Ledger, NewTask, RescheduleAnswer, SeriesRow};
 use lapsed::task::{State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
@@ -15,6 +15,7 @@ rules! {
     all_changes_are_made_together
     a_task_is_written_over_at_the_same_due_time
     a_finished_arming_is_not_written_over
+    what_waits_for_an_older_run_is_written_over_moved_and_cancelled
     a_refused_change_changes_nothing_of_the_others
     counting_up_in_parallel_loses_nothing
     one_of_many_creates_a_missing_task
@@ -102,6 +103,32 @@ async fn a_task_is_written_over_at_the_same_due_time(ledger: &impl Ledger) {
     let record = record(ledger, &keys[0]).await;
     assert_eq!(record.payload.as_deref(), Some("7"));
     assert_eq!((record.state, record.due), (State::Pending, due));
+}
+
+async fn what_waits_for_an_older_run_is_written_over_moved_and_cancelled(ledger: &impl Ledger) {
+    let claim = claim_due(ledger, &key("change_behind", 1), LEASE).await;
+    let keys = [claim.key.clone()];
+    let due = in_ms(ledger, 60_000).await;
+    create_at(ledger, &keys[0], due).await;
+    let row = ledger.standing(&keys).await.unwrap().remove(0).unwrap();
+    assert!(row.lookup.older_run && row.lookup.state == State::Running);
+    change(ledger, &keys, vec![task(&keys[0], due, "7")]).await;
+    assert_eq!(record(ledger, &keys[0]).await.payload.as_deref(), Some("7"));
+
+    let later = UnixMs(due.0 + 60_000);
+    let (_, changed) = change(ledger, &keys, vec![Change::Move(later)]).await;
+    assert!(matches!(changed[0], Changed::Armed(arming) if arming.due == later));
+    let moved = ledger.reschedule(&keys[0], due).await.unwrap();
+    assert!(matches!(moved, RescheduleAnswer::Moved(arming) if arming.due == due));
+    let row = ledger.standing(&keys).await.unwrap().remove(0).unwrap();
+    assert!(row.lookup.older_run && row.payload.as_deref() == Some("7"));
+
+    let cancelled = ledger.cancel(&keys).await.unwrap();
+    // The answer is about the older run, which goes on.
+    assert_eq!(cancelled, [CancelAnswer::Running]);
+    let settled = settle(ledger, &claim, lapsed::task::Verdict::Complete).await;
+    assert_eq!(settled, lapsed::ledger::Settled::Superseded);
+    assert_eq!(state(ledger, &keys[0]).await, State::Cancelled);
 }
 
 async fn a_finished_arming_is_not_written_over(ledger: &impl Ledger) {

@@ -1,10 +1,12 @@
 //! Leases that are found by a scan, and those of dead daemons.
 
-use lapsed::ledger::{Claim, FoundLease, Ledger, Renewal, Settled};
+use std::time::Duration;
+
+use lapsed::ledger::{Claim, FoundLease, Ledger, Prune, Renewal, Settled};
 use lapsed::task::{State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
-    LEASE, SHORT_LEASE, by, cancel, claim, claim_due, create, create_at, in_ms, key, pass,
+    LEASE, SHORT_LEASE, by, cancel, claim, claim_due, create, create_at, in_ms, key, lookup, pass,
     retry_at, settle, state,
 };
 
@@ -16,13 +18,17 @@ rules! {
     ending_the_lease_of_an_older_arming_counts_no_crash
     a_task_cancelled_during_its_run_stays_cancelled_when_its_lease_is_ended
     rows_that_are_free_are_told_from_those_that_are_not
+    the_lease_of_a_dead_daemon_is_ended_though_another_arming_waits_for_it
+    what_was_cancelled_during_a_run_whose_lease_ran_out_ends_as_cancelled
 }
+
+const AHEAD: Duration = Duration::from_secs(120);
 
 /// The lease that stands in the row of this claim, found by scanning all.
 async fn lease_of(ledger: &impl Ledger, claim: &Claim) -> Option<FoundLease> {
     let mut after = None;
     loop {
-        let page = ledger.scan_leases(after).await.unwrap();
+        let page = ledger.scan_leases(after, AHEAD).await.unwrap();
         let row = claim.lease.arming.row;
         let found = page.leases.into_iter().find(|lease| lease.row == row);
         if found.is_some() || page.next.is_none() {
@@ -174,4 +180,60 @@ async fn rows_that_are_free_are_told_from_those_that_are_not(ledger: &impl Ledge
     free.sort_unstable();
     assert_eq!(free, [due, ran_out]);
     assert_eq!(ledger.claimable(&[]).await.unwrap(), []);
+}
+
+async fn the_lease_of_a_dead_daemon_is_ended_though_another_arming_waits_for_it(
+    ledger: &impl Ledger,
+) {
+    let claimed = claim_due(ledger, &key("dead-behind", 1), LEASE).await;
+    let arming = create(ledger, &claimed.key, 60_000).await;
+    let found = lease_of(ledger, &claimed).await.unwrap();
+    assert_eq!(end(ledger, &found).await, 1);
+    let row = lookup(ledger, &claimed.key).await.unwrap();
+    assert_eq!((row.arming, row.state), (arming, State::Pending));
+    // Not that of one beyond the time that is asked for.
+    let claimed = claim_due(ledger, &key("dead-behind", 2), LEASE).await;
+    create(ledger, &claimed.key, 600_000).await;
+    assert_eq!(lease_of(ledger, &claimed).await, None);
+}
+
+async fn what_was_cancelled_during_a_run_whose_lease_ran_out_ends_as_cancelled(
+    ledger: &impl Ledger,
+) {
+    let names = ["ran-out", "behind", "runs", "open"];
+    let mut claims = Vec::new();
+    for name in names {
+        let lease = if name == "runs" { LEASE } else { SHORT_LEASE };
+        claims.push(claim_due(ledger, &key("cancelled-run", name), lease).await);
+    }
+    create(ledger, &claims[1].key, -5).await;
+    for claimed in &claims[..3] {
+        cancel(ledger, &claimed.key).await;
+    }
+    let over = ledger.clock().now().plus(SHORT_LEASE).plus(SHORT_LEASE);
+    pass(ledger, over).await;
+    let (mut ended, mut after) = (0, None);
+    loop {
+        let (count, next) = ledger.end_cancelled(after).await.unwrap();
+        ended += count;
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(ended >= 2, "{ended}");
+    let prune = Prune {
+        state: State::Cancelled,
+        age: Some(Duration::from_millis(1)),
+        surplus: None,
+        after: None,
+        limit: 1_000,
+        dry_run: false,
+    };
+    let rows: Vec<u64> = claims.iter().map(|it| it.lease.arming.row).collect();
+    assert_eq!(ledger.prune_rows(&prune, &rows).await.unwrap(), 2);
+    assert!(lookup(ledger, &claims[0].key).await.is_none());
+    assert!(lookup(ledger, &claims[1].key).await.is_none());
+    assert_eq!(state(ledger, &claims[2].key).await, State::Running);
+    assert_eq!(state(ledger, &claims[3].key).await, State::Pending);
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Ledger, NewTask, RunNowAnswer, Settled};
-use lapsed::task::{Reason, State, UnixMs, Verdict};
+use lapsed::ledger::{CancelAnswer, Ledger, NewTask, RunNowAnswer, Settled};
+use lapsed::task::{How, Reason, State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
-    LEASE, bury, bury_for, claim, claim_due, key, pass, record, retry_at, settle, state,
+    LEASE, bury, bury_for, claim, claim_due, create, key, mishap, pass, record, retry_at, settle,
+    state,
 };
 
 rules! {
@@ -17,6 +18,8 @@ rules! {
     a_released_task_has_not_been_tried
     a_task_moved_away_and_back_during_its_run_can_be_released
     settling_twice_answers_the_same
+    another_report_of_a_settled_claim_is_fenced
+    what_was_said_to_run_starts_once_though_its_claim_is_given_back
     a_fenced_settlement_writes_nothing
     long_errors_are_cut
 }
@@ -123,7 +126,9 @@ async fn settling_twice_answers_the_same(ledger: &impl Ledger) {
         Verdict::Complete,
         retry_at(UnixMs(9_000_000_000_000)),
         bury(),
+        snooze(),
         Verdict::Release,
+        Verdict::GiveBack,
     ]
     .into_iter()
     .enumerate()
@@ -137,12 +142,105 @@ async fn settling_twice_answers_the_same(ledger: &impl Ledger) {
             );
         }
         let attempts = record(ledger, &claimed.key).await.attempt;
-        assert_eq!(
-            attempts,
-            u16::from(verdict != Verdict::Release),
-            "{verdict:?}"
+        let counts = matches!(
+            verdict,
+            Verdict::Complete | Verdict::RetryAt { .. } | Verdict::Bury(_)
         );
+        assert_eq!(attempts, u16::from(counts), "{verdict:?}");
     }
+}
+
+fn snooze() -> Verdict {
+    Verdict::Snooze {
+        at: UnixMs(9_000_000_000_000),
+        mishap: mishap(How::Snoozed, 1, ""),
+    }
+}
+
+async fn another_report_of_a_settled_claim_is_fenced(ledger: &impl Ledger) {
+    let kinds = [
+        ("done", Verdict::Complete),
+        ("failed", retry_at(UnixMs(9_000_000_000_000))),
+        ("dead", bury()),
+        ("snoozed", snooze()),
+        ("released", Verdict::Release),
+        ("unused", Verdict::GiveBack),
+    ];
+    for (first, verdict) in &kinds {
+        let claimed = claim_due(ledger, &key("reports", first), LEASE).await;
+        settle(ledger, &claimed, verdict.clone()).await;
+        let before = record(ledger, &claimed.key).await;
+        for (second, other) in &kinds {
+            let is_same = match (*first, *second) {
+                ("failed" | "dead", "failed" | "dead") => true,
+                ("released" | "unused", "released" | "unused") => true,
+                (first, second) => first == second,
+            };
+            let expected = match is_same {
+                true => Settled::Applied,
+                // Its handler may have marked it.
+                false if *first == "done" => Settled::ByHandler,
+                false => Settled::Fenced,
+            };
+            let settled = settle(ledger, &claimed, other.clone()).await;
+            assert_eq!(settled, expected, "{second} after {first}");
+            assert_eq!(
+                record(ledger, &claimed.key).await,
+                before,
+                "{second} after {first}"
+            );
+        }
+    }
+    let claimed = claim_due(ledger, &key("reports", "cancelled"), LEASE).await;
+    ledger
+        .cancel(std::slice::from_ref(&claimed.key))
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        let settled = settle(ledger, &claimed, retry_at(UnixMs(1))).await;
+        assert_eq!(settled, Settled::Cancelled);
+    }
+    let settled = settle(ledger, &claimed, Verdict::Complete).await;
+    assert_eq!(settled, Settled::Fenced);
+    assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
+}
+
+async fn what_was_said_to_run_starts_once_though_its_claim_is_given_back(ledger: &impl Ledger) {
+    for (n, verdict, expected) in [
+        (1, Verdict::Complete, State::Done),
+        (2, retry_at(UnixMs(1)), State::Cancelled),
+        (3, Verdict::Release, State::Cancelled),
+    ] {
+        let claimed = claim_due(ledger, &key("runs-once", n), LEASE).await;
+        let keys = std::slice::from_ref(&claimed.key);
+        assert_eq!(ledger.cancel(keys).await.unwrap(), [CancelAnswer::Running]);
+        for _ in 0..2 {
+            let given_back = settle(ledger, &claimed, Verdict::GiveBack).await;
+            assert_eq!(given_back, Settled::Applied);
+        }
+        assert_eq!(state(ledger, &claimed.key).await, State::Pending);
+        let again = claim(ledger, claimed.lease.arming, LEASE).await.unwrap();
+        assert_eq!((again.attempt.number, again.attempt.crashes), (1, 0));
+        assert!(record(ledger, &claimed.key).await.cancel_requested);
+        settle(ledger, &again, verdict).await;
+        assert_eq!(state(ledger, &claimed.key).await, expected, "{n}");
+        assert!(claim(ledger, again.lease.arming, LEASE).await.is_none());
+    }
+    // What is armed anew is another task, and a cancellation of what waits is one.
+    let claimed = claim_due(ledger, &key("runs-once", 4), LEASE).await;
+    let keys = std::slice::from_ref(&claimed.key);
+    ledger.cancel(keys).await.unwrap();
+    settle(ledger, &claimed, Verdict::GiveBack).await;
+    let arming = create(ledger, &claimed.key, -5).await;
+    let again = claim(ledger, arming, LEASE).await.unwrap();
+    assert!(!record(ledger, &claimed.key).await.cancel_requested);
+    ledger.cancel(keys).await.unwrap();
+    settle(ledger, &again, Verdict::GiveBack).await;
+    assert_eq!(
+        ledger.cancel(keys).await.unwrap(),
+        [CancelAnswer::Cancelled]
+    );
+    assert!(claim(ledger, arming, LEASE).await.is_none());
 }
 
 async fn a_fenced_settlement_writes_nothing(ledger: &impl Ledger) {

@@ -8,11 +8,11 @@ use lapsed::Config;
 use lapsed::doctor::{self, Severity};
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Claimant, Claims, Ledger, LedgerError, NewTask, Producer};
-use lapsed::task::{Arming, TaskKey, UnixMs};
+use lapsed::task::{Arming, State, TaskKey, UnixMs};
 use sqlx::{Connection, MySqlConnection};
 
 use crate::mysql::proxy::{Act, Proxy};
-use crate::mysql::rig::{claimant, overdue, start};
+use crate::mysql::rig::{claimant, connect, overdue, start};
 use crate::support::wait::until;
 
 fn is_claim(sql: &str) -> bool {
@@ -187,4 +187,46 @@ async fn doctor_tells_that_reads_go_elsewhere() {
         let found = findings.find(|finding| finding.check == "ledger.read_back");
         assert_eq!(found.unwrap().severity, severity, "{report}");
     }
+}
+
+#[tokio::test]
+async fn what_is_armed_anew_before_its_claim_is_read_back_is_not_claimed() {
+    let (_server, ledger, url) = start().await;
+    let proxy = Proxy::before(&url, |sql| match sql {
+        reads_back if reads_back.starts_with("SELECT") && reads_back.ends_with("AND owner = ?") => {
+            Act::Hold
+        }
+        _ => Act::Pass,
+    })
+    .await;
+    let through = connect(&proxy.url(&url));
+    let armings = overdue(&ledger, 4).await;
+    let (claiming, by) = (armings.clone(), claimant());
+    let claimed = tokio::spawn(async move { through.claim(&claiming, &by).await.unwrap() });
+    until("the claim is made and not read", async || proxy.held() == 1).await;
+
+    let now = ledger.now().await.unwrap();
+    let due = UnixMs(now.0 + 60_000);
+    let key = |n: u32| TaskKey::build("Lock", "row", [n.to_string()]).unwrap();
+    let anew = NewTask::new(key(0), due);
+    let moved_in = NewTask {
+        attempts: 3,
+        ..NewTask::new(key(1), due)
+    };
+    ledger.create(&[anew, moved_in]).await.unwrap();
+    let mut connection = MySqlConnection::connect(&url).await.unwrap();
+    // As a program does that knows only the first six columns.
+    let by_sql = sqlx::query("UPDATE tb_time_limit_task SET end_time = ? / 1000 WHERE id = ?");
+    let by_sql = by_sql.bind(due.0).bind(armings[2].row);
+    by_sql.execute(&mut connection).await.unwrap();
+    proxy.let_go();
+
+    let claims = claimed.await.unwrap();
+    let of_claims: Vec<Arming> = claims.iter().map(|claim| claim.lease.arming).collect();
+    assert_eq!(of_claims, [armings[3]]);
+    let states = ledger.look_up(&[key(0), key(1), key(2), key(3)]).await;
+    let states = states.unwrap().into_iter().map(Option::unwrap);
+    let states: Vec<_> = states.map(|row| (row.state, row.due_at == due)).collect();
+    let waits = (State::Pending, true);
+    assert_eq!(states, [waits, waits, waits, (State::Running, false)]);
 }

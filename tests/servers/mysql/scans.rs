@@ -183,7 +183,7 @@ async fn a_scan_for_leases_reads_each_due_row_once_in_bounded_pages() {
     );
     connection.execute(&*insert.leak()).await.unwrap();
     // The first scan connects and prepares.
-    ledger.scan_leases(None).await.unwrap();
+    ledger.scan_leases(None, Duration::ZERO).await.unwrap();
     let read = async |connection: &mut MySqlConnection| -> i64 {
         let rows = connection
             .fetch_all("SHOW GLOBAL STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_rnd_next')")
@@ -198,7 +198,7 @@ async fn a_scan_for_leases_reads_each_due_row_once_in_bounded_pages() {
     let (mut found, mut pages, mut after) = (Vec::new(), 0, None);
     let before = read(&mut connection).await;
     loop {
-        let page = ledger.scan_leases(after).await.unwrap();
+        let page = ledger.scan_leases(after, Duration::ZERO).await.unwrap();
         found.extend(page.leases.into_iter().map(|lease| lease.row));
         pages += 1;
         after = page.next;
@@ -217,7 +217,11 @@ async fn the_lease_of_a_locked_row_is_left_alone_and_holds_up_no_other() {
     let (_server, ledger, url) = start().await;
     let armings = overdue(&ledger, 20).await;
     ledger.claim(&armings, &claimant()).await.unwrap();
-    let leases = ledger.scan_leases(None).await.unwrap().leases;
+    let leases = ledger
+        .scan_leases(None, Duration::ZERO)
+        .await
+        .unwrap()
+        .leases;
     assert_eq!(leases.len(), 20);
     let mut other = MySqlConnection::connect(&url).await.unwrap();
     let holding = lock(&mut other, armings[7].row).await;

@@ -101,14 +101,22 @@ fn compare_session(redis: u16, door: u16, version: u8, batches: &[Batch]) -> Tes
     Ok(())
 }
 
-/// A word of the `count`th command of a session: no two keys of sessions, and no two
-/// relative times of a session are the same.
+/// A word of the `count`th command of a session, which is sent now: no two keys of sessions are the same. A relative time
+/// may meet an absolute one, and no other relative one.
 fn in_session(word: &str, session: u32, started: i64, count: u32) -> String {
     match word.as_bytes() {
         [b'{', digit, b'}'] => format!("Order@close@{session}@{}", char::from(*digit)),
         [b'[', digit, b']', thousand @ ..] => {
             let seconds = u32::from(digit - b'0') * 100_000 + count * 200;
             format!("{seconds}{}", String::from_utf8_lossy(thousand))
+        }
+        [b'|', digit, b'|', thousand @ ..] => {
+            let seconds = moment(started, *digit);
+            format!("{seconds}{}", String::from_utf8_lossy(thousand))
+        }
+        [b'(', digit, b')'] => {
+            let now = jiff::Timestamp::now().as_millisecond();
+            (moment(started, *digit) * 1_000 - now).to_string()
         }
         // The same for both servers, so it may be the same twice.
         [b'<', digit, b'>', thousand @ ..] => {
@@ -117,6 +125,11 @@ fn in_session(word: &str, session: u32, started: i64, count: u32) -> String {
         }
         _ => word.to_owned(),
     }
+}
+
+/// Unix seconds.
+fn moment(started: i64, digit: u8) -> i64 {
+    started + i64::from(digit - b'0') * 100_000 + 70_000
 }
 
 fn is_same(expected: &Reply, found: &Reply) -> bool {

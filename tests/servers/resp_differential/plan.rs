@@ -8,7 +8,8 @@ use proptest::sample::select;
 pub type Batch = Vec<Command>;
 
 /// The words of a command. A word such as `{3}` stands for a key, `[2]` and `<2>` for seconds to
-/// wait and Unix seconds, `[2]000` and `<2>000` for milliseconds.
+/// wait and Unix seconds, `[2]000` and `<2>000` for milliseconds. `|2|000` is another Unix time in
+/// milliseconds, and `(2)` the milliseconds until then.
 pub type Command = Vec<String>;
 
 /// Fewer keys than commands, so that commands meet.
@@ -20,6 +21,11 @@ const MILLISECONDS: [&str; 4] = ["[1]000", "[2]000", "[3]000", "[9]000"];
 /// As far ahead, by the clock.
 const UNIX_SECONDS: [&str; 3] = ["<1>", "<2>", "<9>"];
 const UNIX_MILLISECONDS: [&str; 3] = ["<1>000", "<2>000", "<9>000"];
+
+/// Moments to write a value for, each as a Unix time and as the milliseconds until then: so a relative due time meets an
+/// absolute one. No other due time lies near them, so that no comparison of due times depends on a millisecond.
+const MOMENTS: [&str; 2] = ["|1|000", "|2|000"];
+const UNTIL_MOMENTS: [&str; 2] = ["(1)", "(2)"];
 
 /// The greatest number is left out: the door takes no due time beyond ten years, and Redis does.
 const WRONG_NUMBERS: [&str; 8] = [
@@ -61,6 +67,8 @@ fn scheduling() -> impl Strategy<Value = Command> {
         (select(&["PX", "Px"][..]), select(&MILLISECONDS[..])),
         (Just("EXAT"), select(&UNIX_SECONDS[..])),
         (Just("PXAT"), select(&UNIX_MILLISECONDS[..])),
+        (Just("PXAT"), select(&MOMENTS[..])),
+        (Just("PX"), select(&UNTIL_MOMENTS[..])),
     ];
     let options = select(vec![
         &[][..],
@@ -77,6 +85,8 @@ fn scheduling() -> impl Strategy<Value = Command> {
             .prop_map(|(key, time, value)| words(&["SETEX", key, time, value])),
         (key(), select(&MILLISECONDS[..]), value())
             .prop_map(|(key, time, value)| words(&["psetex", key, time, value])),
+        (key(), select(&UNTIL_MOMENTS[..]), value())
+            .prop_map(|(key, time, value)| words(&["PSETEX", key, time, value])),
         (key(), value(), set, options, any::<bool>()).prop_map(
             |(key, value, (unit, time), options, first)| {
                 let time = [unit, time];

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{arming, flag, id, key, ms, narrow, owner};
 use crate::ledger::{Claim, DuePage, FoundLease, Lease, Owner, Upcoming};
-use crate::task::{Arming, Attempt, Mishap};
+use crate::task::{Arming, Attempt, Mishap, UnixMs};
 
 pub fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
     let mut page = DuePage::default();
@@ -28,6 +28,16 @@ pub fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
         page.next = None;
     }
     Ok(page)
+}
+
+/// True if a row of `CANCELLED_RUNS` has a lease that has run out.
+pub fn has_run_out(row: &MySqlRow) -> sqlx::Result<bool> {
+    flag(row, "ran_out")
+}
+
+/// True if a row of `CLAIMED` was armed anew between its claim and now.
+pub fn is_anew(row: &MySqlRow) -> sqlx::Result<bool> {
+    flag(row, "anew")
 }
 
 /// Reads a row of `CLAIMED`. `None` if its key is not a task key; the engine does not claim such rows.
@@ -92,14 +102,20 @@ pub struct SettledRow {
     pub owner: Option<Owner>,
     pub status: i64,
     pub deleted: bool,
-    pub lease_left: bool,
+    /// 0 and below: no claim holds it.
+    pub lease_until: UnixMs,
     pub recurring: bool,
 }
 
 impl SettledRow {
     /// True if another program has marked the row processed.
     pub fn marked(&self) -> bool {
-        self.status == 1 && self.lease_left
+        self.status == 1 && self.lease_left()
+    }
+
+    /// True if the claim has not been settled.
+    pub fn lease_left(&self) -> bool {
+        self.lease_until > UnixMs(0)
     }
 
     pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
@@ -108,7 +124,7 @@ impl SettledRow {
             owner: owner(row)?,
             status: row.try_get("status")?,
             deleted: flag(row, "sts")?,
-            lease_left: flag(row, "lease_left")?,
+            lease_until: ms(row, "lease_ms")?,
             recurring: flag(row, "recurring")?,
         })
     }

@@ -17,6 +17,8 @@ pub struct LookupRow {
     leased: bool,
     waiting: bool,
     older_run: bool,
+    /// By a move.
+    held: bool,
     origin: Origin,
     stamp: Stamp,
 }
@@ -32,6 +34,7 @@ impl LookupRow {
             leased: flag(row, "leased")?,
             waiting: flag(row, "waiting")?,
             older_run: flag(row, "older_run")?,
+            held: flag(row, "held")?,
             origin: origin(row)?,
             stamp: Stamp {
                 changed: ms(row, "changed_ms")?,
@@ -53,6 +56,7 @@ impl LookupRow {
             due_at: self.due_at,
             deleted: is_deleted && !self.leased,
             cancelling: is_deleted && self.leased,
+            older_run: self.leased && self.older_run && !self.held,
             origin: self.origin,
             stamp: self.stamp,
         }

@@ -9,7 +9,9 @@ mod whole;
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
-pub(super) use self::claim::{SettledRow, claim, due_page, found_lease, held};
+pub(super) use self::claim::{
+    SettledRow, claim, due_page, found_lease, has_run_out, held, is_anew,
+};
 pub(super) use self::lookup::{Cancellable, LookupRow, cancel_answer, not_cancelled, series};
 pub(super) use self::record::{Finished, malformed, pause, record};
 pub(super) use self::whole::whole;
@@ -28,7 +30,7 @@ fn flag(row: &MySqlRow, column: &str) -> sqlx::Result<bool> {
     Ok(row.try_get::<i64, _>(column)? != 0)
 }
 
-fn arming(row: &MySqlRow) -> sqlx::Result<Arming> {
+pub(super) fn arming(row: &MySqlRow) -> sqlx::Result<Arming> {
     Ok(Arming {
         row: id(row)?,
         due: ms(row, "end_ms")?,

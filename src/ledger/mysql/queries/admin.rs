@@ -44,6 +44,20 @@ pub const FINISHED: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS d
        AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
      ORDER BY due_at, id LIMIT ?";
 
+/// `end_cancelled`: the next deleted rows that are not finished, and whether each has a lease that has run out. Range on
+/// `ix_due`.
+pub const CANCELLED_RUNS: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(lease_until > 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS ran_out \
+     FROM `{t}` FORCE INDEX (ix_due) WHERE status = 0 AND sts = 1 \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+     ORDER BY due_at, id LIMIT ?";
+
+/// `end_cancelled`: ends those of these rows that lapsed has cancelled during a run whose lease has run out. A program that
+/// knows only the first six columns does not write `finished_at`. A frozen run is fenced. Primary key.
+pub const END_CANCELLED: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 3, owner = NULL, lease_until = 0 \
+     WHERE id IN ({ids}) AND status = 0 AND sts = 1 AND lease_until > 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
+       AND finished_at >= start_time";
+
 /// `prune`: deletes rows that [`FINISHED`] found, if they are still finished and old enough. Primary key, as
 /// [`DISCARD_ROWS`].
 pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? \

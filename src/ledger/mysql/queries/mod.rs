@@ -33,13 +33,14 @@ use crate::task::{PAYLOAD_READ_MAX, TableName};
 
 use self::adoption::ADOPT_ROW;
 use self::pauses::UNPAUSED;
-use self::producer::{DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES};
+use self::producer::{DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES, REPLACES};
+use self::settle::GIVEN_BACK;
 use self::transfer::{HELD, MARK, TOKEN, WHOLE_ROW};
 
 pub use self::admin::{
-    COUNT_BEFORE, COUNT_DUE, COUNT_PENDING, COUNT_STATUS, DEAD_KEYS, DISCARD_ROWS, FINISHED,
-    FROM_END, OLDEST_OVERDUE, PLACE, PRUNE_ROWS, RECORD, RECORD_BY_KEY, REDRIVE, REDRIVE_ROWS,
-    RUN_NOW, STATS_DEAD, STATS_DONE, STATS_UNFINISHED,
+    CANCELLED_RUNS, COUNT_BEFORE, COUNT_DUE, COUNT_PENDING, COUNT_STATUS, DEAD_KEYS, DISCARD_ROWS,
+    END_CANCELLED, FINISHED, FROM_END, OLDEST_OVERDUE, PLACE, PRUNE_ROWS, RECORD, RECORD_BY_KEY,
+    REDRIVE, REDRIVE_ROWS, RUN_NOW, STATS_DEAD, STATS_DONE, STATS_UNFINISHED,
 };
 pub use self::adoption::{ADOPT_LOOK, ADOPT_MANY, ADOPT_NEW, ADOPT_OVER, UNDELETE, WITHDRAW};
 pub use self::claims::{
@@ -65,8 +66,8 @@ pub use self::scan::{
     SCAN_OVERDUE_NEWEST, SCAN_OVERDUE_OLDEST, UPCOMING, UPCOMING_FREE,
 };
 pub use self::settle::{
-    AGAIN_IN, BURY, COMPLETE, COMPLETE_IN, COMPLETE_WITH, GIVE_BACK, NEXT_OCCURRENCE, RELEASE,
-    RETRY, SETTLED, SNOOZE, TIDY,
+    AGAIN_IN, BURY, COMPLETE, COMPLETE_IN, COMPLETE_WITH, GIVE_BACK, LET_GO, NEXT_OCCURRENCE,
+    RELEASE, RETRY, SETTLED, SNOOZE, TIDY,
 };
 pub use self::transfer::{
     END_CANCELLED_HOLD, END_HOLD, END_OTHER_HOLD, FREEZE, GIVE_UP, HELD_KEYS, INSERT_WHOLE, REVIVE,
@@ -106,6 +107,7 @@ impl Queries {
             .replace("{t}", &self.table)
             .replace("{now_ns}", NOW_NS)
             .replace("{held}", HELD)
+            .replace("{given_back}", GIVEN_BACK)
             .replace("{token}", TOKEN)
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
             .replace("{redriven_s}", &REDRIVEN_AGO.as_secs().to_string())
@@ -164,11 +166,13 @@ impl Queries {
             .replace("{released}", &list("?", released))
     }
 
-    /// Returns [`CREATE`] for `n` rows. Unless the policy moves rows, each row has one more value: its mark.
-    pub fn create(&self, n: usize, policy: IfPending) -> String {
+    /// Returns [`CREATE`] for `n` rows, which replace those with the same due time or leave them. Unless the policy moves rows,
+    /// each row has one more value: its mark.
+    pub fn create(&self, n: usize, policy: IfPending, replaces: bool) -> String {
         const NO_MARK: &str = "0";
         const MARK: &str = "CAST(? AS SIGNED) / 1000";
         let (displaces, moves, mark) = match policy {
+            IfPending::Move if replaces => (REPLACES, REPLACES, NO_MARK),
             IfPending::Move => (MOVES, MOVES, NO_MARK),
             IfPending::Keep => (DISPLACES_KEPT, MARKED, MARK),
             IfPending::Refuse => (DISPLACES_REFUSED, MARKED, MARK),
@@ -182,7 +186,7 @@ impl Queries {
 
     /// Returns [`CREATE`] for `n` tasks without its upsert: a duplicate key (1062) means that a row exists.
     pub fn insert(&self, n: usize) -> String {
-        let upsert = self.create(n, IfPending::Move);
+        let upsert = self.create(n, IfPending::Move, false);
         let insert = upsert.split(ON_DUPLICATE).next();
         insert.unwrap_or_default().to_owned()
     }

@@ -36,6 +36,11 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
 /// it.
 pub(super) const MOVES: &str = "end_time <> VALUES(end_time) OR status = 3";
 
+/// As [`MOVES`], for a task that [replaces](crate::ledger::NewTask::replaces) one with the same due time: unless that has
+/// started or ended. `run_end` becomes 0, and then the condition stays true.
+pub(super) const REPLACES: &str = "end_time <> VALUES(end_time) OR status = 3 \
+       OR (status = 0 AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3))))";
+
 /// The same under [`IfPending::Keep`](crate::ledger::IfPending::Keep): false if the row is pending and not running.
 pub(super) const DISPLACES_KEPT: &str = "status = 3 OR (end_time <> VALUES(end_time) AND NOT (status = 0 AND sts = 0 \
        AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3)))))";
@@ -57,7 +62,7 @@ pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS e
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
-       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST({held} AS SIGNED) AS held, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
        CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms, \
        recurrence, payload, tag, CAST(max_attempts AS SIGNED) AS max_attempts \
      FROM `{t}` WHERE `key` = ?";
@@ -129,9 +134,9 @@ pub const NOT_CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CA
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status <> 3";
 
-/// `reschedule` of a pending task. A series records which of its occurrences was moved first. Unique key.
+/// `reschedule` of a pending task, also of one whose key runs by an older arming. A series records which of its occurrences was moved first. Unique key.
 pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        recurrence = IF(JSON_VALID(recurrence), JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED)), recurrence), \
        end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
-       last_error = NULL, history = NULL, adopted = 0, changed_at = UNIX_TIMESTAMP(NOW(3)) \
-     WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
+       last_error = NULL, history = NULL, finished_at = NULL, adopted = 0, changed_at = UNIX_TIMESTAMP(NOW(3)) \
+     WHERE `key` = ? AND status = 0 AND sts = 0 AND (lease_until < UNIX_TIMESTAMP(NOW(3)) OR (run_end <> end_time AND NOT {held}))";

@@ -2,7 +2,7 @@
 
 use lapsed::engine::{ClaimToken, PullError, Report};
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Admin, Ledger, Renewal, Settled};
+use lapsed::ledger::{Admin, CancelAnswer, Ledger, Renewal, Settled};
 use lapsed::task::{Reason, RetryAdvice, State, UnixMs};
 use lapsed::{Handlers, Recurrence};
 use std::sync::Arc;
@@ -236,6 +236,37 @@ async fn a_cancellation_during_the_run_is_honoured() {
         rig.tasks.cancel(self::key(key)).await.unwrap();
         queues.settle(&leased.claim, report).await.unwrap();
         assert_eq!(rig.record(key).await.state, state, "{key}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_to_run_is_given_to_a_worker_though_the_first_one_was_gone() {
+    let rig = mail("");
+    let queues = rig.status.pull();
+    for (key, report, state) in [
+        ("Mail@send@1", done(), State::Done),
+        (
+            "Mail@send@2",
+            failed(RetryAdvice::ByPolicy),
+            State::Cancelled,
+        ),
+    ] {
+        rig.due_now(key).await;
+        let lost = queues.take("mail", 1, Some(seconds(5)), "").await.unwrap();
+        let answer = rig.tasks.cancel(self::key(key)).await.unwrap();
+        assert_eq!(answer, CancelAnswer::Running);
+        // Its reply could not be written.
+        drop(lost);
+        let leased = take_one(&rig).await;
+        assert_eq!(
+            (leased.task.key().as_str(), leased.task.attempt()),
+            (key, 1)
+        );
+        queues.settle(&leased.claim, report).await.unwrap();
+        assert_eq!(rig.record(key).await.state, state, "{key}");
+        let none = queues.take("mail", 1, Some(seconds(5)), "").await.unwrap();
+        assert!(none.tasks().is_empty(), "{key}");
     }
     rig.stop().await;
 }
