@@ -60,6 +60,8 @@ struct Anchor {
     error: Duration,
     /// The wall clock of this machine at `at`, in microseconds since 1970.
     wall_us: i64,
+    /// When a reading last contradicted the estimate.
+    stepped: Option<Instant>,
 }
 
 impl Source {
@@ -107,6 +109,9 @@ const DRIFT_PER_SECOND: Duration = Duration::from_micros(100);
 /// Most that is added to a due time so that the ledger's clock has reached it.
 const MARGIN_MAX: Duration = Duration::from_millis(1);
 
+/// A difference between a reading and the estimate, beyond their errors, that is no drift.
+const STEP_MIN: Duration = Duration::from_millis(100);
+
 /// The wall clock of this machine is slewed by less than this between two readings of a ledger's clock.
 const JUMP_MIN: Duration = Duration::from_secs(1);
 
@@ -144,6 +149,7 @@ impl LedgerClock {
             at: Instant::now(),
             error,
             wall_us: wall_us(),
+            stepped: None,
         }))))
     }
 
@@ -191,7 +197,7 @@ impl LedgerClock {
     }
 
     /// Takes a reading of the ledger's clock in microseconds since 1970. `asked` is when it was requested; the reply
-    /// has just arrived. Ignored if it is less exact than the current estimate.
+    /// has just arrived. Ignored if it is less exact than the current estimate and does not contradict it.
     pub fn observe_us(&self, reading_us: i64, asked: Instant) {
         let error = asked.elapsed() / 2;
         let mut source = self.source();
@@ -202,8 +208,13 @@ impl LedgerClock {
         let aged = anchor
             .error
             .saturating_add(DRIFT_PER_SECOND.mul_f64(age.as_secs_f64()));
-        if error <= aged {
+        let estimate_us = shifted(anchor.reading_us, anchor.at, asked + error);
+        let apart = Duration::from_micros(estimate_us.abs_diff(reading_us));
+        let errors = error.saturating_add(aged);
+        let is_step = apart.saturating_sub(errors) > STEP_MIN;
+        if error <= aged || is_step {
             *anchor = Anchor {
+                stepped: is_step.then(Instant::now).or(anchor.stepped),
                 reading_us,
                 at: asked + error,
                 error,
@@ -212,12 +223,29 @@ impl LedgerClock {
         }
     }
 
+    /// True if the ledger's clock was set within this time, or has become that of another server. Other processes may still
+    /// count by the former time. Never true of a clock that is no estimate.
+    pub fn has_stepped_within(&self, span: Duration) -> bool {
+        match *self.source() {
+            Source::Estimate(Anchor { stepped, .. }) => {
+                stepped.is_some_and(|stepped| stepped.elapsed() < span)
+            }
+            Source::Frozen(_) | Source::Wall => false,
+        }
+    }
+
     /// Accepts the next reading, however coarse: the current estimate is from another server, or has
     /// [jumped](Self::has_jumped).
     pub fn distrust(&self) {
         if let Source::Estimate(anchor) = &mut *self.source() {
             anchor.error = Duration::MAX;
+            anchor.stepped = Some(Instant::now());
         }
+    }
+
+    /// True if this is the ledger's time: a reading was taken, from the present server.
+    pub fn is_known(&self) -> bool {
+        self.source().error() < Duration::MAX
     }
 
     /// True if the wall clock of this machine has jumped against the monotonic clock since the last reading: it was set, or
@@ -275,11 +303,30 @@ mod tests {
         tokio::time::advance(Duration::from_millis(100)).await;
         let asked = Instant::now();
         tokio::time::advance(Duration::from_millis(100)).await;
-        clock.observe_us(9_000_000, asked);
+        clock.observe_us(1_140_000, asked);
         assert_eq!(clock.now(), UnixMs(1_200), "less exact than what is known");
         clock.distrust();
-        clock.observe_us(9_000_000, asked);
-        assert_eq!(clock.now(), UnixMs(9_050));
+        clock.observe_us(1_140_000, asked);
+        assert_eq!(clock.now(), UnixMs(1_190));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_coarse_reading_that_contradicts_the_estimate_counts() {
+        let clock = LedgerClock::estimated_at(UnixMs(0));
+        clock.observe_us(1_000_000, Instant::now());
+        assert!(
+            !clock.has_stepped_within(Duration::MAX),
+            "the first reading"
+        );
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_millis(400)).await;
+        clock.observe_us(900_000, asked);
+        assert_eq!(clock.now(), UnixMs(1_400), "200 ms is its own error");
+        clock.observe_us(6_200_000, asked);
+        assert_eq!(clock.now(), UnixMs(6_400));
+        assert!(clock.has_stepped_within(Duration::from_millis(1)));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(!clock.has_stepped_within(Duration::from_secs(2)));
     }
 
     #[tokio::test(start_paused = true)]

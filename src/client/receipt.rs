@@ -81,4 +81,6 @@ pub enum NotArmed {
     BeyondHorizon,
     /// The task existed before, and is unchanged.
     LeftAsItIs,
+    /// There is no such row: the transaction was rolled back, or is not committed.
+    NotCommitted,
 }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use sqlx::MySqlConnection;
 
 use super::arming::{arm, disarm_cancelled};
-use super::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, TaskClient};
-use crate::clock::LedgerClock;
+use super::{ClientError, IntoDue, IntoKey, IntoTask, NotArmed, Receipt, TaskClient};
 use crate::ledger::mysql::MysqlLedger;
-use crate::ledger::{CancelAnswer, Created};
+use crate::ledger::{CancelAnswer, Claims as _, Created, Ledger as _};
 use crate::task::{Arming, TaskKey};
 use crate::timer::Timer;
 
@@ -106,7 +105,7 @@ impl MysqlTaskClient {
             created,
             key: task.key,
             timer: Arc::clone(&self.tasks.timer),
-            clock: self.tasks.ledger.clock().clone(),
+            ledger: Arc::clone(&self.ledger),
         })
     }
 
@@ -155,17 +154,35 @@ pub struct AfterCommit {
     created: Created,
     key: TaskKey,
     timer: Arc<dyn Timer>,
-    clock: LedgerClock,
+    ledger: Arc<MysqlLedger>,
 }
 
 impl AfterCommit {
-    /// Arms the key. Without this, for example after a crash behind the commit, a daemon finds the row by itself. If
-    /// the transaction was rolled back, the key expires without effect.
+    /// Arms the key, if the row is there. Without this, for example after a crash behind the commit, a daemon finds the
+    /// row by itself.
+    ///
+    /// After a rollback there is no row, and no key is armed: a daemon would take it for a program's, and run it. The
+    /// receipt then says [`NotArmed::NotCommitted`].
     ///
     /// # Cancel safety
     /// Cancel safe: the key may or may not be armed.
     pub async fn arm(self) -> Receipt {
-        let not_armed = arm(&*self.timer, &self.clock, &[(self.key, self.created)]).await;
+        let found = self.ledger.look_up(std::slice::from_ref(&self.key)).await;
+        let found = found.map(|rows| rows.into_iter().next().flatten());
+        let not_armed = match found {
+            Ok(Some(row)) if row.arming == self.created.arming => None,
+            Ok(_) => Some(NotArmed::NotCommitted),
+            Err(_) => Some(NotArmed::Unreachable),
+        };
+        if not_armed.is_some() {
+            return Receipt::new(self.created, not_armed);
+        }
+        let not_armed = arm(
+            &*self.timer,
+            self.ledger.clock(),
+            &[(self.key, self.created)],
+        )
+        .await;
         Receipt::new(self.created, not_armed.into_iter().next().flatten())
     }
 

@@ -39,6 +39,7 @@ pub(super) fn adapters(config: &Config) -> Result<(Adapters, Arc<MysqlLedger>), 
                 config.sentinel,
                 config.nudge,
                 Events::wanted_by(config),
+                name.clone(),
                 clock,
                 Arc::clone(&metrics),
             );

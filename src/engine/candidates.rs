@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::clock::LedgerClock;
 use crate::membership::SeniorListener;
-use crate::task::TaskKey;
+use crate::task::{TaskKey, UnixMs};
 use crate::timer::{AdoptionCandidate, Seen};
 
 /// Maximum number of waiting keys.
@@ -18,6 +18,9 @@ const WAITING_MAX: usize = 262_144;
 /// Time allowed for the program that armed a key to write the row itself, in a transaction that may commit after the
 /// key is armed. At most half of the key's delay, so that the other half is left for the adoption.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// Maximum number of deletions taken at once. Each is written by itself, and what is armed meanwhile waits for them.
+const DELETIONS_MAX: usize = 256;
 
 /// Delay after which the second daemon that hears of a key acts, unless the first is known to be gone before.
 const SECOND_DELAY: Duration = Duration::from_secs(1);
@@ -42,7 +45,10 @@ pub struct Candidates {
 
 #[derive(Debug, Default)]
 struct Entries {
-    by_time: BTreeMap<(Instant, u64), TaskKey>,
+    /// Armed keys. They are taken first: each may fall due soon.
+    armed: BTreeMap<(Instant, u64), TaskKey>,
+    /// Deleted keys.
+    deleted: BTreeMap<(Instant, u64), TaskKey>,
     by_key: HashMap<TaskKey, Entry>,
     added: u64,
 }
@@ -135,14 +141,11 @@ impl Candidates {
         Some((entry.seen, entry.payload))
     }
 
-    /// Forgets the candidate of a key that this system has armed itself since. A deletion by a program is still
-    /// handled.
-    pub fn forget_arming(&self, key: &TaskKey) {
-        let mut entries = self.entries();
-        let is_deletion = |entry: &Entry| matches!(entry.seen, Seen::Disarmed(_));
-        if !entries.by_key.get(key).is_some_and(is_deletion) {
-            entries.remove(key);
-        }
+    /// Makes the candidate of an expired key ready now, if a program armed that key. Returns false if there is none.
+    pub fn expedite(&self, key: &TaskKey) -> bool {
+        let is_armed = self.entries().expedite(key, self.clock.now());
+        self.arrived.notify_one();
+        is_armed
     }
 
     /// Takes all candidates, due or not.
@@ -216,7 +219,7 @@ impl Entries {
             .map_or(latest, |before| latest.min(before.latest));
         self.added += 1;
         let number = self.added;
-        self.by_time.insert((ready, number), key.clone());
+        self.by_time(seen).insert((ready, number), key.clone());
         let entry = Entry {
             ready,
             number,
@@ -241,28 +244,58 @@ impl Entries {
         }
     }
 
+    fn expedite(&mut self, key: &TaskKey, now: UnixMs) -> bool {
+        let Some(entry) = self.by_key.get_mut(key) else {
+            return false;
+        };
+        let Seen::Armed(armed) = entry.seen else {
+            return false;
+        };
+        if armed.meant.is_none() && armed.may_have_expired(now) {
+            self.armed.remove(&(entry.ready, entry.number));
+            entry.ready = entry.ready.min(Instant::now());
+            (entry.senior, entry.latest) = (None, entry.ready);
+            self.armed.insert((entry.ready, entry.number), key.clone());
+        }
+        armed.meant.is_none()
+    }
+
     fn remove(&mut self, key: &TaskKey) -> Option<Entry> {
         let entry = self.by_key.remove(key)?;
-        self.by_time.remove(&(entry.ready, entry.number));
+        self.by_time(entry.seen)
+            .remove(&(entry.ready, entry.number));
         Some(entry)
     }
 
-    /// Returns the candidates that are due, or the time when the next one is.
+    fn by_time(&mut self, seen: Seen) -> &mut BTreeMap<(Instant, u64), TaskKey> {
+        match seen {
+            Seen::Armed(_) | Seen::Expired(_) | Seen::Requested { .. } => &mut self.armed,
+            Seen::Disarmed(_) => &mut self.deleted,
+        }
+    }
+
+    /// Returns the candidates that are due, or the time when the next one is. Deletions come behind the others, and are
+    /// at most [`DELETIONS_MAX`].
     fn ready(&mut self, limit: usize) -> Result<Vec<Ready>, Option<Instant>> {
         let now = Instant::now();
         let mut ready = Vec::new();
-        while ready.len() < limit
-            && let Some(first) = self.by_time.first_entry()
-            && first.key().0 <= now
-        {
-            let key = first.remove();
-            if let Some(entry) = self.by_key.remove(&key) {
+        for (by_time, most) in [(&mut self.armed, limit), (&mut self.deleted, DELETIONS_MAX)] {
+            let room = limit.saturating_sub(ready.len());
+            for _ in 0..room.min(most) {
+                let Some(first) = by_time.first_entry().filter(|first| first.key().0 <= now) else {
+                    break;
+                };
+                let key = first.remove();
+                let Some(entry) = self.by_key.remove(&key) else {
+                    continue;
+                };
                 let Entry {
                     seen,
                     payload,
                     senior,
                     latest,
-                    ..
+                    ready: _,
+                    number: _,
                 } = entry;
                 ready.push(Ready {
                     candidate: AdoptionCandidate { key, seen, payload },
@@ -272,7 +305,9 @@ impl Entries {
             }
         }
         if ready.is_empty() {
-            return Err(self.by_time.first_key_value().map(|((at, _), _)| *at));
+            let next = [&self.armed, &self.deleted];
+            let next = next.into_iter().filter_map(BTreeMap::first_key_value);
+            return Err(next.map(|((at, _), _)| *at).min());
         }
         Ok(ready)
     }
@@ -282,7 +317,7 @@ impl Entries {
 mod tests {
     use super::*;
     use crate::membership::MemberId;
-    use crate::task::{Countdown, UnixMs};
+    use crate::task::Countdown;
 
     fn candidates() -> Candidates {
         Candidates::new(LedgerClock::starting_at(UnixMs(0)))
@@ -296,6 +331,7 @@ mod tests {
                 slack: Duration::ZERO,
                 alive_at: None,
                 heard: Some(UnixMs(0)),
+                late: false,
                 kept_since: None,
                 meant: None,
             }),
@@ -365,17 +401,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_of_ours_makes_older_armings_obsolete_but_not_deletions() {
+    async fn an_expired_key_is_ready_at_once_unless_it_was_armed_again() {
         let candidates = candidates();
-        let deleted = AdoptionCandidate {
-            seen: Seen::Disarmed(UnixMs(1)),
-            ..armed("a", 1)
+        assert!(!candidates.expedite(&armed("a", 0).key));
+        let senior = SeniorListener {
+            id: MemberId(1),
+            can_be_asked: true,
         };
-        for candidate in [deleted.clone(), armed("b", 60_000)] {
-            assert!(candidates.add(candidate.clone(), Duration::ZERO));
-            candidates.forget_arming(&candidate.key);
+        for due_ms in [50, 60_000] {
+            assert!(candidates.add_behind(armed("a", due_ms), Some(senior)));
+            assert!(candidates.expedite(&armed("a", 0).key));
+            let waits = tokio::time::timeout(Duration::from_millis(1), candidates.ready(9)).await;
+            match due_ms {
+                50 => assert!(waits.unwrap()[0].may_act()),
+                _ => assert!(waits.is_err(), "the event is about an older arming"),
+            }
         }
-        assert_eq!(candidates.take_all(), [deleted]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deletions_are_taken_behind_armed_keys() {
+        let candidates = candidates();
+        for n in 0..1_000 {
+            let deleted = AdoptionCandidate {
+                seen: Seen::Disarmed(UnixMs(1)),
+                ..armed(&format!("deleted{n}"), 0)
+            };
+            assert!(candidates.add(deleted, Duration::ZERO));
+        }
+        assert!(candidates.add(armed("a", 0), Duration::ZERO));
+        let ready = candidates.ready(1_000).await;
+        assert_eq!(ready.len(), 1 + DELETIONS_MAX);
+        assert_eq!(ready[0].candidate, armed("a", 0));
+        assert_eq!(candidates.take_all().len(), 1_000 - DELETIONS_MAX);
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use super::undelete;
 use crate::config::PullConfig;
 use crate::handler::Route;
 use crate::ledger::{Claim, Claimant, LedgerError, Lookup};
-use crate::task::{Arming, Countdown, State, TaskKey, UnixMs};
+use crate::task::{Arming, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
 
@@ -288,6 +288,8 @@ impl Claimer {
         self.deps
             .metrics
             .dropped(DropReason::Early, early.len() as u64);
+        // The event of a key whose own arming waits for its row: that decides, and not what the row still says.
+        early.retain(|alarm| !self.candidates.expedite(&alarm.key));
         self.deps.rearm(early);
         Ok(due)
     }
@@ -365,14 +367,13 @@ impl Claimer {
     fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
         let now = self.deps.ledger.clock().now();
         for key in keys {
+            // An observation of the live key says more. The row is written as the key was seen, so that another daemon
+            // that saw the key too recognizes the arming.
+            if self.candidates.expedite(&key) {
+                continue;
+            }
             let (waiting, payload) = self.candidates.take(&key).unzip();
             let seen = match waiting {
-                // An observation of the live key says more. The row is written as the key was seen, so that another
-                // daemon that saw the key too recognizes the arming.
-                Some(Seen::Armed(seen)) if seen.meant.is_none() => Seen::Armed(Countdown {
-                    due: seen.due.min(now),
-                    ..seen
-                }),
                 Some(seen @ (Seen::Expired(_) | Seen::Requested { .. })) => seen,
                 Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
             };

@@ -64,10 +64,6 @@ impl SignalSink for TimerSink {
         self.deps.ownership.may_stop_listening()
     }
 
-    fn armed_by_lapsed(&self, key: &TaskKey) {
-        self.candidates.forget_arming(key);
-    }
-
     fn propose(&self, candidate: AdoptionCandidate) {
         let senior = self.deps.ownership.most_senior_listener(&candidate.key);
         self.add(candidate, senior);

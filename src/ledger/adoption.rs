@@ -41,6 +41,26 @@ pub enum Adopted {
     Refused(String),
 }
 
+/// Request to cancel the adopted task of a key that a program deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withdrawal {
+    /// The row on which the decision is based.
+    pub over: Lookup,
+    /// When the deletion was heard.
+    pub heard: UnixMs,
+}
+
+/// Result of [`Adoption::withdraw`] for one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawn {
+    /// The task is cancelled.
+    Cancelled,
+    /// The withdrawal does not apply to the row as it is now. Nothing was written.
+    Left,
+    /// Another session holds the row's lock. Nothing was written; try again later.
+    Locked,
+}
+
 /// Rows on behalf of keys that other programs arm and delete. Called by the adoption of the engine.
 #[async_trait]
 pub trait Adoption: Send + Sync {
@@ -52,16 +72,18 @@ pub trait Adoption: Send + Sync {
     /// The tasks exist, as after [`create`](super::Producer::create). Adopting the keys again finds their rows.
     async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError>;
 
-    /// Cancels an adopted task whose key was deleted at `heard`. Returns false if it did not.
+    /// Cancels adopted tasks whose keys were deleted. Returns the results in the order of `withdrawals`.
     ///
-    /// Cancels only a task that was adopted, is not recurring, is unchanged since `seen`, and is due in more than
-    /// `ahead`. It may wait for a retry, or follow a run of an older arming.
+    /// Cancels only a task that was adopted, is not recurring, is unchanged since it was looked up, and is due in more
+    /// than `ahead`. It may wait for a retry, or follow a run of an older arming. A locked row delays no other.
+    ///
+    /// # If we crash right after
+    /// The tasks are cancelled. A withdrawal that was not written is lost, as a deletion that no daemon heard.
     async fn withdraw(
         &self,
-        seen: &Lookup,
-        heard: UnixMs,
+        withdrawals: &[Withdrawal],
         ahead: Duration,
-    ) -> Result<bool, LedgerError>;
+    ) -> Result<Vec<Withdrawn>, LedgerError>;
 
     /// Reverts the deletion of a row by a legacy program that has since armed the key again: sets `sts = 0` where
     /// `sts = 1` and `status = 0`. Does not revert a [cancellation](super::Producer::cancel). Returns false if it did not.

@@ -65,7 +65,7 @@ pub mod transfer;
 use async_trait::async_trait;
 
 pub use self::admin::{Admin, REDRIVEN_AGO, RunNowAnswer};
-pub use self::adoption::{Adopted, Adoption, AdoptionRequest};
+pub use self::adoption::{Adopted, Adoption, AdoptionRequest, Withdrawal, Withdrawn};
 pub use self::cancellation::{CancelAnswer, CancelCursor, CancelFilter, CancelPage};
 pub use self::change::{Change, Changed, Decide};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};

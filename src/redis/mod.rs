@@ -24,7 +24,7 @@ pub use delivery::Deliveries;
 pub use error::RedisError;
 #[cfg(feature = "cli")]
 pub use inspection::{Client, Facts, Inspection, Listeners};
-pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Ttl, Value};
+pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Server, Ttl, Value};
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};

@@ -11,7 +11,12 @@ const MEMBERS_PREFIX: &str = "#lapsed:members:";
 
 const HINT_PREFIX: &str = "#lapsed:hint:";
 
+/// Below the hints, so that a user who may send hints may publish marks.
+const MARKS_PREFIX: &str = "#lapsed:hint:marks:";
+
 const AUDIT_PREFIX: &str = "#lapsed:audit:";
+
+const CLOCKS_PREFIX: &str = "#lapsed:clocks:";
 
 const RATE_PREFIX: &str = "#lapsed:rate:";
 
@@ -121,9 +126,19 @@ impl Names {
         format!("{HINT_PREFIX}{member:016x}")
     }
 
+    /// Returns the channel for marks of the daemons of a ledger.
+    pub fn marks(ledger: &str) -> String {
+        format!("{MARKS_PREFIX}{ledger}")
+    }
+
     /// Returns the prefix of the audit lock's name.
     pub fn audit(&self, ledger: &str) -> String {
         format!("{}{AUDIT_PREFIX}{ledger}", self.prefix)
+    }
+
+    /// Returns the name of the note about the clocks of the server and of a ledger.
+    pub fn clocks(&self, ledger: &str) -> String {
+        format!("{}{CLOCKS_PREFIX}{ledger}", self.prefix)
     }
 
     /// Returns the name of the token bucket of a route.
@@ -154,7 +169,7 @@ impl Names {
                 None => Heard::Foreign(Foreign::NotInGrammar),
             };
         }
-        let shared = [MEMBERS_PREFIX, AUDIT_PREFIX, RATE_PREFIX];
+        let shared = [MEMBERS_PREFIX, AUDIT_PREFIX, CLOCKS_PREFIX, RATE_PREFIX];
         if shared
             .iter()
             .any(|prefix| name.starts_with(prefix.as_bytes()))

@@ -104,7 +104,15 @@ impl Connected {
     /// # Errors
     /// If the server refuses or does not reply.
     pub async fn subscribe_hints(&mut self, member: u64) -> Result<(), RedisError> {
-        let confirmed = self.pubsub.subscribe(Names::hints(member));
+        self.subscribe_channels(&[Names::hints(member)]).await
+    }
+
+    /// Subscribes to these channels, and waits for the confirmations.
+    ///
+    /// # Errors
+    /// If the server refuses or does not reply.
+    pub async fn subscribe_channels(&mut self, channels: &[String]) -> Result<(), RedisError> {
+        let confirmed = self.pubsub.subscribe(channels);
         match timeout(self.endpoint.response_timeout(), confirmed).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(RedisError::of("SUBSCRIBE", error)),
@@ -121,12 +129,7 @@ impl Connected {
             .iter()
             .map(|name| self.endpoint.key_channel(name))
             .collect();
-        let confirmed = self.pubsub.subscribe(channels);
-        match timeout(self.endpoint.response_timeout(), confirmed).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(RedisError::of("SUBSCRIBE", error)),
-            Err(_) => Err(RedisError::silence()),
-        }
+        self.subscribe_channels(&channels).await
     }
 
     /// Converts the connection into its subscription and the backlog of that.
@@ -148,7 +151,7 @@ impl Connected {
 }
 
 impl Subscription {
-    /// Calls `handle` for each key event and `hint` for each hint, until the connection is lost.
+    /// Calls `handle` for each key event and `hint` for each other message, until the connection is lost.
     ///
     /// Neither may block: the crate queues unread messages without a limit.
     pub async fn listen(

@@ -29,8 +29,8 @@ mod task_name;
 mod trace;
 
 pub use adoption::{
-    AdoptionDecision, Countdown, Origin, RowEvidence, decide_adoption, decide_requested,
-    is_younger, row_due,
+    AdoptionDecision, Countdown, EVENT_DELAY_MAX, Origin, RowEvidence, decide_adoption,
+    decide_requested, is_younger, row_due,
 };
 pub use arming::Arming;
 pub use bucket::{KeyBucket, KeyBuckets};

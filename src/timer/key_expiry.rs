@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::key_inspector::KeyInspector;
 use super::listener::Listener;
+use super::marks::Marks;
 use super::nudge::Nudge;
 use super::{Alarm, ArmMode, Armed, ArmedPage, Hearing, Remaining, SignalSink, Timer, TimerError};
 use crate::clock::LedgerClock;
 use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
 #[doc(hidden)] // for the tests
 pub use crate::redis::Events;
-use crate::redis::{ArmedKey, Commands, Endpoint, Existing, Keyspace, RedisError, Ttl};
+use crate::redis::{ArmedKey, Commands, Endpoint, Existing, Keyspace, LedgerName, RedisError, Ttl};
 use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 
@@ -44,6 +45,7 @@ pub struct KeyExpiry {
 
 impl KeyExpiry {
     /// Does no I/O: connections are opened on first use. `events` selects whether arming events are received, too.
+    /// The daemons of a ledger share its name.
     ///
     /// # Errors
     /// If the URL cannot be parsed.
@@ -52,6 +54,7 @@ impl KeyExpiry {
         sentinel: SentinelConfig,
         nudge: NudgeConfig,
         events: Events,
+        ledger: LedgerName,
         clock: LedgerClock,
         metrics: Arc<Metrics>,
     ) -> Result<Self, RedisError> {
@@ -61,6 +64,7 @@ impl KeyExpiry {
         let nudge = Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone()));
         let inspector = Arc::new(KeyInspector::new(
             keyspace.clone(),
+            ledger.clone(),
             clock.clone(),
             Arc::clone(&nudge),
             horizon,
@@ -70,6 +74,7 @@ impl KeyExpiry {
             keyspace.clone(),
             events,
             sentinel,
+            Marks::new(keyspace.clone(), clock.clone(), ledger),
             Arc::clone(&inspector),
             metrics,
         );

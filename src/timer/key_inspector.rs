@@ -5,6 +5,7 @@
 //! to find the row. A key armed by lapsed needs nothing more. A key armed by another program is reported to the engine
 //! as an adoption candidate.
 
+mod clocks;
 mod scan;
 
 use std::convert::Infallible;
@@ -12,13 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
-use super::key_watch::{Change, Expiry, KeyWatch, LatestChange, Noted};
+use super::key_watch::{Change, Expiry, KeyWatch, LatestChange, Noted, Receipt};
 use super::nudge::Nudge;
 use super::{AdoptionCandidate, Cause, Seen, SignalSink};
 use crate::clock::LedgerClock;
-use crate::redis::{Backlog, Found, Keyspace, RedisError, Role, Ttl, Value};
+use crate::redis::{Backlog, Found, Keyspace, LedgerName, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
 use crate::telemetry::{DropReason, Metrics};
@@ -40,6 +40,7 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct KeyInspector {
     keyspace: Keyspace,
+    ledger: LedgerName,
     clock: LedgerClock,
     nudge: Arc<Nudge>,
     /// The look-ahead finds what falls due later.
@@ -49,8 +50,6 @@ pub(super) struct KeyInspector {
     server: Mutex<EventServer>,
     /// The events of the current session.
     backlog: watch::Sender<Option<Backlog>>,
-    /// Events that arrive now were published after this.
-    published_after: Mutex<Instant>,
     metrics: Arc<Metrics>,
     warnings: LogLimiter,
 }
@@ -68,6 +67,7 @@ struct EventServer {
 impl KeyInspector {
     pub(super) fn new(
         keyspace: Keyspace,
+        ledger: LedgerName,
         clock: LedgerClock,
         nudge: Arc<Nudge>,
         horizon: Duration,
@@ -75,6 +75,7 @@ impl KeyInspector {
     ) -> Self {
         Self {
             keyspace,
+            ledger,
             clock,
             nudge,
             horizon,
@@ -82,7 +83,6 @@ impl KeyInspector {
             arrived: Notify::new(),
             server: Mutex::default(),
             backlog: watch::Sender::new(None),
-            published_after: Mutex::new(Instant::now()),
             metrics,
             warnings: LogLimiter::every(Duration::from_secs(30)),
         }
@@ -107,14 +107,15 @@ impl KeyInspector {
         self.backlog.send_replace(backlog);
     }
 
-    /// Notes that events which arrive from now on were published after `sent`.
-    pub(super) fn set_published_after(&self, sent: Instant) {
-        *self.published_after() = sent;
-    }
-
-    /// Queues a key for inspection. `at` is when the event was received. Never blocks.
-    pub(super) fn note(&self, key: TaskKey, change: Change, at: Instant, sink: &dyn SignalSink) {
-        let noted = self.watch().note(key, change, at);
+    /// Queues a key for inspection. Never blocks.
+    pub(super) fn note(
+        &self,
+        key: TaskKey,
+        change: Change,
+        receipt: Receipt,
+        sink: &dyn SignalSink,
+    ) {
+        let noted = self.watch().note(key, change, receipt);
         match noted {
             Noted::Known => {}
             Noted::New => self.arrived.notify_one(),
@@ -134,17 +135,20 @@ impl KeyInspector {
         }
     }
 
-    /// Reports a key that was armed at `since` and expired before its inspection. If this daemon is behind with its
-    /// events, a more senior one may have adopted the key, and the task may have run: only what was surely published
-    /// after that counts.
-    fn report_unseen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
-        let since = match sink.senior_listeners(&key) {
-            0 => since,
-            _ => since.min(*self.published_after()),
-        };
-        let expired = Countdown::expired(self.clock.now(), self.clock.at(since));
-        let seen = Seen::Armed(expired);
+    /// Reports a key that was armed and expired before its inspection. If the event was late, another daemon may have
+    /// adopted the key, and the task may have run: only what was surely published after that counts.
+    fn report_unseen(&self, key: TaskKey, armed: Receipt, sink: &dyn SignalSink) {
+        let seen = Seen::Armed(Countdown {
+            late: armed.late_since.is_some(),
+            ..Countdown::expired(self.clock.now(), self.heard(armed))
+        });
         sink.propose(AdoptionCandidate::of_key(key, seen));
+    }
+
+    /// Returns when an event was received, or when a late one may have been published at the earliest.
+    fn heard(&self, receipt: Receipt) -> UnixMs {
+        let Receipt { at, late_since } = receipt;
+        late_since.unwrap_or_else(|| self.clock.at(at))
     }
 
     /// Inspects keys at once. Returns `None` for each key that is not armed.
@@ -172,6 +176,7 @@ impl KeyInspector {
                 slack: answered.since(asked),
                 alive_at: Some(asked),
                 heard: None,
+                late: false,
                 kept_since: None,
                 meant: value.due(),
             })
@@ -248,7 +253,7 @@ impl KeyInspector {
             let (Some(inspected), Some(Found { value, ttl })) = (inspected, found) else {
                 continue;
             };
-            let heard = self.clock.at(inspected.since);
+            let since = inspected.since;
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
@@ -256,7 +261,6 @@ impl KeyInspector {
                         soon.push((key.clone(), due));
                     }
                     if expires_as_armed(value, due) {
-                        sink.armed_by_lapsed(&key);
                         // A program deleted the key; an audit has armed it again since.
                         if let Some(since) = inspected.last_disarmed() {
                             disarmed.push((key, self.clock.at(since)));
@@ -267,13 +271,16 @@ impl KeyInspector {
                         due,
                         slack: answered.since(asked),
                         alive_at: Some(asked),
-                        heard: Some(heard),
+                        heard: Some(self.heard(since)),
+                        late: since.late_since.is_some(),
                         kept_since: None,
                         meant: value.due(),
                     });
                     sink.propose(AdoptionCandidate::of_key(key, seen));
                 }
-                (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push((key, heard)),
+                (Ttl::Missing | Ttl::Forever, Change::Disarmed) => {
+                    disarmed.push((key, self.clock.at(since.at)))
+                }
                 (Ttl::Missing, Change::Armed) => self.report_missing(key, inspected, sink),
                 // A later `SET` without an expiry: its meaning is unknown.
                 (Ttl::Forever, Change::Armed) => self.metrics.dropped(DropReason::Lasting, 1),
@@ -330,12 +337,6 @@ impl KeyInspector {
         self.watch
             .lock()
             .expect("nothing panics while holding the key watch")
-    }
-
-    fn published_after(&self) -> MutexGuard<'_, Instant> {
-        self.published_after
-            .lock()
-            .expect("nothing panics while holding the time")
     }
 
     fn server(&self) -> MutexGuard<'_, EventServer> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::task::TaskKey;
+use crate::task::{TaskKey, UnixMs};
 
 /// Most keys that wait for inspection.
 const WAITING_MAX: usize = 262_144;
@@ -20,6 +20,14 @@ pub(super) enum Change {
     Armed,
     /// The key was deleted, or lost its expiry.
     Disarmed,
+}
+
+/// When an event was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Receipt {
+    pub(super) at: Instant,
+    /// For a late event: it was published at this time or later, on the ledger's clock.
+    pub(super) late_since: Option<UnixMs>,
 }
 
 /// Changed keys: waiting for inspection, in inspection, or missing at their inspection.
@@ -53,14 +61,14 @@ enum Progress {
         again: Option<LatestChange>,
     },
     /// Armed, but missing at its inspection.
-    Gone { since: Instant, at: Instant },
+    Gone { since: Receipt, at: Instant },
 }
 
 /// The latest change of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LatestChange {
     pub(super) change: Change,
-    pub(super) since: Instant,
+    pub(super) since: Receipt,
     /// What is known about its expiry since.
     pub(super) expiry: Expiry,
     /// When it was last disarmed before that.
@@ -79,7 +87,7 @@ pub(super) enum Expiry {
 }
 
 impl LatestChange {
-    fn new(change: Change, since: Instant) -> Self {
+    fn new(change: Change, since: Receipt) -> Self {
         Self {
             change,
             since,
@@ -89,13 +97,13 @@ impl LatestChange {
     }
 
     /// Merges a change. The latest one counts; a replayed event may be older than those received since.
-    fn note(&mut self, change: Change, at: Instant) {
-        if at >= self.since {
+    fn note(&mut self, change: Change, receipt: Receipt) {
+        if receipt.at >= self.since.at {
             self.disarmed = self.last_disarmed();
-            (self.change, self.since) = (change, at);
+            (self.change, self.since) = (change, receipt);
             self.expiry = Expiry::NotHeard;
         } else if change == Change::Disarmed {
-            self.disarmed = self.disarmed.max(Some(at));
+            self.disarmed = self.disarmed.max(Some(receipt.at));
         }
     }
 
@@ -103,23 +111,25 @@ impl LatestChange {
     pub(super) fn last_disarmed(&self) -> Option<Instant> {
         match self.change {
             Change::Armed => self.disarmed,
-            Change::Disarmed => Some(self.since),
+            Change::Disarmed => Some(self.since.at),
         }
     }
 }
 
 impl KeyWatch {
-    /// Notes an event that was received at `at`.
-    pub(super) fn note(&mut self, key: TaskKey, change: Change, at: Instant) -> Noted {
+    /// Notes an event.
+    pub(super) fn note(&mut self, key: TaskKey, change: Change, receipt: Receipt) -> Noted {
         match self.progress.get_mut(&key) {
             Some(Progress::Waiting(latest)) => {
-                latest.note(change, at);
+                latest.note(change, receipt);
                 return Noted::Known;
             }
             Some(Progress::Inspecting { asked, again }) => {
                 match again {
-                    Some(again) => again.note(change, at),
-                    None if at >= asked.since => *again = Some(LatestChange::new(change, at)),
+                    Some(again) => again.note(change, receipt),
+                    None if receipt.at >= asked.since.at => {
+                        *again = Some(LatestChange::new(change, receipt))
+                    }
                     None => {}
                 }
                 return Noted::Known;
@@ -129,12 +139,12 @@ impl KeyWatch {
         if self.waiting.len() >= WAITING_MAX {
             return Noted::Full;
         }
-        self.wait(key, LatestChange::new(change, at));
+        self.wait(key, LatestChange::new(change, receipt));
         Noted::New
     }
 
-    /// Notes an `expired` event. If the key was armed and missing at its inspection, returns when it was armed.
-    pub(super) fn expired(&mut self, key: &TaskKey) -> Option<Instant> {
+    /// Notes an `expired` event. If the key was armed and missing at its inspection, returns when its arming was heard.
+    pub(super) fn expired(&mut self, key: &TaskKey) -> Option<Receipt> {
         let latest = match self.progress.get_mut(key)? {
             Progress::Waiting(latest) => latest,
             Progress::Inspecting { asked, again } => again.as_mut().unwrap_or(asked),
@@ -226,7 +236,7 @@ impl KeyWatch {
     }
 
     /// Remembers a key that was armed at `since` and missing at its inspection.
-    pub(super) fn remember_gone(&mut self, key: TaskKey, since: Instant) {
+    pub(super) fn remember_gone(&mut self, key: TaskKey, since: Receipt) {
         if self.gone.len() < WAITING_MAX && !self.progress.contains_key(&key) {
             let at = Instant::now();
             self.progress
@@ -263,14 +273,22 @@ mod tests {
         TaskKey::build("C", "m", [""; 0]).unwrap()
     }
 
+    fn read(at: Instant) -> Receipt {
+        Receipt {
+            at,
+            late_since: None,
+        }
+    }
+
+    fn now() -> Receipt {
+        read(Instant::now())
+    }
+
     #[test]
     fn only_the_latest_change_is_inspected() {
         let mut heard = KeyWatch::default();
-        assert_eq!(heard.note(key(), Change::Armed, Instant::now()), Noted::New);
-        assert_eq!(
-            heard.note(key(), Change::Disarmed, Instant::now()),
-            Noted::Known
-        );
+        assert_eq!(heard.note(key(), Change::Armed, now()), Noted::New);
+        assert_eq!(heard.note(key(), Change::Disarmed, now()), Noted::Known);
         assert_eq!(heard.take(9), [(key(), Change::Disarmed)]);
         assert!(!heard.has_waiting());
     }
@@ -278,12 +296,9 @@ mod tests {
     #[test]
     fn a_change_during_an_inspection_is_inspected_next() {
         let mut heard = KeyWatch::default();
-        heard.note(key(), Change::Disarmed, Instant::now());
+        heard.note(key(), Change::Disarmed, now());
         heard.take(9);
-        assert_eq!(
-            heard.note(key(), Change::Armed, Instant::now()),
-            Noted::Known
-        );
+        assert_eq!(heard.note(key(), Change::Armed, now()), Noted::Known);
         assert!(!heard.has_waiting());
         heard.finish(&key());
         assert_eq!(heard.take(9), [(key(), Change::Armed)]);
@@ -292,7 +307,7 @@ mod tests {
     #[test]
     fn an_inspection_without_a_reply_is_repeated_with_the_original_times() {
         let mut heard = KeyWatch::default();
-        heard.note(key(), Change::Armed, Instant::now());
+        heard.note(key(), Change::Armed, now());
         heard.take(9);
         heard.requeue_inspected();
         assert_eq!(heard.take(9), [(key(), Change::Armed)]);
@@ -301,9 +316,9 @@ mod tests {
     #[test]
     fn an_expiry_belongs_to_the_latest_change_and_is_not_forgotten() {
         let mut heard = KeyWatch::default();
-        heard.note(key(), Change::Armed, Instant::now());
+        heard.note(key(), Change::Armed, now());
         heard.take(9);
-        heard.note(key(), Change::Armed, Instant::now());
+        heard.note(key(), Change::Armed, now());
         assert_eq!(heard.expired(&key()), None);
         let expiry = |heard: &mut KeyWatch| heard.finish(&key()).map(|asked| asked.expiry);
         assert_eq!(expiry(&mut heard), Some(Expiry::NotHeard), "the first");
@@ -318,9 +333,9 @@ mod tests {
         let mut heard = KeyWatch::default();
         let [gone, waits, expired] =
             ["gone", "waits", "expired"].map(|name| TaskKey::build("C", "m", [name]).unwrap());
-        heard.remember_gone(gone.clone(), Instant::now());
+        heard.remember_gone(gone.clone(), now());
         for key in [&waits, &expired] {
-            heard.note(key.clone(), Change::Armed, Instant::now());
+            heard.note(key.clone(), Change::Armed, now());
         }
         heard.expired(&expired);
         assert_eq!(heard.events_lost(), [gone]);
@@ -345,22 +360,22 @@ mod tests {
             // Before the inspection.
             let mut heard = KeyWatch::default();
             for (change, at) in events {
-                heard.note(key(), change, at);
+                heard.note(key(), change, read(at));
             }
             assert_eq!(heard.take(9), [(key(), Change::Armed)]);
             assert_eq!(disarmed(&mut heard), Some(deleted_at));
             // During an inspection that gets no reply.
-            heard.note(key(), Change::Armed, deleted_at);
+            heard.note(key(), Change::Armed, read(deleted_at));
             heard.take(9);
             for (change, at) in events {
-                heard.note(key(), change, at);
+                heard.note(key(), change, read(at));
             }
             heard.requeue_inspected();
             assert_eq!(heard.take(9), [(key(), Change::Armed)]);
             assert_eq!(disarmed(&mut heard), Some(deleted_at));
         }
         let mut heard = KeyWatch::default();
-        heard.note(key(), Change::Disarmed, later);
+        heard.note(key(), Change::Disarmed, read(later));
         heard.take(9);
         heard.requeue_inspected();
         assert_eq!(heard.take(9), [(key(), Change::Disarmed)]);
@@ -369,7 +384,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_expiry_is_matched_only_to_a_key_that_was_missing_recently() {
         let mut heard = KeyWatch::default();
-        let since = Instant::now();
+        let since = now();
         heard.remember_gone(key(), since);
         assert_eq!(heard.expired(&key()), Some(since));
         assert_eq!(heard.expired(&key()), None);
@@ -384,15 +399,12 @@ mod tests {
         let mut heard = KeyWatch::default();
         let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
         for n in 0..WAITING_MAX {
-            heard.note(key(n), Change::Armed, Instant::now());
+            heard.note(key(n), Change::Armed, now());
         }
         assert_eq!(
-            heard.note(key(WAITING_MAX), Change::Armed, Instant::now()),
+            heard.note(key(WAITING_MAX), Change::Armed, now()),
             Noted::Full
         );
-        assert_eq!(
-            heard.note(key(0), Change::Armed, Instant::now()),
-            Noted::Known
-        );
+        assert_eq!(heard.note(key(0), Change::Armed, now()), Noted::Known);
     }
 }

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use super::key_inspector::KeyInspector;
 use super::listener_state::{Flags, ListenerState};
+use super::marks::Marks;
 use super::session::Session;
 use super::{Hearing, SignalSink};
 use crate::config::SentinelConfig;
@@ -44,11 +45,12 @@ impl Listener {
         keyspace: Keyspace,
         events: Events,
         config: SentinelConfig,
+        marks: Marks,
         inspector: Arc<KeyInspector>,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
-            state: ListenerState::new(keyspace, events, config, inspector, metrics),
+            state: ListenerState::new(keyspace, events, config, marks, inspector, metrics),
         }
     }
 
@@ -140,15 +142,28 @@ impl Listener {
                 self.subscribe_armings(&mut connected).await?;
             }
         }
+        let channel = self.state.marks.channel();
+        let marked = match hints_only {
+            Some(_) => false,
+            None => self.subscribe_marks(&mut connected, &channel).await?,
+        };
+        self.state.marks.begin(marked);
         let (subscription, backlog) = connected.subscription();
         self.state.inspector.set_server(run_id.clone());
+        self.state.check_clocks().await?;
         self.state.inspector.set_backlog(Some(backlog.clone()));
         self.state.subscribed(run_id, sink);
         let session = Session::new(&self.state, sink);
         let promised = matches!(flags, Flags::On | Flags::ExpiredOnly);
         self.state.set_listening(promised || hints_only.is_some());
         let handle = |kind, heard| session.handle(kind, heard);
-        let hint = |message: &[u8]| session.hint(message);
+        let message = |message: &[u8]| session.message(message);
+        let marks = async {
+            match marked {
+                true => self.state.marks.publish(&channel).await,
+                false => std::future::pending().await,
+            }
+        };
         let probes = async {
             match hints_only {
                 Some(me) => session.probe_hints(me, &backlog).await,
@@ -162,9 +177,10 @@ impl Listener {
             }
         };
         let loss = tokio::select! {
-            loss = subscription.listen(self.state.keyspace.names(), handle, hint) => Some(loss),
+            loss = subscription.listen(self.state.keyspace.names(), handle, message) => Some(loss),
             never = self.state.inspector.inspect(sink) => match never {},
             never = self.state.hints.send() => match never {},
+            never = marks => match never {},
             never = session.replay_events() => match never {},
             () = session.mode_change() => None,
             loss = probes => Some(loss),
@@ -201,6 +217,30 @@ impl Listener {
                 Ok(())
             }
             heard => heard,
+        }
+    }
+
+    /// Subscribes to the marks that date events. Returns false without the right for it.
+    async fn subscribe_marks(
+        &self,
+        connected: &mut Connected,
+        channel: &str,
+    ) -> Result<bool, RedisError> {
+        match connected.subscribe_channels(&[channel.to_owned()]).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_refusal() => {
+                if let Some(held_back) = self.state.warnings.admit("marks") {
+                    tracing::info!(
+                        redis.node = self.state.node(),
+                        channel,
+                        held_back,
+                        error = &error as &dyn std::error::Error,
+                        "events that are read late cannot be told from new ones: a bare key may run again after this daemon was frozen; give the user the channels that SECURITY.md lists"
+                    );
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
     }
 

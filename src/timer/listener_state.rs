@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::hints::Hints;
 use super::key_inspector::KeyInspector;
+use super::marks::Marks;
 use super::probe::Probe;
 use super::replay::Replay;
 use super::sentinel::Sentinels;
@@ -25,6 +26,8 @@ pub(super) struct ListenerState {
     pub(super) events: Events,
     pub(super) sentinels: Sentinels,
     pub(super) probe: Probe,
+    /// Dates events.
+    pub(super) marks: Marks,
     /// Inspects keys that programs changed.
     pub(super) inspector: Arc<KeyInspector>,
     pub(super) metrics: Arc<Metrics>,
@@ -71,11 +74,13 @@ impl ListenerState {
         keyspace: Keyspace,
         events: Events,
         config: SentinelConfig,
+        marks: Marks,
         inspector: Arc<KeyInspector>,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
             events,
+            marks,
             inspector,
             sentinels: Sentinels::new(config, keyspace.clone()),
             probe: Probe::new(keyspace.clone()),
@@ -143,6 +148,16 @@ impl ListenerState {
         match server.role {
             Some(Role::Replica) => Err(RedisError::Replica(None)),
             Some(Role::Master) | None => Ok(server.run_id),
+        }
+    }
+
+    /// Notes a step of the clock of Redis or of the ledger.
+    pub(super) async fn check_clocks(&self) -> Result<(), RedisError> {
+        match self.inspector.check_clocks().await {
+            Ok(_) => Ok(()),
+            // Without the right to note it, a step is not noticed.
+            Err(error) if error.is_refusal() => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

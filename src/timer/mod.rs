@@ -15,6 +15,7 @@ mod key_watch;
 pub mod ledger_poll;
 mod listener;
 mod listener_state;
+mod marks;
 mod nudge;
 mod probe;
 mod replay;
@@ -250,9 +251,6 @@ pub trait SignalSink: Send + Sync + 'static {
     fn may_stop_listening(&self) -> bool {
         false
     }
-
-    /// Reports that lapsed armed this key with the due time in its value. Discards an older candidate.
-    fn armed_by_lapsed(&self, key: &TaskKey);
 
     /// Proposes a key for adoption. If the queue is full, drops and counts the candidate, and requests an audit.
     fn propose(&self, candidate: AdoptionCandidate);

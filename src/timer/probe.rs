@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::redis::{Backlog, Keyspace, ProbeId, RedisError};
 
@@ -43,8 +43,8 @@ pub(super) enum Proof {
 #[derive(Debug)]
 pub(super) struct Probe {
     keyspace: Keyspace,
-    /// The probe in flight and when it was created; `None` once its event has arrived.
-    awaited: watch::Sender<Option<(ProbeId, Instant)>>,
+    /// The probe in flight; `None` once its event has arrived.
+    awaited: watch::Sender<Option<ProbeId>>,
 }
 
 impl Probe {
@@ -53,17 +53,10 @@ impl Probe {
         Self { keyspace, awaited }
     }
 
-    /// Notes a probe's event. If the probe is the one in flight, returns when it was created: events that arrive from now
-    /// on were published later. Ignores probes of other daemons, which have other ids.
-    pub(super) fn heard(&self, id: ProbeId) -> Option<Instant> {
-        let mut created = None;
-        self.awaited.send_if_modified(|awaited| {
-            created = awaited
-                .take_if(|(awaited, _)| *awaited == id)
-                .map(|(_, created)| created);
-            created.is_some()
-        });
-        created
+    /// Notes a probe's event. Ignores probes of other daemons, which have other ids.
+    pub(super) fn heard(&self, id: ProbeId) {
+        self.awaited
+            .send_if_modified(|awaited| awaited.take_if(|awaited| *awaited == id).is_some());
     }
 
     /// Sends one probe and waits for its event: about 5 s, and until the events published by then are handled.
@@ -92,7 +85,7 @@ impl Probe {
     /// Creates a probe and starts to wait for it.
     pub(super) fn await_one(&self) -> ProbeId {
         let id = ProbeId::random();
-        self.awaited.send_replace(Some((id, Instant::now())));
+        self.awaited.send_replace(Some(id));
         id
     }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::hints::Hint;
-use super::key_watch::Change;
+use super::key_watch::{Change, Receipt};
 use super::listener_state::{Flags, ListenerState};
+use super::marks;
 use super::probe::{self, Proof};
 use super::replay::KeyEvent;
 use super::{Cause, Signal, SignalSink, Source};
@@ -58,17 +59,13 @@ impl<'a> Session<'a> {
 
     fn handle_expired(&self, heard: Heard) {
         match heard {
-            Heard::Task(key) => self.expired(key, Instant::now()),
+            Heard::Task(key) => self.expired(key, self.state.marks.receipt()),
             Heard::Sentinel(number) => {
                 self.state.sentinels.heard(number);
                 self.sink.sweep(Cause::Sentinel);
                 self.sink.audit(Cause::Sentinel);
             }
-            Heard::Probe(id) => {
-                if let Some(created) = self.state.probe.heard(id) {
-                    self.state.inspector.set_published_after(created);
-                }
-            }
+            Heard::Probe(id) => self.state.probe.heard(id),
             Heard::Shared => {}
             Heard::Foreign(why) => self.count_foreign(why),
         }
@@ -79,12 +76,12 @@ impl<'a> Session<'a> {
         if let Heard::Task(key) = heard
             && self.sink.wants(&key)
         {
-            self.changed(key, change, Instant::now());
+            self.changed(key, change, self.state.marks.receipt());
         }
     }
 
     /// Raises a signal for an expired key, and forwards it to the owner if that does not receive it.
-    fn expired(&self, key: TaskKey, at: Instant) {
+    fn expired(&self, key: TaskKey, receipt: Receipt) {
         self.state.inspector.expired(&key, self.sink);
         if !self.sink.owns(&key) {
             if let Some(member) = self.sink.hint_recipient(&key)
@@ -92,7 +89,9 @@ impl<'a> Session<'a> {
             {
                 self.state.metrics.dropped(DropReason::HintOverflow, 1);
             }
-            self.state.replay().keep(at, KeyEvent::Expired, key.clone());
+            self.state
+                .replay()
+                .keep(receipt, KeyEvent::Expired, key.clone());
         }
         self.signal(key);
     }
@@ -106,20 +105,24 @@ impl<'a> Session<'a> {
     }
 
     /// Inspects the key, or leaves it to the daemons that come first.
-    fn changed(&self, key: TaskKey, change: Change, at: Instant) {
+    fn changed(&self, key: TaskKey, change: Change, receipt: Receipt) {
         match self.sink.senior_listeners(&key) {
-            0 | 1 => self.state.inspector.note(key, change, at, self.sink),
-            _ => self.state.replay().keep(at, KeyEvent::Changed(change), key),
+            0 | 1 => self.state.inspector.note(key, change, receipt, self.sink),
+            _ => self
+                .state
+                .replay()
+                .keep(receipt, KeyEvent::Changed(change), key),
         }
     }
 
-    /// Handles a message on this daemon's channel.
-    pub(super) fn hint(&self, message: &[u8]) {
+    /// Handles a message on this daemon's channel, or a mark.
+    pub(super) fn message(&self, message: &[u8]) {
+        if let Some(mark) = marks::read(message) {
+            return self.state.marks.heard(mark);
+        }
         match Hint::read(message) {
             Hint::Expired(keys) => keys.into_iter().for_each(|key| self.signal(key)),
-            Hint::Probe(id) => {
-                self.state.probe.heard(id);
-            }
+            Hint::Probe(id) => self.state.probe.heard(id),
         }
     }
 
@@ -132,10 +135,10 @@ impl<'a> Session<'a> {
                 events = events.len(),
                 "another daemon has fallen silent: replaying the events left to it"
             );
-            for (at, event, key) in events {
+            for (receipt, event, key) in events {
                 match event {
-                    KeyEvent::Expired => self.expired(key, at),
-                    KeyEvent::Changed(change) => self.changed(key, change, at),
+                    KeyEvent::Expired => self.expired(key, receipt),
+                    KeyEvent::Changed(change) => self.changed(key, change, receipt),
                 }
             }
             if lost {
@@ -262,6 +265,9 @@ impl<'a> Session<'a> {
                 Ok(_) => {}
                 Err(RedisError::Replica(_)) => return Loss::Demoted,
                 Err(error) => self.warn("cannot read the role of redis", &error),
+            }
+            if let Err(error) = self.state.check_clocks().await {
+                self.warn("cannot compare the clocks of redis and the ledger", &error);
             }
             if let Err(error) = self.state.check_flags().await {
                 self.warn("cannot check `notify-keyspace-events`", &error);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Adopted, Adoption, AdoptionRequest, Claimant, Claims, NewTask, Producer, Settlement,
+    Adopted, Adoption, AdoptionRequest, Claimant, Claims, NewTask, Producer, Settlement, Withdrawal,
 };
 use lapsed::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, Verdict, decide_adoption,
@@ -191,10 +191,11 @@ impl World {
         let (at, due) = match heard {
             Heard::Armed { at, due } => (at, due),
             Heard::Disarmed { at } => {
-                if let Some(row) =
+                if let Some(over) =
                     seen.filter(|row| row.booked().is_from_key() && is_younger(at, &row.booked()))
                 {
-                    self.ledger.withdraw(&row, at, AHEAD).await.unwrap();
+                    let withdrawal = Withdrawal { over, heard: at };
+                    self.ledger.withdraw(&[withdrawal], AHEAD).await.unwrap();
                 }
                 return;
             }
@@ -210,6 +211,7 @@ impl World {
             slack: Duration::ZERO,
             alive_at: Some(at),
             heard: Some(at),
+            late: false,
             kept_since: None,
             meant: None,
         };
@@ -229,6 +231,7 @@ impl World {
             slack: Duration::ZERO,
             alive_at: Some(self.now),
             heard: None,
+            late: false,
             kept_since: Some(self.restored),
             meant: None,
         };

@@ -10,7 +10,7 @@ use crate::engine::candidates::Candidates;
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
 use crate::engine::reports::TaskWithdrawn;
-use crate::ledger::{AdoptionRequest, LedgerError, Lookup};
+use crate::ledger::{AdoptionRequest, LedgerError, Lookup, Withdrawal, Withdrawn};
 use crate::task::{
     AdoptionDecision, Countdown, State, TaskKey, UnixMs, decide_adoption, decide_requested,
     is_younger,
@@ -33,6 +33,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// A key that is gone this long before its due time or less may have expired rather than been deleted.
 const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
 
+/// A producer knows of a step of the ledger's clock after this time: it reads the clock each 30 s.
+const STEP_KNOWN_AFTER: Duration = Duration::from_secs(60);
+
 /// Maximum number of times a key is compared whose row changes meanwhile.
 const ROUNDS_MAX: usize = 3;
 
@@ -46,6 +49,11 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// True if this is a key of ours that seems to expire earlier than its value says.
+    fn is_shortened(&self) -> bool {
+        matches!(self.candidate.seen, Seen::Armed(seen) if seen.meant.is_some())
+    }
+
     /// When the evidence was heard, if the last change of its row may be newer.
     fn doubted_since(&self) -> Option<UnixMs> {
         match self.candidate.seen {
@@ -116,29 +124,32 @@ impl Adopter {
         &self,
         mut candidates: Vec<AdoptionCandidate>,
     ) -> Result<usize, LedgerError> {
-        let mut written = 0;
+        let (mut written, mut deleted) = (0, Vec::new());
         for _ in 0..ROUNDS_MAX {
             if candidates.is_empty() {
                 break;
             }
-            let wanted = self.compare(candidates).await?;
+            let (wanted, withdrawals) = self.compare(candidates).await?;
+            deleted.extend(withdrawals);
             let wanted = self.drop_doubtful(wanted).await;
             let rows;
             (rows, candidates) = self.write_wanted(wanted).await?;
             written += rows;
         }
+        // Behind the new keys, which may fall due soon.
+        self.withdraw(deleted).await?;
         Ok(written)
     }
 
-    /// Compares keys with the ledger. Returns the rows to be written; withdraws the tasks of deleted keys.
+    /// Compares keys with the ledger. Returns the rows to be written, and the tasks of deleted keys.
     async fn compare(
         &self,
         candidates: Vec<AdoptionCandidate>,
-    ) -> Result<Vec<Wanted>, LedgerError> {
+    ) -> Result<(Vec<Wanted>, Vec<(AdoptionCandidate, Withdrawal)>), LedgerError> {
         let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.deps.ledger.look_up(&keys).await?;
         let now = self.deps.ledger.clock().now();
-        let (mut wanted, mut known) = (Vec::new(), Vec::new());
+        let (mut wanted, mut known, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         for (candidate, lookup) in candidates.into_iter().zip(lookups) {
             match candidate.seen {
                 Seen::Requested { due, heard } => {
@@ -207,12 +218,29 @@ impl Adopter {
                     reason: "expired",
                     doubt: Doubt::None,
                 }),
-                Seen::Disarmed(heard) => self.withdraw(&candidate.key, lookup, heard).await?,
+                Seen::Disarmed(heard) => match withdrawal(lookup, heard, now) {
+                    Some(withdrawal) => deleted.push((candidate, withdrawal)),
+                    None => self.deps.metrics.dropped(DropReason::NotWithdrawn, 1),
+                },
             }
         }
         self.acknowledge(known.into_iter().flatten().collect())
             .await;
-        Ok(wanted)
+        if wanted.iter().any(Wanted::is_shortened) && self.has_clock_stepped().await? {
+            let before = wanted.len();
+            wanted.retain(|wanted| !wanted.is_shortened());
+            let dropped = (before - wanted.len()) as u64;
+            self.deps.metrics.dropped(DropReason::OutOfDate, dropped);
+        }
+        Ok((wanted, deleted))
+    }
+
+    /// True if the ledger's clock has stepped lately. A key of ours that was armed by the former time, or is read by it,
+    /// seems to have another expiry than its value says.
+    async fn has_clock_stepped(&self) -> Result<bool, LedgerError> {
+        self.deps.ledger.sync_clock().await?;
+        let clock = self.deps.ledger.clock();
+        Ok(clock.has_stepped_within(STEP_KNOWN_AFTER))
     }
 
     /// Inspects keys again that may have been armed before the last change of their rows. If that change reached Redis,
@@ -252,38 +280,50 @@ impl Adopter {
         accepted
     }
 
-    /// Cancels the task of a deleted key, if the task was adopted from that key and has not changed since. The task may
-    /// wait for a retry, or behind a run.
+    /// Cancels the tasks of deleted keys. Those whose rows are locked are tried again later.
     async fn withdraw(
         &self,
-        key: &TaskKey,
-        lookup: Option<Lookup>,
-        heard: UnixMs,
+        deleted: Vec<(AdoptionCandidate, Withdrawal)>,
     ) -> Result<(), LedgerError> {
-        let now = self.deps.ledger.clock().now();
-        let adopted = lookup.filter(|row| {
-            let booked = row.booked();
-            let waits = matches!(row.state, State::Pending | State::Waiting)
-                || (row.state == State::Running && row.arming.due > now);
-            waits && booked.is_from_key() && is_younger(heard, &booked)
-        });
-        let withdrawn = match adopted {
-            Some(row) => {
-                let ahead = match self.deps.timer.keeps_entries() {
-                    true => Duration::ZERO,
-                    false => WITHDRAW_AHEAD,
-                };
-                self.deps.ledger.withdraw(&row, heard, ahead).await?
-            }
-            None => false,
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let ahead = match self.deps.timer.keeps_entries() {
+            true => Duration::ZERO,
+            false => WITHDRAW_AHEAD,
         };
-        if withdrawn {
-            TaskWithdrawn { key }.emit(&self.deps);
-        } else {
-            self.deps.metrics.dropped(DropReason::NotWithdrawn, 1);
+        let (candidates, withdrawals): (Vec<AdoptionCandidate>, Vec<Withdrawal>) =
+            deleted.into_iter().unzip();
+        let answers = self.deps.ledger.withdraw(&withdrawals, ahead).await?;
+        let mut locked = Vec::new();
+        for (candidate, answer) in candidates.into_iter().zip(answers) {
+            match answer {
+                Withdrawn::Cancelled => {
+                    let key = &candidate.key;
+                    TaskWithdrawn { key }.emit(&self.deps);
+                }
+                Withdrawn::Left => self.deps.metrics.dropped(DropReason::NotWithdrawn, 1),
+                Withdrawn::Locked => locked.push(candidate),
+            }
+        }
+        if !locked.is_empty() {
+            self.candidates.put_back(locked, writing::LOCKED_PAUSE);
         }
         Ok(())
     }
+}
+
+/// The withdrawal of the task of a deleted key, if the task was adopted from that key and has not changed since. The task
+/// may wait for a retry, or behind a run.
+fn withdrawal(lookup: Option<Lookup>, heard: UnixMs, now: UnixMs) -> Option<Withdrawal> {
+    let over = lookup.filter(|row| {
+        let booked = row.booked();
+        let waits = matches!(row.state, State::Pending | State::Waiting)
+            || (row.state == State::Running && row.arming.due > now);
+        let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
+        waits && booked.is_from_key() && is_younger
+    })?;
+    Some(Withdrawal { over, heard })
 }
 
 /// The adoption request for a key.
@@ -296,8 +336,13 @@ fn adoption_request(
     AdoptionRequest {
         key: key.clone(),
         due: seen.row_due(),
-        // What is heard after a scan found the key is younger, also before the row is written.
-        heard: seen.heard.or(seen.alive_at).unwrap_or(now),
+        // What is heard after a scan found the key is younger, also before the row is written. A late event may be older
+        // than the row, but the key was there when it was inspected.
+        heard: match seen.late {
+            true => seen.alive_at.or(seen.heard),
+            false => seen.heard.or(seen.alive_at),
+        }
+        .unwrap_or(now),
         // A key of ours that a program gave another expiry does not change the origin of the task.
         from_key: seen.meant.is_none(),
         over,

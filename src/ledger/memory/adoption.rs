@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup};
-use crate::task::{Arming, UnixMs};
+use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Withdrawal, Withdrawn};
+use crate::task::Arming;
 
 #[async_trait]
 impl Adoption for MemoryLedger {
@@ -29,14 +29,17 @@ impl Adoption for MemoryLedger {
 
     async fn withdraw(
         &self,
-        seen: &Lookup,
-        heard: UnixMs,
+        withdrawals: &[Withdrawal],
         ahead: Duration,
-    ) -> Result<bool, LedgerError> {
+    ) -> Result<Vec<Withdrawn>, LedgerError> {
         let now = self.clock.now();
         let mut table = self.table();
-        let row = table.rows.get_mut(&seen.arming.row);
-        Ok(row.is_some_and(|row| row.withdraw(seen, heard, ahead, now)))
+        let mut withdraw =
+            |withdrawal: &Withdrawal| match table.rows.get_mut(&withdrawal.over.arming.row) {
+                Some(row) => row.withdraw(withdrawal, ahead, now),
+                None => Withdrawn::Left,
+            };
+        Ok(withdrawals.iter().map(&mut withdraw).collect())
     }
 
     async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {

@@ -10,8 +10,10 @@ use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::error_numbers::{is_about_data, is_deadlock, is_duplicate, is_locked};
 use super::{queries, retried};
-use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup};
-use crate::task::{Arming, State, UnixMs};
+use crate::ledger::{
+    Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, Withdrawal, Withdrawn,
+};
+use crate::task::{Arming, State};
 
 /// Maximum number of connections that write at once. Each statement is a transaction, and transactions that commit
 /// together share a write to the server's disk.
@@ -28,13 +30,17 @@ impl Adoption for MysqlLedger {
 
     async fn withdraw(
         &self,
-        seen: &Lookup,
-        heard: UnixMs,
+        withdrawals: &[Withdrawal],
         ahead: Duration,
-    ) -> Result<bool, LedgerError> {
-        let withdraw = || self.withdrawal(seen, heard, ahead);
-        let matched = retried!(self, |conn| conn.execute(withdraw()))?;
-        Ok(matched > 0)
+    ) -> Result<Vec<Withdrawn>, LedgerError> {
+        let share = withdrawals.len().div_ceil(CONNECTIONS_MAX).max(1);
+        let shares = withdrawals.chunks(share);
+        let shares = shares.map(|share| self.withdraw_one_by_one(share, ahead));
+        let mut answers = Vec::with_capacity(withdrawals.len());
+        for share in join_all(shares).await {
+            answers.extend(share?);
+        }
+        Ok(answers)
     }
 
     async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {
@@ -167,7 +173,45 @@ impl MysqlLedger {
         })
     }
 
-    fn withdrawal(&self, seen: &Lookup, heard: UnixMs, ahead: Duration) -> Statement<'static> {
+    /// Withdraws tasks on one connection. Leaves out the rows that another session has locked; if one is locked after
+    /// all, waits once, and tries none of the others.
+    async fn withdraw_one_by_one(
+        &self,
+        withdrawals: &[Withdrawal],
+        ahead: Duration,
+    ) -> Result<Vec<Withdrawn>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let rows = withdrawals.iter().map(|each| each.over.arming.row);
+        let parted = self
+            .locks
+            .part(&mut conn, &self.queries, rows.collect(), |row| *row);
+        let (_, locked) = parted.await.map_err(error)?;
+        let mut answers = Vec::with_capacity(withdrawals.len());
+        let mut waited = false;
+        for withdrawal in withdrawals {
+            if waited || locked.contains(&withdrawal.over.arming.row) {
+                answers.push(Withdrawn::Locked);
+                continue;
+            }
+            let mut retries = 0;
+            answers.push(loop {
+                match conn.execute(self.withdrawal(withdrawal, ahead)).await {
+                    Ok(0) => break Withdrawn::Left,
+                    Ok(_) => break Withdrawn::Cancelled,
+                    Err(error) if is_deadlock(&error) && retries < DEADLOCK_RETRIES => retries += 1,
+                    Err(error) if is_locked(&error) => {
+                        waited = true;
+                        break Withdrawn::Locked;
+                    }
+                    Err(failure) => return Err(error(failure)),
+                }
+            });
+        }
+        Ok(answers)
+    }
+
+    fn withdrawal(&self, withdrawal: &Withdrawal, ahead: Duration) -> Statement<'static> {
+        let Withdrawal { over: seen, heard } = withdrawal;
         statement(self.queries.plain(queries::WITHDRAW))
             .bind(heard.0)
             .bind(seen.arming.row)

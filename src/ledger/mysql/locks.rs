@@ -113,7 +113,7 @@ impl Locks {
     }
 
     /// Divides items into free and locked ones. All are free if the server does not know `SKIP LOCKED`.
-    async fn part<T: Clone>(
+    pub async fn part<T: Clone>(
         &self,
         conn: &mut Conn,
         queries: &Queries,

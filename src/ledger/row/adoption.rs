@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Row, Status};
-use crate::ledger::{AdoptionRequest, Lookup, NewTask};
+use crate::ledger::{AdoptionRequest, Lookup, NewTask, Withdrawal, Withdrawn};
 use crate::task::{Arming, Origin, State, UnixMs};
 
 impl Row {
@@ -65,8 +65,9 @@ impl Row {
         }
     }
 
-    /// Cancels the task because its key was deleted. Returns false if it does not apply to the row.
-    pub fn withdraw(&mut self, seen: &Lookup, heard: UnixMs, ahead: Duration, now: UnixMs) -> bool {
+    /// Cancels the task because its key was deleted.
+    pub fn withdraw(&mut self, withdrawal: &Withdrawal, ahead: Duration, now: UnixMs) -> Withdrawn {
+        let Withdrawal { over: seen, heard } = withdrawal;
         let applies = self.is_unchanged_since(seen, now)
             && self.origin == Origin::Key
             && self.recurrence.is_none()
@@ -75,11 +76,14 @@ impl Row {
             && self.due_at() > now.plus(ahead);
         if applies {
             self.cancel(now);
-            self.changed_at = heard.max(seen.stamp.changed);
+            self.changed_at = seen.stamp.changed.max(*heard);
             self.finished_at = Some(self.changed_at);
             self.origin = Origin::DeletedKey;
         }
-        applies
+        match applies {
+            true => Withdrawn::Cancelled,
+            false => Withdrawn::Left,
+        }
     }
 
     /// Reverts a deletion by a legacy program. Returns false if there is none.

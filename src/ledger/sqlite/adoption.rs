@@ -8,10 +8,10 @@ use rusqlite::Result;
 use super::SqliteLedger;
 use super::producer::inserted_id;
 use super::rows::{insert, one, save};
-use super::session::Session;
+use super::session::{Session, id};
 use crate::ledger::row::Row;
-use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup};
-use crate::task::{Arming, UnixMs};
+use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Withdrawal, Withdrawn};
+use crate::task::Arming;
 
 #[async_trait]
 impl Adoption for SqliteLedger {
@@ -23,13 +23,13 @@ impl Adoption for SqliteLedger {
 
     async fn withdraw(
         &self,
-        seen: &Lookup,
-        heard: UnixMs,
+        withdrawals: &[Withdrawal],
         ahead: Duration,
-    ) -> Result<bool, LedgerError> {
-        let seen = seen.clone();
-        self.change_row(seen.arming.row, move |row, now| {
-            row.withdraw(&seen, heard, ahead, now)
+    ) -> Result<Vec<Withdrawn>, LedgerError> {
+        let withdrawals = withdrawals.to_vec();
+        self.write(move |session| {
+            let withdraw = |withdrawal: &Withdrawal| withdraw(session, withdrawal, ahead);
+            withdrawals.iter().map(withdraw).collect()
         })
         .await
     }
@@ -38,6 +38,18 @@ impl Adoption for SqliteLedger {
         self.change_row(arming.row, move |row, _| row.undelete(arming))
             .await
     }
+}
+
+fn withdraw(session: &Session<'_>, withdrawal: &Withdrawal, ahead: Duration) -> Result<Withdrawn> {
+    let mut find = session.prepare(&session.queries.row_by_id)?;
+    let Some(mut stored) = one(&mut find, [id(withdrawal.over.arming.row)])? else {
+        return Ok(Withdrawn::Left);
+    };
+    let answer = stored.row.withdraw(withdrawal, ahead, session.now);
+    if answer == Withdrawn::Cancelled {
+        save(&mut *session.prepare(&session.queries.save)?, &stored.row)?;
+    }
+    Ok(answer)
 }
 
 fn adopt(session: &Session<'_>, found: &AdoptionRequest) -> Result<Adopted> {

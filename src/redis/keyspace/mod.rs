@@ -14,6 +14,9 @@ use crate::task::{TaskKey, UnixMs};
 /// Most commands in one pipeline. A longer one costs memory and saves no time.
 const PIPELINE_MAX: usize = 1000;
 
+/// Longest note.
+const NOTE_BYTES_MAX: usize = 64;
+
 /// Prefix of the value of a key that lapsed armed. The due time in milliseconds follows.
 const OUR_VALUE: &str = "lapsed:";
 
@@ -73,6 +76,8 @@ pub struct Server {
     pub role: Option<Role>,
     /// Uptime of the process in whole seconds, an upper bound.
     pub uptime: Option<Duration>,
+    /// Its clock when it answered.
+    pub time: Option<UnixMs>,
     /// True if it is a node of a cluster.
     pub is_cluster_node: bool,
 }
@@ -248,15 +253,49 @@ impl Keyspace {
     /// # Errors
     /// If Redis rejects a command or does not reply. Some messages may have been sent.
     pub async fn publish_hints(&self, messages: Vec<(u64, String)>) -> Result<(), RedisError> {
+        let hints = messages.into_iter();
+        let hints = hints.map(|(member, message)| (Names::hints(member), message));
+        self.publish(hints.collect()).await
+    }
+
+    /// Publishes messages to channels, in this order.
+    ///
+    /// # Errors
+    /// If the server refuses or does not reply.
+    pub async fn publish(&self, messages: Vec<(String, String)>) -> Result<(), RedisError> {
         let mut publish = pipeline(messages.len());
-        for (member, message) in messages {
-            let channel = Names::hints(member);
+        for (channel, message) in messages {
             publish.cmd("PUBLISH").arg(channel).arg(message).ignore();
         }
         self.commands.send("PUBLISH", &publish).await
     }
 
-    /// Returns role, run id and uptime of the server. Fields are `None` if this user may not ask.
+    /// Returns a note, or `None` if there is none. Reads at most [`NOTE_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// If the server refuses or does not reply.
+    pub async fn note(&self, name: &str) -> Result<Option<String>, RedisError> {
+        let mut read = redis::pipe();
+        read.cmd("GETRANGE")
+            .arg(name)
+            .arg(0)
+            .arg(NOTE_BYTES_MAX - 1);
+        let (found,): (Vec<u8>,) = self.commands.send("GETRANGE", &read).await?;
+        let note = String::from_utf8(found).ok();
+        Ok(note.filter(|note| !note.is_empty()))
+    }
+
+    /// Writes a note that stays.
+    ///
+    /// # Errors
+    /// If the server refuses or does not reply; it may have been written.
+    pub async fn write_note(&self, name: &str, note: &str) -> Result<(), RedisError> {
+        let mut write = redis::pipe();
+        write.cmd("SET").arg(name).arg(note).ignore();
+        self.commands.send("SET", &write).await
+    }
+
+    /// Returns role, run id, uptime and clock of the server. Fields are `None` if this user may not ask.
     ///
     /// # Errors
     /// If it does not reply.
@@ -293,6 +332,9 @@ impl Server {
             uptime: field("uptime_in_seconds")
                 .and_then(|seconds| seconds.parse().ok())
                 .map(Duration::from_secs),
+            time: field("server_time_usec")
+                .and_then(|time_us| time_us.parse::<i64>().ok())
+                .map(|time_us| UnixMs(time_us / 1000)),
             is_cluster_node: field("redis_mode") == Some("cluster"),
         }
     }
@@ -324,11 +366,12 @@ mod tests {
 
     #[test]
     fn a_server_is_parsed_from_info() {
-        let info = "# Server\r\nredis_mode:cluster\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\n# Replication\r\nrole:slave\r\n";
+        let info = "# Server\r\nredis_mode:cluster\r\nrun_id:abc\r\nserver_time_usec:1795459396881999\r\nuptime_in_seconds:7\r\n\n# Replication\r\nrole:slave\r\n";
         let server = Server::read(info);
         assert_eq!(server.run_id.as_deref(), Some("abc"));
         assert_eq!(server.role, Some(Role::Replica));
         assert_eq!(server.uptime, Some(Duration::from_secs(7)));
+        assert_eq!(server.time, Some(UnixMs(1_795_459_396_881)));
         assert!(server.is_cluster_node);
         assert!(!Server::read("redis_mode:standalone").is_cluster_node);
         assert_eq!(Server::read("# nothing"), Server::default());

@@ -14,6 +14,10 @@ const PROGRAM_TOLERANCE: Duration = Duration::from_secs(2);
 /// Tolerance between the due times that two daemons read for the same key.
 const KEY_TOLERANCE: Duration = Duration::from_millis(100);
 
+/// A row that was changed this much later than now was changed before the ledger's clock was set back. Programs that know
+/// only the legacy columns may be ahead by the rest of their second.
+const AHEAD_MIN: Duration = Duration::from_millis(1_020);
+
 /// A key that is alive this long after its row fell due has been armed again.
 const OUTLIVES: Duration = Duration::from_millis(50);
 
@@ -21,8 +25,9 @@ const OUTLIVES: Duration = Duration::from_millis(50);
 /// a fresh inspection confirms it.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(20);
 
-/// Largest assumed delay of an event. Evidence that is newer by at most this needs a fresh inspection, too.
-const EVENT_DELAY_MAX: Duration = Duration::from_secs(1);
+/// An event that may have been published longer than this before it was read is *late*. Evidence that is newer than its
+/// row by at most this needs a fresh inspection.
+pub const EVENT_DELAY_MAX: Duration = Duration::from_millis(1_500);
 
 /// The countdown of a key that a program armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +38,11 @@ pub struct Countdown {
     pub slack: Duration,
     /// The key was alive at this time or later; `None` if it had expired before its inspection.
     pub alive_at: Option<UnixMs>,
-    /// When its arming event was received, on the ledger's clock; `None` for a key of unknown age from a scan.
+    /// When its arming event was received, on the ledger's clock, or the earliest time at which a late one may have been
+    /// published; `None` for a key of unknown age from a scan.
     pub heard: Option<UnixMs>,
+    /// True if the event may have been published more than [`EVENT_DELAY_MAX`] before it was received.
+    pub late: bool,
     /// For a key from a scan: the server has lost no data since this time. `None`: it may have been restored from older
     /// data.
     pub kept_since: Option<UnixMs>,
@@ -87,6 +95,12 @@ impl RowEvidence {
         self.created > self.changed || (self.origin == Origin::Key && !self.is_from_key())
     }
 
+    /// True if the row last changed later than now: the ledger's clock was set back since. Its time says nothing about the
+    /// age of evidence then; Redis does.
+    pub fn is_ahead_of(&self, now: UnixMs) -> bool {
+        self.last_word() > now.plus(AHEAD_MIN)
+    }
+
     /// Returns when the row last changed. Older evidence does not count.
     pub fn last_word(&self) -> UnixMs {
         // Legacy programs write the current second.
@@ -122,7 +136,9 @@ pub fn decide_adoption(
     match (row, key.meant, key.heard) {
         (None, Some(_), _) => AdoptionDecision::Leave,
         (None, None, _) => AdoptionDecision::Insert,
-        (Some(row), _, Some(heard)) if !is_younger(heard, row) => AdoptionDecision::Leave,
+        (Some(row), _, Some(heard)) if !key.may_be_younger(heard, row, now) => {
+            AdoptionDecision::Leave
+        }
         (Some(row), Some(meant), Some(_)) => key.decide_shortened(row, meant, now),
         (Some(_), Some(_), None) => AdoptionDecision::Leave,
         (Some(row), None, Some(heard)) => key.decide_armed(row, heard, now),
@@ -169,8 +185,27 @@ impl Countdown {
             slack: due.since(heard),
             alive_at: None,
             heard: Some(heard),
+            late: false,
             kept_since: None,
             meant: None,
+        }
+    }
+
+    /// True if an `expired` event that was handled by `now` may be about this arming, and not about an older one that
+    /// Redis removed when the key was armed again.
+    pub fn may_have_expired(&self, now: UnixMs) -> bool {
+        self.due.since(now) <= KEY_TOLERANCE
+    }
+
+    /// True if this may be newer than the row. A late event may be about the arming that the row has, and about one that
+    /// has run since. So a key that is gone counts only if its event was surely published after the last change. A key
+    /// that was alive after it counts if a fresh inspection confirms that.
+    fn may_be_younger(&self, heard: UnixMs, row: &RowEvidence, now: UnixMs) -> bool {
+        match (self.late, self.alive_at) {
+            _ if row.is_ahead_of(now) => self.alive_at.is_some(),
+            (false, _) => is_younger(heard, row),
+            (true, Some(alive_at)) => alive_at > row.last_word(),
+            (true, None) => self.is_surely_younger(row),
         }
     }
 

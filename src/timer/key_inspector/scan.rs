@@ -52,6 +52,7 @@ impl KeyInspector {
                     slack: answered.since(asked),
                     alive_at: Some(asked),
                     heard: None,
+                    late: false,
                     kept_since,
                     meant: None,
                 });
@@ -85,9 +86,10 @@ impl KeyInspector {
         caught_up.unwrap_or_else(|_| Err(RedisError::silence()))
     }
 
-    /// Returns since when the server has not lost data, or `None` if that is unknown. Call it after the inspection.
+    /// Returns since when the server has not lost data and its clock has run like the ledger's, or `None` if that is
+    /// unknown. Call it after the inspection.
     async fn kept_since(&self) -> Result<Option<UnixMs>, RedisError> {
-        let server = self.keyspace.server().await?;
+        let (server, alike_since) = self.check_clocks().await?;
         let now = self.clock.now();
         let known = self.server().clone();
         // A different server than the one whose events are heard may hold any data.
@@ -98,6 +100,7 @@ impl KeyInspector {
             let ago = i64::try_from(uptime.saturating_sub(UPTIME_UNIT).as_millis());
             UnixMs(now.0.saturating_sub(ago.unwrap_or(i64::MAX)))
         });
-        Ok(started.map(|started| started.max(known.replaced.unwrap_or_default())))
+        let kept = started.zip(alike_since);
+        Ok(kept.map(|(started, alike)| started.max(alike).max(known.replaced.unwrap_or_default())))
     }
 }

@@ -25,8 +25,6 @@ use crate::engine::rig::{START, parts};
 #[derive(Debug, Default)]
 struct Sees {
     candidates: Vec<AdoptionCandidate>,
-    /// Of these it then says that they are ours.
-    ours: Vec<TaskKey>,
     expired: Vec<TaskKey>,
     expired_after: Duration,
     /// Whether the keys that it saw are still there.
@@ -40,7 +38,6 @@ impl Timer for Sees {
             assert!(sink.wants(&candidate.key));
             sink.propose(candidate.clone());
         }
-        self.ours.iter().for_each(|key| sink.armed_by_lapsed(key));
         tokio::time::sleep(self.expired_after).await;
         for key in &self.expired {
             sink.raise(Signal {
@@ -96,6 +93,7 @@ fn armed(key: &TaskKey) -> AdoptionCandidate {
         alive_at: Some(START),
         due: UnixMs(START.0 + 60_000),
         heard: Some(START),
+        late: false,
         kept_since: None,
         meant: None,
     });
@@ -166,22 +164,6 @@ async fn a_key_that_expires_without_a_row_is_kept_during_an_outage() {
         let took = adopted_after(timer, fault).await;
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_candidate_is_out_of_date_once_lapsed_has_armed_the_key() {
-    let [theirs, ours] = ["Job@m@1", "Job@m@2"].map(|key| TaskKey::parse(key).unwrap());
-    let timer = Sees {
-        candidates: vec![armed(&theirs), armed(&ours)],
-        ours: vec![ours.clone()],
-        ..Sees::default()
-    };
-    let ledger = Arc::new(MemoryLedger::new(START));
-    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
-    let stop = tokio::time::sleep(Duration::from_secs(10));
-    engine.run_until(stop).await.unwrap();
-    assert!(ledger.find(&theirs).await.unwrap().is_some());
-    assert_eq!(ledger.find(&ours).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]

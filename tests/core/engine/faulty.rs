@@ -13,7 +13,8 @@ use lapsed::ledger::{
     DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
     LedgerError, ListFilter, ListPage, Lookup, NearScan, NewTask, PauseAnswer, Pauses, Picked,
     Producer, Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention,
-    RunNowAnswer, Scans, SeriesRow, Settled, Settlement, TaskRecord, Upcoming, Window,
+    RunNowAnswer, Scans, SeriesRow, Settled, Settlement, TaskRecord, Upcoming, Window, Withdrawal,
+    Withdrawn,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 
@@ -256,11 +257,10 @@ impl Adoption for Faulty {
 
     async fn withdraw(
         &self,
-        seen: &Lookup,
-        heard: UnixMs,
+        withdrawals: &[Withdrawal],
         ahead: Duration,
-    ) -> Result<bool, LedgerError> {
-        self.inner.withdraw(seen, heard, ahead).await
+    ) -> Result<Vec<Withdrawn>, LedgerError> {
+        self.inner.withdraw(withdrawals, ahead).await
     }
 
     async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::ledger::{Admin, Adoption, AdoptionRequest, Ledger};
+use lapsed::ledger::{Admin, Ledger};
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
@@ -92,6 +92,7 @@ impl Second {
             slack: Duration::ZERO,
             alive_at: Some(now),
             heard: Some(now),
+            late: false,
             kept_since: None,
             meant: None,
         })
@@ -141,22 +142,4 @@ async fn the_second_in_line_acts_soon_after_the_first_is_seen_to_be_gone() {
     second.ground.others_are_gone.store(true, Ordering::SeqCst);
     let took = second.until(&key(), State::Pending).await;
     assert!(took <= Duration::from_millis(250), "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deletion_that_waits_is_not_forgotten_when_the_key_is_armed_again_by_an_audit() {
-    let second = Second::start().await;
-    let adopted = AdoptionRequest {
-        key: key(),
-        due: UnixMs(second.now().0 + 60_001),
-        heard: second.now(),
-        from_key: true,
-        over: None,
-        payload: None,
-    };
-    second.ground.ledger.adopt(&[adopted]).await.unwrap();
-    second.sees(&key(), Seen::Disarmed(second.now()));
-    let sink = second.timer.0.lock().unwrap().clone().unwrap();
-    sink.armed_by_lapsed(&key());
-    second.until(&key(), State::Cancelled).await;
 }

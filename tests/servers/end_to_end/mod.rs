@@ -22,6 +22,7 @@ mod floods;
 mod flow_control;
 mod forged_events;
 mod front_door;
+mod hearing_late;
 mod holding;
 mod horizon;
 mod killed;

@@ -40,7 +40,6 @@ pub(crate) struct Recorder {
     clock: LedgerClock,
     events: Arc<Mutex<Vec<Recorded>>>,
     changed: watch::Sender<()>,
-    seniors: usize,
 }
 
 impl Recorder {
@@ -147,18 +146,12 @@ impl SignalSink for Recorder {
         self.push(Recorded::Audit(cause));
     }
 
-    fn armed_by_lapsed(&self, _: &TaskKey) {}
-
     fn owns(&self, _: &TaskKey) -> bool {
         true
     }
 
     fn wants(&self, key: &TaskKey) -> bool {
         key.class() == "C"
-    }
-
-    fn senior_listeners(&self, _: &TaskKey) -> usize {
-        self.seniors
     }
 
     fn propose(&self, candidate: AdoptionCandidate) {
@@ -172,16 +165,9 @@ pub(crate) struct Options {
     sentinel: SentinelConfig,
     nudge: NudgeConfig,
     events: Events,
-    seniors: usize,
 }
 
 impl Options {
-    /// As the second daemon that receives all events.
-    pub(crate) fn behind_a_senior(mut self) -> Self {
-        self.seniors = 1;
-        self
-    }
-
     /// As where nothing is adopted and nothing nudged.
     pub(crate) fn hearing_expired_alone(mut self) -> Self {
         self.events = Events::Expired;
@@ -218,6 +204,7 @@ impl Options {
             self.sentinel,
             self.nudge,
             self.events,
+            "test".into(),
             clock.clone(),
             Arc::clone(&metrics),
         );
@@ -227,7 +214,6 @@ impl Options {
             clock: clock.clone(),
             events,
             changed,
-            seniors: self.seniors,
         };
         let stop = CancellationToken::new();
         let (running, to_sink, until) = (Arc::clone(&timer), Arc::new(sink.clone()), stop.clone());
@@ -256,7 +242,7 @@ pub(crate) struct Daemon {
     pub(crate) sink: Recorder,
     pub(crate) stop: CancellationToken,
     metrics: Arc<Metrics>,
-    clock: LedgerClock,
+    pub(crate) clock: LedgerClock,
     _stop_on_drop: DropGuard,
 }
 
@@ -277,7 +263,6 @@ impl Daemon {
             sentinel,
             nudge,
             events: Events::ExpiredAndArmings,
-            seniors: 0,
         }
     }
 

@@ -103,21 +103,52 @@ async fn the_event_of_a_key_that_a_scan_finds_is_heard_before() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_knows_how_late_it_may_hear_of_a_key_that_is_gone() {
+async fn a_daemon_knows_how_late_it_may_hear_of_a_key_that_is_gone() {
     let redis = server().start().await.unwrap();
     let proxy = Proxy::to(redis.port()).await;
     let daemon = Daemon::default_on(&proxy.url())
         .response_timeout(PATIENT)
-        .behind_a_senior()
         .listen()
         .await;
     proxy.set(Fault::SlowEvents);
-    arm_others(&redis, 3_000).await;
+    // These events alone take longer than an event of unknown age may.
+    arm_others(&redis, 4_000).await;
     let armed = daemon.now();
     arm(&redis, "1", 1).await;
     let heard = heard(&daemon, "1").await;
-    assert_eq!(heard.alive_at, None);
+    assert_eq!((heard.alive_at, heard.late), (None, true));
     assert!(heard.heard <= Some(armed), "{heard:?}, armed at {armed}");
+}
+
+#[tokio::test]
+async fn an_event_that_is_read_on_time_has_the_time_of_its_reading() {
+    let redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    let armed = daemon.now();
+    arm(&redis, "1", 600_000).await;
+    let heard = heard(&daemon, "1").await;
+    assert!(!heard.late);
+    assert!(heard.heard >= Some(armed), "{heard:?}, armed at {armed}");
+}
+
+#[tokio::test]
+async fn a_step_of_a_clock_makes_the_age_of_older_rows_unknown_to_a_scan() {
+    let redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    arm(&redis, "1", 600_000).await;
+    heard(&daemon, "1").await;
+    // The server says in whole seconds how long it has been up.
+    until("the server was started before", async || {
+        let found = scan(&daemon, "1").await.unwrap().unwrap();
+        found.kept_since <= Some(lapsed::UnixMs(daemon.now().0 - 1_000))
+    })
+    .await;
+    let after = lapsed::UnixMs(daemon.now().0 + 15_000);
+    daemon.clock.set(after);
+    for _ in 0..2 {
+        let found = scan(&daemon, "1").await.unwrap().unwrap();
+        assert_eq!(found.kept_since, Some(after));
+    }
 }
 
 #[tokio::test]

@@ -18,7 +18,8 @@ pub(crate) enum Fault {
     Swallow,
     /// Of what the server says, whatever holds an event goes nowhere.
     SwallowEvents,
-    /// Of what clients say, whatever inspects a key goes nowhere.
+    /// What a client says goes nowhere from the first inspection of a key on. Such a connection is closed when the fault
+    /// ends: no stream lacks a part of what came before.
     SwallowInspections,
     /// Events, and what comes behind them, pass at 100 kB a second.
     SlowEvents,
@@ -77,6 +78,7 @@ async fn forward(
     swallowed: &AtomicUsize,
 ) {
     let mut buffer = [0; 64 * 1024];
+    let mut lacks_a_part = false;
     loop {
         let Ok(count @ 1..) = from.read(&mut buffer).await else {
             return;
@@ -88,8 +90,14 @@ async fn forward(
             Fault::None | Fault::SlowEvents => false,
             Fault::Swallow => true,
             Fault::SwallowEvents => contains(b"pmessage"),
-            Fault::SwallowInspections => contains(b"GETRANGE"),
+            Fault::SwallowInspections => {
+                lacks_a_part |= contains(b"GETRANGE");
+                lacks_a_part
+            }
         };
+        if lacks_a_part && fault == Fault::None {
+            return;
+        }
         if is_swallowed {
             swallowed.fetch_add(1, Ordering::SeqCst);
             continue;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Adopted, AdoptionRequest, CancelAnswer, Ledger, Lookup, NewTask, Settled};
+use lapsed::ledger::{
+    Adopted, AdoptionRequest, CancelAnswer, Ledger, Lookup, NewTask, Settled, Withdrawal, Withdrawn,
+};
 use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -231,10 +233,16 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger:
         ..seen.clone()
     };
     let heard = in_ms(ledger, 0).await;
-    let withdrawn = ledger.withdraw(&older, heard, AHEAD).await.unwrap();
-    assert!(!withdrawn, "another arming");
-    assert!(ledger.withdraw(&seen, heard, AHEAD).await.unwrap());
-    assert!(!ledger.withdraw(&seen, heard, AHEAD).await.unwrap(), "once");
+    let by = |over: &Lookup| Withdrawal {
+        over: over.clone(),
+        heard,
+    };
+    let withdrawals = [by(&older), by(&seen), by(&seen)];
+    assert_eq!(
+        ledger.withdraw(&withdrawals, AHEAD).await.unwrap(),
+        [Withdrawn::Left, Withdrawn::Cancelled, Withdrawn::Left],
+        "another arming, this one, and once"
+    );
     let row = lookup(ledger, &pending).await.unwrap();
     assert_eq!(
         (row.state, row.origin),
@@ -250,7 +258,9 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger:
 async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
     let seen = lookup(ledger, key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
-    ledger.withdraw(&seen, heard, AHEAD).await.unwrap()
+    let withdrawal = Withdrawal { over: seen, heard };
+    let answers = ledger.withdraw(&[withdrawal], AHEAD).await.unwrap();
+    answers == [Withdrawn::Cancelled]
 }
 
 async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &impl Ledger) {

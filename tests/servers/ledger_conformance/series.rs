@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, SeriesRow, Settled,
+    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, SeriesRow, Settled, Withdrawal,
+    Withdrawn,
 };
 use lapsed::task::{Arming, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict};
 
@@ -263,12 +264,10 @@ async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &impl Ledger) {
     written(adopt(ledger, &key, due, over).await);
     let seen = lookup(ledger, &key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
-    assert!(
-        !ledger
-            .withdraw(&seen, heard, Duration::from_secs(1))
-            .await
-            .unwrap()
-    );
+    let withdrawal = Withdrawal { over: seen, heard };
+    let ahead = Duration::from_secs(1);
+    let answers = ledger.withdraw(&[withdrawal], ahead).await.unwrap();
+    assert_eq!(answers, [Withdrawn::Left]);
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 

@@ -44,8 +44,6 @@ impl SignalSink for Sink {
         true
     }
 
-    fn armed_by_lapsed(&self, _: &TaskKey) {}
-
     fn propose(&self, _: AdoptionCandidate) {}
 }
 

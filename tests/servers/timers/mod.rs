@@ -46,7 +46,16 @@ pub const TIMERS: &[TimerUnderTest] = &[
             let (sentinel, nudge) = (config.sentinel, config.nudge);
             let (events, metrics) = (Events::wanted_by(config), Arc::new(Metrics::default()));
             Arc::new(
-                KeyExpiry::new(&config.redis, sentinel, nudge, events, clock, metrics).unwrap(),
+                KeyExpiry::new(
+                    &config.redis,
+                    sentinel,
+                    nudge,
+                    events,
+                    "test".into(),
+                    clock,
+                    metrics,
+                )
+                .unwrap(),
             )
         },
         has_entries: true,

@@ -10,7 +10,7 @@ use crate::telemetry::DropReason;
 use crate::timer::{Acknowledgement, AdoptionCandidate, Alarm, Signal, Source, Standing};
 
 /// Delay before a row that another session has locked is tried again.
-const LOCKED_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Adopter {
     /// Writes rows. Returns the number written, and the candidates to be compared again because their rows have

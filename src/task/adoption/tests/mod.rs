@@ -58,6 +58,7 @@ fn heard(due_ms: i64) -> Countdown {
         slack: Duration::ZERO,
         alive_at: Some(NOW),
         heard: Some(NOW),
+        late: false,
         kept_since: None,
         meant: None,
     }
@@ -73,6 +74,7 @@ fn heard_at(ms: i64, due_ms: i64) -> Countdown {
 fn found(due_ms: i64) -> Countdown {
     Countdown {
         heard: None,
+        late: false,
         kept_since: Some(UnixMs(0)),
         ..heard(due_ms)
     }
@@ -276,4 +278,86 @@ fn the_key_of_a_redriven_task_is_not_a_new_arming() {
             assert_eq!(judge(redriven_before, own_key), wanted, "{state}");
         }
     }
+}
+
+/// A key that is gone, of a late event that was published at this time or later, and read now.
+fn late(after_ms: i64) -> Countdown {
+    Countdown {
+        late: true,
+        ..Countdown::expired(NOW, at(after_ms))
+    }
+}
+
+#[test]
+fn a_late_event_of_a_key_that_is_gone_is_not_a_new_arming() {
+    for state in STATES {
+        // Another daemon has heard of the key when it was armed, 4 s ago.
+        let adopted = RowEvidence {
+            changed: at(-4_000),
+            created: at(-4_000),
+            ended: state.is_finished().then(|| at(-3_300)),
+            ..row(state, -3_400)
+        };
+        for after_ms in [-4_100, -4_010, -3_990] {
+            assert_eq!(
+                judge(adopted, late(after_ms)),
+                AdoptionDecision::Leave,
+                "{state} {after_ms}"
+            );
+        }
+        assert_eq!(
+            decide_adoption(None, &late(-4_100), NOW),
+            AdoptionDecision::Insert
+        );
+    }
+    // Armed again long after the row's arming, and read late.
+    let before = row(State::Done, -40_000);
+    assert_eq!(judge(before, late(-4_000)), AdoptionDecision::Recreate);
+}
+
+#[test]
+fn a_key_that_is_there_when_a_late_event_is_read_counts_if_it_is_inspected_again() {
+    let cancelled = RowEvidence {
+        ended: Some(at(-1_000)),
+        ..row(State::Cancelled, 60_000)
+    };
+    let key = Countdown {
+        late: true,
+        ..heard_at(-4_000, 90_000)
+    };
+    assert_eq!(judge(cancelled, key), AdoptionDecision::Recreate);
+    assert!(key.needs_inspection(&cancelled, NOW));
+    assert!(!key.is_surely_younger(&cancelled));
+    // Cancelled after it was inspected.
+    let since = RowEvidence {
+        ended: Some(at(1)),
+        ..cancelled
+    };
+    assert_eq!(judge(since, key), AdoptionDecision::Leave);
+}
+
+#[test]
+fn after_the_clock_was_set_back_a_key_counts_if_it_is_inspected_again() {
+    for (state, wanted) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW) {
+        let ahead = RowEvidence {
+            changed: at(60_000),
+            created: at(60_000),
+            ended: state.is_finished().then(|| at(61_000)),
+            ..row(state, 300_000)
+        };
+        assert!(ahead.is_ahead_of(NOW));
+        assert_eq!(judge(ahead, heard(2_000)), wanted, "{state}");
+        assert!(heard(2_000).needs_inspection(&ahead, NOW));
+        assert!(!heard(2_000).is_surely_younger(&ahead));
+        let gone = Countdown::expired(NOW, NOW);
+        assert_eq!(judge(ahead, gone), AdoptionDecision::Leave, "{state}");
+    }
+    // A program may be ahead by the rest of its second.
+    let legacy = RowEvidence {
+        changed: UnixMs(0),
+        ended: None,
+        created: UnixMs(at(0).0 / 1000 * 1000),
+        ..row(State::Pending, 60_000)
+    };
+    assert!(!legacy.is_ahead_of(NOW));
 }
