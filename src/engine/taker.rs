@@ -228,5 +228,5 @@ fn can_be_taken(claim: &Claim, now: UnixMs) -> bool {
     claim.oversize.is_none()
         && claim.attempt.crashes < POISON_CRASHES
         && !is_broken
-        && !(is_missed && !claim.has_begun_before())
+        && (!is_missed || claim.has_begun_before())
 }
