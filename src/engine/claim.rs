@@ -364,7 +364,7 @@ impl Claimer {
 
     /// Adopts expired keys without a row: their arming was not heard, or is not written yet. The adopter writes their
     /// rows and then signals them; the caller does not wait for that.
-    fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
+    pub fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
         let now = self.deps.ledger.clock().now();
         for key in keys {
             // An observation of the live key says more. The row is written as the key was seen, so that another daemon

@@ -7,10 +7,10 @@ use super::activity::Activities;
 use super::health::LedgerHealth;
 use super::lifecycle::Lifecycle;
 use crate::config::{EngineConfig, NudgeConfig, SweepConfig};
-use crate::handler::Router;
+use crate::handler::{Router, Skills};
 use crate::ledger::{Claimant, Ledger, LedgerError, Upcoming};
 use crate::limiter::RateLimiter;
-use crate::membership::{Membership, Ownership};
+use crate::membership::{Capabilities, Membership, Ownership};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{Alarm, ArmMode, Cause, Timer};
@@ -71,6 +71,25 @@ impl Deps {
             self.background.lease_scan.activate(Cause::LedgerAnswers);
         }
         Ok(())
+    }
+
+    /// What this daemon can run and adopt, with these idle routes.
+    pub fn capabilities(&self, idle: Vec<u16>) -> Capabilities {
+        let Skills {
+            handlers,
+            routes,
+            unadopted,
+            adopts_for_handlers,
+        } = self.router.skills();
+        // More routes than that do not fit in a heartbeat.
+        let unadopted = unadopted.into_iter().flat_map(u16::try_from);
+        Capabilities {
+            handlers_unadopted: !handlers.is_empty() && !adopts_for_handlers,
+            handlers,
+            routes,
+            idle,
+            unadopted: unadopted.collect(),
+        }
     }
 
     /// Records that the ledger failed. The caller tries again; the daemon is not ready until the ledger answers.

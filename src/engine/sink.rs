@@ -1,8 +1,10 @@
 //! Timer sink: passes signals to the signal queue, and keys that may lack a row to the adoption candidates.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::candidates::Candidates;
+use super::claim::Claimer;
 use super::deps::Deps;
 use super::queue::SignalQueue;
 use crate::membership::SeniorListener;
@@ -18,6 +20,8 @@ pub struct TimerSink {
     pub queue: Arc<SignalQueue>,
     /// Receives the keys that may lack a row.
     pub candidates: Arc<Candidates>,
+    /// Receives the expired keys that lack a row.
+    pub claimer: Arc<Claimer>,
 }
 
 impl SignalSink for TimerSink {
@@ -46,7 +50,8 @@ impl SignalSink for TimerSink {
     }
 
     fn senior_listeners(&self, key: &TaskKey) -> usize {
-        self.deps.ownership.senior_listeners(key)
+        let adopts = || self.deps.router.adopts(key);
+        self.deps.ownership.senior_listeners(key, adopts)
     }
 
     fn hint_recipient(&self, key: &TaskKey) -> Option<u64> {
@@ -60,8 +65,15 @@ impl SignalSink for TimerSink {
         Some(self.deps.ownership.me().0)
     }
 
-    fn may_stop_listening(&self) -> bool {
-        self.deps.ownership.may_stop_listening()
+    fn may_stop_listening(&self, armings: bool) -> bool {
+        self.deps.ownership.may_stop_listening(armings)
+    }
+
+    fn expired_elsewhere(&self, key: &TaskKey) {
+        let adopts = || self.deps.router.adopts(key);
+        if self.deps.ownership.adopts_for_owner(key, adopts) {
+            self.claimer.adopt_expired([key.clone()], Duration::ZERO);
+        }
     }
 
     fn propose(&self, candidate: AdoptionCandidate) {

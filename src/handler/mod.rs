@@ -39,7 +39,7 @@ pub use function::IntoHandler;
 pub use handlers::Handlers;
 pub use middleware::{Layers, Middleware, Next, Selection};
 pub use options::Registration;
-pub use router::{Route, Router};
+pub use router::{Route, Router, Skills};
 pub use signature::VerifyPayload;
 pub use slow_log::SlowLog;
 #[cfg(feature = "mysql")]

@@ -39,6 +39,19 @@ pub struct Route {
     pub pull: Option<PullConfig>,
 }
 
+/// What a daemon can run, and which keys of other programs it adopts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skills {
+    /// `Class@method` of the handlers, in alphabetical order.
+    pub handlers: Vec<String>,
+    /// The expressions of the configured routes, in order.
+    pub routes: Vec<String>,
+    /// Positions in `routes` of the routes that adopt no key.
+    pub unadopted: Vec<usize>,
+    /// True if keys of the handlers are adopted.
+    pub adopts_for_handlers: bool,
+}
+
 /// Finds the route of a key: the registered handler of its class and method, else the first configured route whose
 /// expression matches.
 pub struct Router {
@@ -152,13 +165,21 @@ impl Router {
             .expect("nothing panics while holding the routes")
     }
 
-    /// Returns `Class@method` of the handlers, in alphabetical order, and the expressions of the configured routes.
-    pub fn skills(&self) -> (Vec<String>, Vec<String>) {
+    /// Returns what this daemon can run and adopt.
+    pub fn skills(&self) -> Skills {
         let table = self.table();
         let handlers = self.handlers.names().into_iter().map(str::to_owned);
         let routes = table.routes.iter();
-        let routes = routes.map(|(matches, _)| matches.as_str().to_owned());
-        (handlers.collect(), routes.collect())
+        let expressions = routes
+            .clone()
+            .map(|(matches, _)| matches.as_str().to_owned());
+        let unadopted = routes.enumerate().filter(|(_, (_, route))| !route.adopts);
+        Skills {
+            handlers: handlers.collect(),
+            routes: expressions.collect(),
+            unadopted: unadopted.map(|(at, _)| at).collect(),
+            adopts_for_handlers: table.adopts,
+        }
     }
 
     /// Returns the number of routes and handlers.

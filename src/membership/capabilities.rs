@@ -1,4 +1,4 @@
-//! Capabilities: which tasks a member can run.
+//! Capabilities: which tasks a member can run, and which keys of other programs it adopts.
 
 use std::collections::HashSet;
 
@@ -19,13 +19,39 @@ pub struct Capabilities {
     pub routes: Vec<String>,
     /// Positions in `routes` of pull routes for which no worker asks this member.
     pub idle: Vec<u16>,
+    /// Positions in `routes` of routes that adopt no key of another program.
+    pub unadopted: Vec<u16>,
+    /// True if keys of the handlers are not adopted.
+    pub handlers_unadopted: bool,
 }
 
 impl Capabilities {
-    /// A hash that differs between daemons that have different handlers and routes.
+    /// A hash that differs between daemons that have different handlers and routes, or adopt different keys.
     pub fn digest(&self) -> u64 {
-        let text = format!("{}\0\0{}", self.handlers.join("\0"), self.routes.join("\0"));
+        let mut text = format!("{}\0\0{}", self.handlers.join("\0"), self.routes.join("\0"));
+        // Daemons that adopt everything have the hash of programs that do not state what they adopt.
+        if self.handlers_unadopted || !self.unadopted.is_empty() {
+            text += &format!("\0\0{}{:?}", self.handlers_unadopted, self.unadopted);
+        }
         fnv1a(text.as_bytes())
+    }
+
+    /// True if it adopts any key that it can run.
+    pub fn adopts_any(&self) -> bool {
+        (!self.handlers.is_empty() && !self.handlers_unadopted)
+            || self.unadopted.len() < self.routes.len()
+    }
+
+    /// True if both run the same tasks, and adopt the same keys, where workers ask for them.
+    pub(super) fn runs_and_adopts_as(&self, other: &Self) -> bool {
+        self.runs_as(other)
+            && self.unadopted == other.unadopted
+            && self.handlers_unadopted == other.handlers_unadopted
+    }
+
+    /// True if both run the same tasks where workers ask for them.
+    pub(super) fn runs_as(&self, other: &Self) -> bool {
+        self.handlers == other.handlers && self.routes == other.routes
     }
 }
 
@@ -35,6 +61,8 @@ pub(super) struct CapabilityMatcher {
     handlers: HashSet<String>,
     routes: RegexSet,
     idle: Vec<u16>,
+    unadopted: Vec<u16>,
+    handlers_unadopted: bool,
 }
 
 impl CapabilityMatcher {
@@ -47,6 +75,8 @@ impl CapabilityMatcher {
             handlers: capabilities.handlers.iter().cloned().collect(),
             routes: routes.unwrap_or_default(),
             idle: capabilities.idle.clone(),
+            unadopted: capabilities.unadopted.clone(),
+            handlers_unadopted: capabilities.handlers_unadopted,
         }
     }
 
@@ -60,8 +90,21 @@ impl CapabilityMatcher {
         if self.idle.is_empty() || self.handlers.contains(key.class_method()) {
             return self.can_run(key);
         }
+        self.route_is_not_in(&self.idle, key)
+    }
+
+    /// True if the member adopts the key when another program arms it.
+    pub(super) fn can_adopt(&self, key: &TaskKey) -> bool {
+        if self.handlers.contains(key.class_method()) {
+            return !self.handlers_unadopted;
+        }
+        self.route_is_not_in(&self.unadopted, key)
+    }
+
+    /// True if the key has a route, and its route is none of these.
+    fn route_is_not_in(&self, positions: &[u16], key: &TaskKey) -> bool {
         let first = self.routes.matches(key.as_str()).iter().next();
-        first.is_some_and(|route| !self.idle.iter().any(|idle| usize::from(*idle) == route))
+        first.is_some_and(|route| !positions.iter().any(|at| usize::from(*at) == route))
     }
 }
 
@@ -75,7 +118,7 @@ mod tests {
             CapabilityMatcher::new(&Capabilities {
                 handlers: vec!["Order@close".into()],
                 routes: routes.iter().map(|route| (*route).to_owned()).collect(),
-                idle: Vec::new(),
+                ..Capabilities::default()
             })
         };
         let can =
@@ -96,6 +139,7 @@ mod tests {
                 handlers: vec!["Mail@bounce".into()],
                 routes: ["^Mail@fast", "^Mail@", "."].map(str::to_owned).to_vec(),
                 idle: idle.to_vec(),
+                ..Capabilities::default()
             })
         };
         let keys = ["Mail@fast@1", "Mail@send@1", "Mail@bounce@1", "Shop@open"];
@@ -109,5 +153,58 @@ mod tests {
             assert_eq!(keys.each_ref().map(|key| matcher.can_start(key)), able);
             assert!(keys.iter().all(|key| matcher.can_run(key)));
         }
+    }
+
+    #[test]
+    fn the_first_route_that_matches_decides_whether_a_key_is_adopted() {
+        let capabilities = |unadopted: &[u16], handlers_unadopted| Capabilities {
+            handlers: vec!["Mail@bounce".into()],
+            routes: ["^Mail@fast", "^Mail@"].map(str::to_owned).to_vec(),
+            unadopted: unadopted.to_vec(),
+            handlers_unadopted,
+            ..Capabilities::default()
+        };
+        let keys = ["Mail@fast@1", "Mail@send@1", "Mail@bounce@1", "Shop@open"];
+        let keys = keys.map(|key| TaskKey::parse(key).unwrap());
+        for (unadopted, handlers_unadopted, adopted) in [
+            (&[][..], false, [true, true, true, false]),
+            (&[1], false, [true, false, true, false]),
+            (&[0], true, [false, true, false, false]),
+            (&[0, 1], true, [false; 4]),
+        ] {
+            let capabilities = capabilities(unadopted, handlers_unadopted);
+            let matcher = CapabilityMatcher::new(&capabilities);
+            assert_eq!(keys.each_ref().map(|key| matcher.can_adopt(key)), adopted);
+            assert_eq!(capabilities.adopts_any(), adopted.contains(&true));
+        }
+    }
+
+    #[test]
+    fn the_digest_tells_daemons_apart_that_adopt_different_keys() {
+        let all = Capabilities {
+            handlers: vec!["Order@close".into()],
+            routes: ["^Mail@", "^Shop@"].map(str::to_owned).to_vec(),
+            ..Capabilities::default()
+        };
+        let one = Capabilities {
+            unadopted: vec![0],
+            ..all.clone()
+        };
+        let other = Capabilities {
+            unadopted: vec![1],
+            ..all.clone()
+        };
+        let handlers = Capabilities {
+            handlers_unadopted: true,
+            ..all.clone()
+        };
+        let mut digests = [&all, &one, &other, &handlers].map(Capabilities::digest);
+        digests.sort_unstable();
+        assert!(digests.windows(2).all(|pair| pair[0] != pair[1]));
+        let idle = Capabilities {
+            idle: vec![1],
+            ..all.clone()
+        };
+        assert_eq!(idle.digest(), all.digest());
     }
 }

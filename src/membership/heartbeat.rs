@@ -72,8 +72,10 @@ pub struct Heartbeat {
     pub until: UnixMs,
     /// Whether it accepts tasks.
     pub readiness: Readiness,
-    /// True if it listens to the events of all keys.
+    /// True if it listens to all events of all keys.
     pub listening: bool,
+    /// True if it listens to the expiry of all keys, but does not receive their armings and deletions.
+    pub expired_only: bool,
     /// True if it can forward events to other members.
     pub forwards: bool,
     /// What it can run.
@@ -91,12 +93,18 @@ struct Written {
     until: i64,
     readiness: Readiness,
     listening: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    expired_only: bool,
     #[serde(rename = "passes_on")]
     forwards: bool,
     handlers: Vec<String>,
     routes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     idle: Vec<u16>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unadopted: Vec<u16>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    handlers_unadopted: bool,
 }
 
 impl Heartbeat {
@@ -110,10 +118,13 @@ impl Heartbeat {
             until: self.until.0,
             readiness: self.readiness,
             listening: self.listening,
+            expired_only: self.expired_only,
             forwards: self.forwards,
             handlers: self.capabilities.handlers.clone(),
             routes: self.capabilities.routes.clone(),
             idle: self.capabilities.idle.clone(),
+            unadopted: self.capabilities.unadopted.clone(),
+            handlers_unadopted: self.capabilities.handlers_unadopted,
         };
         serde_json::to_string(&written).expect("texts and numbers are JSON")
     }
@@ -133,10 +144,13 @@ impl Heartbeat {
             until,
             readiness,
             listening,
+            expired_only,
             forwards,
             handlers,
             routes,
             idle,
+            unadopted,
+            handlers_unadopted,
         } = written;
         let printable = |text: String| {
             let printable = text.chars().filter(char::is_ascii_graphic);
@@ -150,11 +164,14 @@ impl Heartbeat {
             until: UnixMs(until),
             readiness,
             listening,
+            expired_only,
             forwards,
             capabilities: Capabilities {
                 handlers,
                 routes,
                 idle,
+                unadopted,
+                handlers_unadopted,
             },
         })
     }
@@ -174,11 +191,12 @@ mod tests {
             until: UnixMs(1_800_000_000_000),
             readiness: Readiness::Full,
             listening: true,
+            expired_only: false,
             forwards: false,
             capabilities: Capabilities {
                 handlers: vec!["Order@close".into()],
                 routes: vec!["^Shop@".into()],
-                idle: Vec::new(),
+                ..Capabilities::default()
             },
         }
     }
@@ -205,6 +223,24 @@ mod tests {
         assert!(json.ends_with(r#","idle":[0,3]}"#), "{json}");
         let id = idle.id.to_string();
         assert_eq!(Heartbeat::read(id.as_bytes(), json.as_bytes()), Some(idle));
+    }
+
+    #[test]
+    fn what_is_not_adopted_or_heard_is_read_back_and_missing_where_all_is() {
+        let mut partial = heartbeat();
+        (partial.listening, partial.expired_only) = (false, true);
+        partial.capabilities.unadopted = vec![0];
+        partial.capabilities.handlers_unadopted = true;
+        let json = partial.to_json();
+        let told = r#""listening":false,"expired_only":true,"passes_on":false"#;
+        assert!(json.contains(told), "{json}");
+        assert!(
+            json.ends_with(r#","unadopted":[0],"handlers_unadopted":true}"#),
+            "{json}"
+        );
+        let id = partial.id.to_string();
+        let read = Heartbeat::read(id.as_bytes(), json.as_bytes());
+        assert_eq!(read, Some(partial));
     }
 
     #[test]

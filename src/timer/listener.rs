@@ -138,9 +138,11 @@ impl Listener {
         let hints_only = sink.member().filter(|_| !self.state.hears_all());
         if hints_only.is_none() {
             connected.subscribe(EventKind::Expired).await?;
-            if self.state.events == Events::ExpiredAndArmings {
-                self.subscribe_armings(&mut connected).await?;
-            }
+            let armings = match self.state.events {
+                Events::ExpiredAndArmings => self.subscribe_armings(&mut connected).await?,
+                Events::Expired => false,
+            };
+            self.state.set_hears_armings(armings);
         }
         let channel = self.state.marks.channel();
         let marked = match hints_only {
@@ -244,8 +246,9 @@ impl Listener {
         }
     }
 
-    /// Subscribes to arming events. Without the rights for it, the session continues without them.
-    async fn subscribe_armings(&self, connected: &mut Connected) -> Result<(), RedisError> {
+    /// Subscribes to arming events. Without the rights for it, the session continues without them. Returns true if all
+    /// are received.
+    async fn subscribe_armings(&self, connected: &mut Connected) -> Result<bool, RedisError> {
         for kind in EventKind::OF_ARMINGS {
             match connected.subscribe(kind).await {
                 Ok(()) => {}
@@ -257,11 +260,11 @@ impl Listener {
                             "may not subscribe to arming events: keys without a row are adopted when they expire and in audits; give the user the channels that SECURITY.md lists"
                         );
                     }
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct ListenerState {
     listening: AtomicBool,
     /// True if this daemon receives all events, and not only hints.
     hears_all: AtomicBool,
+    /// True if these include armings and deletions, as far as the rights of its user go.
+    hears_armings: AtomicBool,
     /// True if it announces that it will stop to receive them.
     ends: AtomicBool,
     /// Events that other daemons handle.
@@ -89,6 +91,7 @@ impl ListenerState {
             metrics,
             listening: AtomicBool::new(false),
             hears_all: AtomicBool::new(true),
+            hears_armings: AtomicBool::new(false),
             ends: AtomicBool::new(false),
             replay: Mutex::default(),
             silenced: Notify::new(),
@@ -106,10 +109,22 @@ impl ListenerState {
     /// What other daemons may rely on.
     pub(super) fn hearing(&self) -> Hearing {
         let stays = self.hears_all() && !self.ends.load(Ordering::Relaxed);
+        let hears = stays && self.is_listening();
+        let armings = self.hears_armings();
         Hearing {
-            all: stays && self.is_listening(),
+            all: hears && armings,
+            expired_only: hears && !armings,
             forwards: self.hints.work(),
         }
+    }
+
+    /// True if the latest subscription to all events includes armings and deletions, and the server publishes them.
+    pub(super) fn hears_armings(&self) -> bool {
+        self.hears_armings.load(Ordering::Relaxed) && self.flags() != Some(Flags::ExpiredOnly)
+    }
+
+    pub(super) fn set_hears_armings(&self, armings: bool) {
+        self.hears_armings.store(armings, Ordering::Relaxed);
     }
 
     pub(super) fn hears_all(&self) -> bool {

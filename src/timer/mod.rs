@@ -230,8 +230,9 @@ pub trait SignalSink: Send + Sync + 'static {
     /// True if this daemon owns the task, among the daemons that can run it.
     fn owns(&self, key: &TaskKey) -> bool;
 
-    /// Number of more senior daemons that can run the task and receive the event too. 0: this daemon acts on it. 1: it
-    /// acts if the most senior one did not. Higher: it remembers the event.
+    /// Number of daemons that come first and receive the arming of this key too. 0: this daemon acts on it. 1: it acts
+    /// if the first one did not. Higher: it remembers the event. Daemons that adopt the key come first, then the more
+    /// senior ones.
     fn senior_listeners(&self, _key: &TaskKey) -> usize {
         0
     }
@@ -247,10 +248,15 @@ pub trait SignalSink: Send + Sync + 'static {
         None
     }
 
-    /// True if enough other daemons receive all events and forward this daemon's.
-    fn may_stop_listening(&self) -> bool {
+    /// True if enough other daemons receive the expiry of all keys, and their armings if `_armings`, and forward this
+    /// daemon's.
+    fn may_stop_listening(&self, _armings: bool) -> bool {
         false
     }
+
+    /// Receives the key of an expired event for a task that another daemon owns. This daemon looks it up and adopts the
+    /// key if that daemon adopts none of this name.
+    fn expired_elsewhere(&self, _key: &TaskKey) {}
 
     /// Proposes a key for adoption. If the queue is full, drops and counts the candidate, and requests an audit.
     fn propose(&self, candidate: AdoptionCandidate);
@@ -383,6 +389,8 @@ pub trait Timer: Send + Sync + 'static {
 pub struct Hearing {
     /// It receives all events, now and for some seconds more.
     pub all: bool,
+    /// It receives the expiry of all keys, now and for some seconds more, but not their armings and deletions.
+    pub expired_only: bool,
     /// It can forward events to other daemons.
     pub forwards: bool,
 }

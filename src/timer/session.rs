@@ -92,6 +92,7 @@ impl<'a> Session<'a> {
             self.state
                 .replay()
                 .keep(receipt, KeyEvent::Expired, key.clone());
+            self.sink.expired_elsewhere(&key);
         }
         self.signal(key);
     }
@@ -153,7 +154,8 @@ impl<'a> Session<'a> {
         let mut redundant_since: Option<Instant> = None;
         loop {
             sleep(CHECK_EVERY).await;
-            let redundant = self.state.hints.work() && self.sink.may_stop_listening();
+            let redundant =
+                self.state.hints.work() && self.sink.may_stop_listening(self.state.hears_armings());
             if self.state.hears_all() != redundant {
                 redundant_since = None;
                 self.state.announce_end(false);

@@ -147,6 +147,7 @@ mod tests {
             until: crate::task::UnixMs(0),
             readiness: crate::membership::Readiness::Ready,
             listening: true,
+            expired_only: false,
             forwards: true,
             capabilities: Default::default(),
         };

@@ -151,7 +151,7 @@ async fn examine_server(
     }
     let channel = endpoint.channel(EventKind::Expired);
     let members = examine_daemons(config, &server, runner).await?;
-    let listens = |note: &&Heartbeat| note.listening;
+    let listens = |note: &&Heartbeat| note.listening || note.expired_only;
     let running = members.map_or(0, |members| members.iter().filter(listens).count());
     // Before this program subscribes itself.
     let listeners = runner.query(&[LISTENERS], server.listeners(&channel));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::deps::Deps;
-use crate::membership::{Audit, AuditLockState, Capabilities, LIFETIME, MemberId, REFRESH};
+use crate::membership::{Audit, AuditLockState, LIFETIME, MemberId, REFRESH};
 use crate::task::UnixMs;
 use crate::timer::Cause;
 
@@ -129,15 +129,9 @@ impl AuditLock {
     }
 
     fn audit_of(&self, began: UnixMs) -> Audit {
-        let (handlers, routes) = self.deps.router.skills();
         Audit {
             began,
-            capabilities: Capabilities {
-                handlers,
-                routes,
-                idle: Vec::new(),
-            }
-            .digest(),
+            capabilities: self.deps.capabilities(Vec::new()).digest(),
         }
     }
 

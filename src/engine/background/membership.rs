@@ -7,9 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::membership::{
-    Capabilities, Change, Heartbeat, LIFETIME, MembershipError, REFRESH, Readiness,
-};
+use crate::membership::{Change, Heartbeat, LIFETIME, MembershipError, REFRESH, Readiness};
 use crate::task::UnixMs;
 use crate::timer::Cause;
 
@@ -56,7 +54,6 @@ impl MembershipTask {
 
     async fn exchange(&self, since: UnixMs, readiness: Readiness) -> Result<(), MembershipError> {
         let now = self.deps.ledger.clock().now();
-        let (handlers, routes) = self.deps.router.skills();
         let hearing = self.deps.timer.hearing();
         let own = Heartbeat {
             id: self.deps.ownership.me(),
@@ -66,12 +63,9 @@ impl MembershipTask {
             until: now.plus(LIFETIME),
             readiness,
             listening: hearing.all,
+            expired_only: hearing.expired_only,
             forwards: hearing.forwards,
-            capabilities: Capabilities {
-                handlers,
-                routes,
-                idle: self.idle_routes(),
-            },
+            capabilities: self.deps.capabilities(self.idle_routes()),
         };
         let asked = Instant::now();
         let exchange = timeout(TIMEOUT, self.deps.membership.exchange(&own, now));

@@ -160,6 +160,7 @@ impl Background {
             deps: deps(),
             queue: queue(),
             candidates: self.candidates,
+            claimer: Arc::clone(&self.pipeline.claimer),
         });
 
         // A panic in one of these ends the engine.

@@ -161,8 +161,9 @@ impl Retention {
 
     /// Returns the next pages of rows that may be pruned: those whose keys are gone.
     async fn without_keys(&self, prune: &mut Prune) -> Result<Vec<Vec<u64>>, PruneError> {
-        // No key is adopted where no route adopts.
-        let adopts = self.deps.router.adopts_any() && !self.deps.timer.keeps_entries();
+        // No key is adopted where no route of any daemon adopts.
+        let adopts = self.deps.router.adopts_any() || self.deps.ownership.others_adopt();
+        let adopts = adopts && !self.deps.timer.keeps_entries();
         let are_gone = |keys: Vec<TaskKey>| async move {
             tokio::time::sleep(REST).await;
             if !adopts {

@@ -183,7 +183,7 @@ fn daemon(member: &Member, all: &[Member], f: &Frame) -> Daemon {
         mark,
         version: member.version.clone(),
         since: f.relative(&member.since),
-        listens: member.listening,
+        listens: member.listening || member.expired_only,
         handlers: handlers.collect(),
         routes: routes.collect(),
     }

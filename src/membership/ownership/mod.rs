@@ -39,8 +39,10 @@ pub struct Member {
     pub since: UnixMs,
     /// Whether it accepts tasks.
     pub readiness: Readiness,
-    /// True if it listens to the events of all keys.
+    /// True if it listens to all events of all keys.
     pub listening: bool,
+    /// True if it listens to the expiry of all keys, but does not receive their armings and deletions.
+    pub expired_only: bool,
     /// What it can run.
     pub capabilities: Arc<Capabilities>,
     /// True for this daemon.
@@ -116,7 +118,7 @@ impl Ownership {
     pub fn own_buckets(&self) -> KeyBuckets {
         let view = self.view();
         let others: Vec<&Peer> = view.owners(self.clock.now()).collect();
-        if others.is_empty() || others.iter().any(|peer| !peer.has_our_capabilities) {
+        if others.is_empty() || others.iter().any(|peer| !peer.starts_our_tasks) {
             return KeyBuckets::all();
         }
         let is_ours = |bucket: &KeyBucket| {
@@ -127,19 +129,19 @@ impl Ownership {
         KeyBucket::all().filter(is_ours).collect()
     }
 
-    /// Returns how many members more senior than we listen to the events of this key and can run it. 0: we act on them.
-    pub fn senior_listeners(&self, key: &TaskKey) -> usize {
+    /// Returns how many members that receive the arming of this key act on it before we do. 0: we act first. A member
+    /// that adopts the key comes before one that does not; `adopts` says whether we do.
+    pub fn senior_listeners(&self, key: &TaskKey, adopts: impl FnOnce() -> bool) -> usize {
         let view = self.view();
-        let senior = view.senior_listeners(self.me, self.clock.now());
-        senior.filter(|peer| peer.can_run(key)).count()
+        view.before_us(self.me, self.clock.now(), key, adopts)
+            .count()
     }
 
-    /// Returns the most senior of them, if there is one.
+    /// Returns the first of those that act on a key before we do, for a key that we adopt.
     pub fn most_senior_listener(&self, key: &TaskKey) -> Option<SeniorListener> {
         let view = self.view();
-        let senior = view.senior_listeners(self.me, self.clock.now());
-        let first = senior.filter(|peer| peer.can_run(key));
-        let first = first.min_by_key(|peer| (peer.since, peer.id))?;
+        let before = view.before_us(self.me, self.clock.now(), key, || true);
+        let first = before.min_by_key(|peer| (peer.since, peer.id))?;
         Some(SeniorListener {
             id: first.id,
             can_be_asked: first.forwards,
@@ -156,15 +158,44 @@ impl Ownership {
         let ours = view.own_claim(self.me, hash);
         let is_behind_us = view.can_start(key) && owner.claim(hash) < ours;
         let mut senior = view.senior_listeners(self.me, now);
-        let is_informed = owner.listening || is_behind_us || senior.any(|peer| peer.can_run(key));
+        let is_informed =
+            owner.hears_expiries() || is_behind_us || senior.any(|peer| peer.can_run(key));
         (!is_informed).then_some(owner.id)
     }
 
-    /// True if enough more senior members listen to the events of all keys and forward ours.
-    pub fn may_stop_listening(&self) -> bool {
+    /// True if we are to adopt an expired key without a row because its owner does not adopt it. `adopts` says whether
+    /// we do.
+    pub fn adopts_for_owner(&self, key: &TaskKey, adopts: impl FnOnce() -> bool) -> bool {
+        let view = self.view();
+        if !view.adoption_differs {
+            return false;
+        }
+        let now = self.clock.now();
+        let hash = BucketHash::of(KeyBucket::of(key));
+        let ours = view.own_claim(self.me, hash);
+        let ours = view.can_start(key).then_some(ours);
+        let able = view.owners(now).filter(|peer| peer.can_start(key));
+        let before_us = able.filter(|peer| Some(peer.claim(hash)) > ours);
+        let owner = before_us.max_by_key(|peer| peer.claim(hash));
+        let is_left = owner.is_some_and(|owner| !owner.can_adopt(key, true));
+        let mut senior = view.senior_listeners(self.me, now);
+        is_left && adopts() && !senior.any(|peer| peer.can_run(key) && peer.can_adopt(key, true))
+    }
+
+    /// True if another member may adopt keys. Members that were known last count, even if the list is stale.
+    pub fn others_adopt(&self) -> bool {
+        let view = self.view();
+        let mut others = view.others.iter();
+        others.any(|peer| peer.capabilities.adopts_any())
+    }
+
+    /// True if enough more senior members receive what we do (`armings`: also the arming of keys), adopt what we do, and
+    /// forward our expired keys.
+    pub fn may_stop_listening(&self, armings: bool) -> bool {
         let view = self.view();
         let senior = view.senior_listeners(self.me, self.clock.now());
-        let equals = senior.filter(|peer| peer.has_our_routes && peer.forwards);
+        let equals = senior
+            .filter(|peer| peer.has_our_routes && peer.forwards && (peer.listening || !armings));
         equals.count() >= LISTENERS
     }
 
@@ -206,6 +237,7 @@ impl Ownership {
             since: told.since,
             readiness: told.readiness,
             listening: told.listening,
+            expired_only: told.expired_only,
             capabilities: Arc::new(told.capabilities.clone()),
             is_this: true,
         });
@@ -217,6 +249,7 @@ impl Ownership {
             since: peer.since,
             readiness: peer.readiness,
             listening: peer.listening,
+            expired_only: peer.expired_only,
             capabilities: Arc::clone(&peer.capabilities),
             is_this: false,
         });
@@ -261,6 +294,7 @@ impl Ownership {
         view.published = Some((asked, own.readiness));
         view.since = own.since;
         view.told = Some(own.clone());
+        view.adoption_differs = others.iter().any(|peer| !peer.has_our_routes);
         (view.others, view.compiled) = (others, compiled);
         let after = view.named_owners();
         let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);

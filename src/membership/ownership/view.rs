@@ -33,6 +33,8 @@ pub(super) struct View {
     /// Our last heartbeat.
     pub(super) told: Option<Heartbeat>,
     pub(super) others: Vec<Peer>,
+    /// True if another member may adopt other keys than we do.
+    pub(super) adoption_differs: bool,
     /// Others that have ended without saying so.
     pub(super) gone: Gone,
     pub(super) compiled: Compiled,
@@ -63,14 +65,39 @@ impl View {
             .filter(move |peer| peer.readiness > Readiness::Away && peer.until > now)
     }
 
-    /// The others that listen to the events of all keys and joined before us.
+    /// The others that receive the expiry of all keys and joined before us.
     pub(super) fn senior_listeners(
         &self,
         me: MemberId,
         now: UnixMs,
     ) -> impl Iterator<Item = &Peer> {
         self.owners(now)
-            .filter(move |peer| peer.listening && (peer.since, peer.id) < (self.since, me))
+            .filter(move |peer| peer.hears_expiries() && peer.joined_before(self.since, me))
+    }
+
+    /// The others that receive the arming of this key and come before us: a member that adopts the key comes before one
+    /// that does not, whoever joined first. `adopts` says whether we adopt it.
+    pub(super) fn before_us<'a>(
+        &'a self,
+        me: MemberId,
+        now: UnixMs,
+        key: &'a TaskKey,
+        adopts: impl FnOnce() -> bool,
+    ) -> impl Iterator<Item = &'a Peer> {
+        // All equal in this: not asked, since it is called for each event.
+        let adopts = self.adoption_differs.then(adopts);
+        self.owners(now).filter(move |peer| {
+            let is_senior = peer.joined_before(self.since, me);
+            let is_before = match adopts {
+                None => is_senior,
+                Some(adopts) => match (peer.can_adopt(key, adopts), adopts) {
+                    (true, false) => true,
+                    (false, true) => false,
+                    (true, true) | (false, false) => is_senior,
+                },
+            };
+            is_before && peer.listening && peer.can_run(key)
+        })
     }
 
     /// The others, or none if the list is stale.
@@ -107,13 +134,14 @@ pub(super) struct Peer {
     pub(super) until: UnixMs,
     pub(super) readiness: Readiness,
     pub(super) listening: bool,
+    pub(super) expired_only: bool,
     pub(super) forwards: bool,
     /// Positions of its idle routes.
     pub(super) idle: Vec<u16>,
-    /// True if it has our handlers and routes, idle or not.
+    /// True if it has our handlers and routes, idle or not, and adopts the same keys.
     pub(super) has_our_routes: bool,
-    /// True if they are also idle where ours are.
-    pub(super) has_our_capabilities: bool,
+    /// True if it has our handlers and routes, idle where ours are.
+    pub(super) starts_our_tasks: bool,
     /// As its heartbeat lists them.
     pub(super) capabilities: Arc<Capabilities>,
     /// `None`: the same as ours, and no route is idle.
@@ -129,6 +157,23 @@ impl Peer {
     pub(super) fn can_start(&self, key: &TaskKey) -> bool {
         let matcher = self.matcher.as_ref();
         matcher.is_none_or(|matcher| matcher.can_start(key))
+    }
+
+    /// True if it adopts the key when another program arms it. `ours` is true if we do.
+    pub(super) fn can_adopt(&self, key: &TaskKey, ours: bool) -> bool {
+        match &self.matcher {
+            None => ours,
+            Some(matcher) => matcher.can_adopt(key),
+        }
+    }
+
+    /// True if it receives the expiry of all keys.
+    pub(super) fn hears_expiries(&self) -> bool {
+        self.listening || self.expired_only
+    }
+
+    fn joined_before(&self, since: UnixMs, id: MemberId) -> bool {
+        (self.since, self.id) < (since, id)
     }
 
     pub(super) fn claim(&self, hash: BucketHash) -> Claim {
@@ -179,15 +224,16 @@ impl Peers {
                 until,
                 readiness,
                 listening,
+                expired_only,
                 forwards,
                 capabilities,
             } = heartbeat;
             let capabilities = Arc::new(capabilities);
             let idle = capabilities.idle.clone();
-            let has_our_routes = capabilities.handlers == own.capabilities.handlers
-                && capabilities.routes == own.capabilities.routes;
-            let has_our_capabilities = *capabilities == own.capabilities;
-            let matcher = if has_our_capabilities && idle.is_empty() {
+            let has_our_routes = capabilities.runs_and_adopts_as(&own.capabilities);
+            let starts_our_tasks =
+                capabilities.runs_as(&own.capabilities) && idle == own.capabilities.idle;
+            let matcher = if *capabilities == own.capabilities && idle.is_empty() {
                 None
             } else if let Some(matcher) = compiled.get(&capabilities).or(known.get(&capabilities)) {
                 let matcher = Arc::clone(matcher);
@@ -210,10 +256,11 @@ impl Peers {
                 until,
                 readiness,
                 listening,
+                expired_only,
                 forwards,
                 idle,
                 has_our_routes,
-                has_our_capabilities,
+                starts_our_tasks,
                 capabilities,
                 matcher,
             });

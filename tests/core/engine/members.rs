@@ -47,8 +47,7 @@ async fn start_among(
 fn capabilities(handler: &str) -> Capabilities {
     Capabilities {
         handlers: vec![handler.to_owned()],
-        routes: Vec::new(),
-        idle: Vec::new(),
+        ..Capabilities::default()
     }
 }
 
@@ -67,6 +66,7 @@ async fn beat(
         until: now.plus(LIFETIME),
         readiness: Readiness::Ready,
         listening: false,
+        expired_only: false,
         forwards: false,
         capabilities: capabilities.clone(),
     };

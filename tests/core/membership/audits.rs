@@ -140,8 +140,7 @@ fn audit(began: UnixMs) -> Audit {
 fn audit_by(handler: &str, began: UnixMs) -> Audit {
     let capabilities = Capabilities {
         handlers: vec![handler.to_owned()],
-        routes: Vec::new(),
-        idle: Vec::new(),
+        ..Capabilities::default()
     };
     Audit {
         began,

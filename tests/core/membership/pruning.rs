@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapsed::Config;
+use async_trait::async_trait;
 use lapsed::ledger::Ledger;
+use lapsed::membership::{REFRESH, Readiness};
 use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
+use lapsed::{Config, TaskKey};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::membership::rig::{Daemon, Ground};
 
@@ -44,4 +48,58 @@ async fn one_daemon_prunes_and_another_when_that_has_gone() {
     many_looks(&ground, "b").await;
     idle.retain(|daemon| pruned(daemon) > 0);
     assert_eq!(idle.len(), 1, "one of those that are left prunes");
+}
+
+/// A timer whose keys outlive their tasks.
+struct Lasting;
+
+#[async_trait]
+impl Timer for Lasting {
+    async fn run(&self, _: Arc<dyn SignalSink>, stop: CancellationToken) {
+        stop.cancelled().await;
+    }
+
+    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed::default())
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Ms(1); keys.len()])
+    }
+
+    fn expect(&self, _: Vec<Alarm>) {}
+
+    fn is_listening(&self) -> Option<bool> {
+        Some(true)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_outlives_its_key_where_another_daemon_adopts() {
+    let config = Config::from_toml("retention.done = '60s'\nadopt.enabled = false").unwrap();
+    for another in [false, true] {
+        let ground = Ground::new();
+        if another {
+            let shown = ground.clone();
+            // The member with the lowest id prunes.
+            tokio::spawn(async move {
+                loop {
+                    shown.show(u64::MAX, Readiness::Away, "Job@run").await;
+                    sleep(REFRESH).await;
+                }
+            });
+        }
+        let daemon = ground.daemon_by(Arc::new(Lasting), &config);
+        daemon.until_members(1 + usize::from(another)).await;
+        ground.create("", 10, Duration::ZERO).await;
+        ground.until_done(10).await;
+        sleep(Duration::from_secs(600)).await;
+        let pruned = daemon.metric("lapsed_pruned_total{state=\"done\"}");
+        assert_eq!(pruned, if another { 0 } else { 10 });
+        daemon.stop().await;
+    }
 }

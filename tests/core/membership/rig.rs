@@ -166,11 +166,11 @@ impl Ground {
             until: now.plus(LIFETIME),
             readiness,
             listening,
+            expired_only: false,
             forwards: listening,
             capabilities: Capabilities {
                 handlers: vec![handler.to_owned()],
-                routes: Vec::new(),
-                idle: Vec::new(),
+                ..Capabilities::default()
             },
         };
         self.membership.exchange(&note, now).await.unwrap();

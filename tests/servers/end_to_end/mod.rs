@@ -52,6 +52,7 @@ mod sharing;
 mod taking;
 mod transactions;
 mod unadopted;
+mod unequal;
 mod uniqueness;
 mod webhooks;
 mod webhooks_tls;
