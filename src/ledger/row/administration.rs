@@ -60,7 +60,7 @@ impl Row {
         pending
     }
 
-    fn moved_from(&mut self, due: UnixMs) {
+    pub(super) fn moved_from(&mut self, due: UnixMs) {
         let recurrence = self.recurrence.take();
         self.recurrence = recurrence.map(|stored| stored.changed(|known| known.moved(due)));
     }

@@ -59,6 +59,7 @@ impl Row {
             self.tag = before.tag;
             self.max_attempts = before.max_attempts;
             self.recurrence = before.recurrence;
+            self.moved_from(before.end_time);
         }
         if payload.is_some() {
             self.payload = payload;

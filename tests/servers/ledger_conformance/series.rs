@@ -21,6 +21,7 @@ rules! {
     a_series_cancelled_during_a_run_ends_with_it
     a_series_created_anew_during_a_run_is_not_moved_by_it
     an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on
+    an_occurrence_that_a_key_moves_is_remembered_until_the_series_goes_on
     an_occurrence_that_is_run_now_comes_at_its_own_time_too
     a_series_that_is_dead_goes_on_when_it_is_redriven
     a_release_counts_no_attempt_of_a_recurring_task
@@ -197,6 +198,32 @@ async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(led
     settle(ledger, &claimed, go_on(next, None)).await;
     let settled = recurrence(ledger, &key).await;
     assert_eq!(settled.continues_after(UnixMs(0)), UnixMs(0));
+    assert_eq!(settled, moved_back(&settled));
+}
+
+async fn an_occurrence_that_a_key_moves_is_remembered_until_the_series_goes_on(
+    ledger: &impl Ledger,
+) {
+    let key = key("series-moved-by-a-key", 1);
+    let arming = hourly(ledger, &key).await;
+    let moved = async |due: UnixMs| {
+        let over = lookup(ledger, &key).await;
+        written(adopt(ledger, &key, due, over).await)
+    };
+    moved(in_ms(ledger, 7_000).await).await;
+    let present = moved(in_ms(ledger, -5).await).await;
+    let known = recurrence(ledger, &key).await;
+    assert_eq!(
+        known.continues_after(UnixMs(0)),
+        arming.due,
+        "the first one"
+    );
+    let claimed = claim(ledger, present, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.continues_after(UnixMs(0)), arming.due);
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+    let settled = recurrence(ledger, &key).await;
     assert_eq!(settled, moved_back(&settled));
 }
 

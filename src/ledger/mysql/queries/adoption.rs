@@ -20,12 +20,13 @@ pub(super) const ADOPT_ROW: &str =
 
 /// `adopt` of a key whose row is another arming: as [`CREATE`](super::CREATE), if the row has not changed since the decision,
 /// so that no acknowledged write is undone. `changed_at` becomes the time at which the key was armed, since later changes
-/// override this one. A task that has not finished keeps tag, limit and, without a new one, payload; a finished one does not. Primary key.
+/// override this one. A task that has not finished keeps tag, limit and, without a new one, payload; a finished one does not. A
+/// series is moved as by [`RESCHEDULE`](super::RESCHEDULE). Primary key.
 pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        start_time = CAST(? AS SIGNED) / 1000, changed_at = start_time, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        adopted = IF(?, 1, adopted), \
        max_attempts = IF(status = 0, max_attempts, NULL), tag = IF(status = 0, tag, NULL), payload = COALESCE(?, IF(status = 0, payload, NULL)), \
-       recurrence = IF(status = 0, recurrence, NULL), reason = NULL, history = NULL, result = NULL, \
+       recurrence = IF(status = 0, IF(JSON_VALID(recurrence), JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED)), recurrence), NULL), reason = NULL, history = NULL, result = NULL, \
        last_error = NULL, finished_at = NULL, sts = 0, status = 0, end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND (status > 0 OR sts = ?) \
        AND changed_at = CAST(? AS SIGNED) / 1000 AND start_time = CAST(? AS SIGNED) / 1000 \
