@@ -86,6 +86,11 @@ impl Candidates {
         self.insert(candidate, ready, senior, ready + SECOND_DELAY)
     }
 
+    /// True if so many more keys fit.
+    pub fn has_room(&self, keys: usize) -> bool {
+        self.entries().by_key.len() + keys <= WAITING_MAX
+    }
+
     fn grace(&self, seen: Seen) -> Duration {
         match seen {
             Seen::Armed(key) => GRACE.min(key.due.since(self.clock.now()) / 2),

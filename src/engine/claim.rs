@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::candidates::Candidates;
 use super::deps::Deps;
+use super::expired::adopt_expired;
 use super::lease_watch::LeaseWatch;
 use super::negative_cache::NegativeCache;
 use super::pauses::PauseWatch;
@@ -23,7 +24,7 @@ use crate::handler::Route;
 use crate::ledger::{Claim, Claimant, LedgerError, Lookup};
 use crate::task::{Arming, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
-use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
+use crate::timer::{Alarm, Cause, Signal, Source};
 
 /// From this number of daemons on, each daemon makes one claim of fresh signals at a time. Two at a time would each be
 /// small, and many ledger sessions would wait for the same pages.
@@ -363,25 +364,10 @@ impl Claimer {
     }
 
     /// Adopts expired keys without a row: their arming was not heard, or is not written yet. The adopter writes their
-    /// rows and then signals them; the caller does not wait for that.
+    /// rows and then signals them; the caller does not wait for that. Keys for which there is no room are looked up again.
     pub fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
         let now = self.deps.ledger.clock().now();
-        for key in keys {
-            // An observation of the live key says more. The row is written as the key was seen, so that another daemon
-            // that saw the key too recognizes the arming.
-            if self.candidates.expedite(&key) {
-                continue;
-            }
-            let (waiting, payload) = self.candidates.take(&key).unzip();
-            let seen = match waiting {
-                Some(seen @ (Seen::Expired(_) | Seen::Requested { .. })) => seen,
-                Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
-            };
-            let payload = payload.flatten();
-            let candidate = AdoptionCandidate { key, seen, payload };
-            if !self.candidates.add(candidate, wait) {
-                self.deps.metrics.dropped(DropReason::CandidateOverflow, 1);
-            }
-        }
+        let refused = adopt_expired(&self.candidates, keys, now, wait);
+        self.queue.list_expired(refused);
     }
 }

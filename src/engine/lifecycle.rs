@@ -16,6 +16,8 @@ pub struct Lifecycle {
     pub broken: CancellationToken,
     /// Runs, claims under way, and tasks that either has spawned. A graceful stop waits for them.
     pub runs: TaskTracker,
+    /// What may still find keys without a row: the timer, claims and look-ups. The last adoption waits for them.
+    pub lookups: TaskTracker,
 }
 
 impl Lifecycle {
@@ -40,6 +42,11 @@ impl Lifecycle {
             let _on_panic = on_panic;
             work.await;
         }
+    }
+
+    /// Spawns work that looks up keys, among the runs.
+    pub fn spawn_lookup(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(self.lookups.track_future(work));
     }
 
     /// Spawns `work` among the runs.

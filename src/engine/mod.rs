@@ -17,6 +17,7 @@ mod claimant;
 mod deps;
 mod drain;
 mod execute;
+mod expired;
 mod handle;
 mod health;
 mod history;

@@ -52,7 +52,7 @@ impl Pipeline {
     pub fn start(self: &Arc<Self>, ended: &mpsc::Sender<Ended>) {
         for class in WORKERS {
             let worker = Arc::clone(self).work(class, ended.clone());
-            self.deps.lifecycle.spawn(worker);
+            self.deps.lifecycle.spawn_lookup(worker);
         }
     }
 

@@ -69,9 +69,13 @@ impl SignalSink for TimerSink {
         self.deps.ownership.may_stop_listening(armings)
     }
 
-    fn expired_elsewhere(&self, key: &TaskKey) {
+    fn expired_elsewhere(&self, key: &TaskKey, is_told: bool) {
         let adopts = || self.deps.router.adopts(key);
-        if self.deps.ownership.adopts_for_owner(key, adopts) {
+        let is_left = match is_told {
+            true => self.deps.ownership.adopts_for_owner(key, adopts),
+            false => adopts(),
+        };
+        if is_left {
             self.claimer.adopt_expired([key.clone()], Duration::ZERO);
         }
     }

@@ -90,14 +90,28 @@ impl Hints {
                 arrived.await;
                 continue;
             }
-            let messages = by_member.into_iter().flat_map(|(member, keys)| {
-                let messages = keys.chunks(MESSAGE_MAX).map(|keys| (member, lines(keys)));
+            let messages = by_member.iter().flat_map(|(member, keys)| {
+                let messages = keys.chunks(MESSAGE_MAX).map(|keys| (*member, lines(keys)));
                 messages.collect::<Vec<_>>()
             });
             if let Err(error) = self.keyspace.publish_hints(messages.collect()).await {
                 self.failed(&error);
+                // The owner may adopt them.
+                if error.is_transient() {
+                    self.put_back(by_member);
+                }
                 tokio::time::sleep(OUTAGE_PAUSE).await;
             }
+        }
+    }
+
+    /// Queues keys again that were not sent, as far as there is room.
+    fn put_back(&self, unsent: HashMap<u64, Vec<TaskKey>>) {
+        let mut waiting = self.waiting();
+        for (member, mut keys) in unsent {
+            keys.truncate(WAITING_MAX - waiting.keys.min(WAITING_MAX));
+            waiting.keys += keys.len();
+            waiting.by_member.entry(member).or_default().extend(keys);
         }
     }
 

@@ -255,8 +255,8 @@ pub trait SignalSink: Send + Sync + 'static {
     }
 
     /// Receives the key of an expired event for a task that another daemon owns. This daemon looks it up and adopts the
-    /// key if that daemon adopts none of this name.
-    fn expired_elsewhere(&self, _key: &TaskKey) {}
+    /// key if that daemon adopts none of this name, or cannot be told of it.
+    fn expired_elsewhere(&self, _key: &TaskKey, _is_told: bool) {}
 
     /// Proposes a key for adoption. If the queue is full, drops and counts the candidate, and requests an audit.
     fn propose(&self, candidate: AdoptionCandidate);

@@ -84,15 +84,17 @@ impl<'a> Session<'a> {
     fn expired(&self, key: TaskKey, receipt: Receipt) {
         self.state.inspector.expired(&key, self.sink);
         if !self.sink.owns(&key) {
-            if let Some(member) = self.sink.hint_recipient(&key)
-                && !self.state.hints.tell(member, key.clone())
-            {
+            let is_told = match self.sink.hint_recipient(&key) {
+                None => true,
+                Some(member) => self.state.hints.tell(member, key.clone()),
+            };
+            if !is_told {
                 self.state.metrics.dropped(DropReason::HintOverflow, 1);
             }
             self.state
                 .replay()
                 .keep(receipt, KeyEvent::Expired, key.clone());
-            self.sink.expired_elsewhere(&key);
+            self.sink.expired_elsewhere(&key, is_told);
         }
         self.signal(key);
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::engine::candidates::Candidates;
 use crate::engine::deps::Deps;
+use crate::engine::expired::adopt_expired;
 use crate::engine::queue::SignalQueue;
 use crate::engine::reports::TaskWithdrawn;
 use crate::ledger::{AdoptionRequest, LedgerError, Lookup, Withdrawal, Withdrawn};
@@ -108,15 +109,25 @@ impl Adopter {
                     .await;
             }
         }
-        let rest = async {
-            for batch in self.candidates.take_all().chunks(BATCH) {
-                if let Err(error) = self.adopt(batch.to_vec()).await {
-                    return self.deps.ledger_failed("adopt keys", &error);
-                }
-            }
-        };
         // A daemon that cannot stop is worse: the next daemon goes through the keys that still exist.
-        let _ = tokio::time::timeout(STOP_TIMEOUT, rest).await;
+        let _ = tokio::time::timeout(STOP_TIMEOUT, self.adopt_rest()).await;
+        let lookups = &self.deps.lifecycle.lookups;
+        lookups.close();
+        let _ = tokio::time::timeout(STOP_TIMEOUT, lookups.wait()).await;
+        // Expired keys that no worker has looked up may have no row.
+        let mut expired = self.queue.take_expired();
+        expired.retain(|key| self.deps.router.adopts(key));
+        let now = self.deps.ledger.clock().now();
+        adopt_expired(&self.candidates, expired, now, Duration::ZERO);
+        let _ = tokio::time::timeout(STOP_TIMEOUT, self.adopt_rest()).await;
+    }
+
+    async fn adopt_rest(&self) {
+        for batch in self.candidates.take_all().chunks(BATCH) {
+            if let Err(error) = self.adopt(batch.to_vec()).await {
+                return self.deps.ledger_failed("adopt keys", &error);
+            }
+        }
     }
 
     /// Compares keys with the ledger, and writes missing rows. Returns the number of rows written.

@@ -156,6 +156,13 @@ impl Background {
             deps: deps(),
             history: self.history,
         };
+        let unarmed = Unarmed {
+            deps: deps(),
+            queue: queue(),
+            candidates: Arc::clone(&self.candidates),
+            claimer: Arc::clone(&self.pipeline.claimer),
+            pauses: pauses(),
+        };
         let sink = Arc::new(TimerSink {
             deps: deps(),
             queue: queue(),
@@ -164,12 +171,7 @@ impl Background {
         });
 
         // A panic in one of these ends the engine.
-        let unarmed = Unarmed {
-            claimer: Arc::clone(&self.pipeline.claimer),
-            pauses: pauses(),
-            signals: self.pipeline.queue.take_unarmed(),
-        };
-        let vital: [BoxFuture<'static, ()>; 10] = [
+        let vital: [BoxFuture<'static, ()>; 9] = [
             Box::pin(self.pauses.run()),
             Box::pin(sweep.run()),
             Box::pin(recovery.run()),
@@ -179,7 +181,6 @@ impl Background {
             Box::pin(recurring.run()),
             Box::pin(rate_limits.run()),
             Box::pin(IdleWatch(self.pull).run()),
-            Box::pin(unarmed.run()),
         ];
         // A panic in one of these does not: they only count or prune.
         let expendable: [BoxFuture<'static, ()>; 3] = [
@@ -197,7 +198,9 @@ impl Background {
         // These have work left when the engine stops.
         tasks.spawn(history.run());
         tasks.spawn(lifecycle.watched(self.adopter.run()));
+        tasks.spawn(lifecycle.watched(lifecycle.lookups.track_future(unarmed.run())));
         let (timer, stopping) = (Arc::clone(&deps().timer), lifecycle.stopping.clone());
-        tasks.spawn(lifecycle.watched(async move { timer.run(sink, stopping).await }));
+        let timer = async move { timer.run(sink, stopping).await };
+        tasks.spawn(lifecycle.watched(lifecycle.lookups.track_future(timer)));
     }
 }

@@ -76,7 +76,7 @@ impl RateLimits {
         if !signals.is_empty() {
             let claimer = Arc::clone(&self.claimer);
             let lifecycle = &self.deps.lifecycle;
-            lifecycle.spawn(async move { claimer.process_set_aside(signals).await });
+            lifecycle.spawn_lookup(async move { claimer.process_set_aside(signals).await });
         }
         let wanted = startable.min(free).min(BATCH_MAX);
         if wanted == 0 {

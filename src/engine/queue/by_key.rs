@@ -181,24 +181,26 @@ impl CoalescingQueue {
         !self.unrouted.is_empty()
     }
 
-    /// Assigns routes to at most [`ROUTED_AT_ONCE`] signals that [`reroute`](Self::reroute) left. Returns the keys of
+    /// Assigns routes to at most [`ROUTED_AT_ONCE`] signals that [`reroute`](Self::reroute) left. Returns the
     /// dropped signals: those without a route, and those that do not fit.
-    pub fn route_some(&mut self, router: &Router, free: usize) -> Vec<TaskKey> {
+    pub fn route_some(&mut self, router: &Router, free: usize) -> Vec<Signal> {
         if self.unrouted.is_empty() {
             return Vec::new();
         }
         let count = self.unrouted.len().min(ROUTED_AT_ONCE);
         let mut dropped = Vec::new();
         for (class, signal) in self.unrouted.drain(..count) {
-            let key = signal.key.clone();
-            let route = router.find(&key);
-            let push = |route| self.route_queues.push(class, route, signal, free);
-            if route.is_none_or(|route| push(route).is_err()) {
-                let entry = self.entries.remove(&key);
+            let route = router.find(&signal.key);
+            let is_pushed = route.is_some_and(|route| {
+                let pushed = self.route_queues.push(class, route, signal.clone(), free);
+                pushed.is_ok()
+            });
+            if !is_pushed {
+                let entry = self.entries.remove(&signal.key);
                 if let Some(row) = entry.and_then(|entry| entry.row) {
                     self.rows.remove(&row);
                 }
-                dropped.push(key);
+                dropped.push(signal);
             }
         }
         if self.unrouted.is_empty() {
@@ -216,6 +218,22 @@ impl CoalescingQueue {
     /// Forgets that an arming of this key was settled or handed over: its signals are no echoes.
     pub fn forget_echo(&mut self, key: &TaskKey) {
         self.settled.remove(key);
+    }
+
+    /// Takes at most `limit` waiting signals without an arming, the latest first. Their keys are in flight until
+    /// [`finish`](Self::finish).
+    pub fn take_unarmed(&mut self, limit: usize) -> Vec<Signal> {
+        let mut taken = self.route_queues.take_unarmed(limit);
+        let mut kept = VecDeque::new();
+        for (class, signal) in self.unrouted.drain(..) {
+            match signal.arming.is_none() && taken.len() < limit {
+                true => taken.push(signal),
+                false => kept.push_back((class, signal)),
+            }
+        }
+        self.unrouted = kept;
+        self.mark_in_flight(&taken);
+        taken
     }
 
     /// Marks the key of a signal as in flight that is looked up before it may wait.

@@ -155,6 +155,7 @@ impl RouteQueues {
             return Err(if waits { Refused::Held } else { Refused::Full });
         }
         let queue = &mut self.queues[index];
+        queue.unarmed += usize::from(signal.arming.is_none());
         if queue.signals[at].is_empty() {
             let priority = Reverse(queue.route.limits.priority);
             let turns = self.turns[at].entry(priority).or_default();
@@ -335,6 +336,7 @@ impl RouteQueues {
             lane,
             route,
             signals: Default::default(),
+            unarmed: 0,
             requested,
         });
         index

@@ -8,12 +8,13 @@ pub mod permits;
 mod pulled;
 pub mod route_load;
 pub mod route_queue;
+pub mod unarmed;
 pub mod unroutable;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use self::by_key::CoalescingQueue;
@@ -22,15 +23,13 @@ use self::demand::Demands;
 use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Waiting};
 use self::route_load::Wakeups;
 use self::route_queue::Taken;
+use self::unarmed::Unarmed;
 use self::unroutable::Unroutable;
 use crate::handler::Router;
 use crate::membership::Ownership;
 use crate::task::{Arming, TaskKey};
 use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{Signal, Source};
-
-/// Maximum number of signals without an arming that wait to be looked up because no worker asks for their tasks.
-const UNARMED_MAX: usize = 65_536;
 
 /// Bounded queue of signals that wait to be claimed, and of the keys in flight.
 ///
@@ -50,9 +49,8 @@ pub struct SignalQueue {
     /// The share of the slots that the backlog may take.
     backlog_slots: Arc<Semaphore>,
     demands: Arc<Demands>,
-    /// Signals of pull routes without an arming, while no worker asks: their keys may need rows.
-    unarmed: mpsc::Sender<Signal>,
-    unarmed_receiver: Mutex<Option<mpsc::Receiver<Signal>>>,
+    /// Signals without an arming that are looked up first: their keys may need rows.
+    unarmed: Unarmed,
 }
 
 impl SignalQueue {
@@ -66,7 +64,6 @@ impl SignalQueue {
         let wakeups = Arc::<Wakeups>::default();
         let demands = Arc::<Demands>::default();
         let route_queues = RouteQueues::new(&router, Arc::clone(&wakeups), Arc::clone(&demands));
-        let (unarmed, unarmed_receiver) = mpsc::channel(UNARMED_MAX);
         Self {
             queues: Mutex::new(CoalescingQueue::new(route_queues)),
             wakeups,
@@ -78,8 +75,7 @@ impl SignalQueue {
             slots: Arc::new(Semaphore::new(concurrency)),
             backlog_slots: Arc::new(Semaphore::new((concurrency * 3 / 4).max(1))),
             demands,
-            unarmed,
-            unarmed_receiver: Mutex::new(Some(unarmed_receiver)),
+            unarmed: Unarmed::default(),
         }
     }
 
@@ -297,7 +293,8 @@ impl SignalQueue {
     }
 
     /// Adds a signal from a timer or from the engine itself. An event or nudge for another daemon's task is dropped,
-    /// since every daemon hears every event. Without room the signal is dropped; the sweep finds its task.
+    /// since every daemon hears every event. Without room the signal is dropped, and the sweep finds its task; the key of
+    /// a signal without an arming is looked up first, since it may have no row.
     pub fn push(&self, signal: Signal) {
         if let Source::Event | Source::Nudge = signal.source
             && !self.ownership.owns(&signal.key)
@@ -337,7 +334,16 @@ impl SignalQueue {
             drop(queues);
             return self.look_up_later(signal);
         }
+        let unarmed = signal.arming.is_none().then(|| signal.clone());
         let pushed = queues.push(class, route, signal, self.slots.available_permits());
+        if let Some(signal) = unarmed {
+            if pushed.is_err() {
+                queues.look_up_first(&signal);
+                drop(queues);
+                return self.look_up_later(signal);
+            }
+            self.unarmed.waits.notify_one();
+        }
         drop(queues);
         if let Err(refused) = pushed {
             // An immediate sweep would find no room either. It is requested when half of the room is free.
@@ -362,9 +368,11 @@ impl SignalQueue {
             queues.reroute(&self.router);
             self.wakeups.wake_all();
         }
-        for key in queues.route_some(&self.router, self.slots.available_permits()) {
-            if !self.router.runs(&key) {
-                self.unroutable.record(&key);
+        for dropped in queues.route_some(&self.router, self.slots.available_permits()) {
+            if !self.router.runs(&dropped.key) {
+                self.unroutable.record(&dropped.key);
+            } else if dropped.arming.is_none() && self.unarmed.push(dropped).is_err() {
+                self.metrics.dropped(DropReason::Overflow, 1);
             }
         }
         queues

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
 use super::SignalQueue;
 use super::demand::Demands;
-use super::fair::{Held, Refused};
+use super::fair::Held;
 use crate::handler::Route;
 use crate::task::TaskKey;
 use crate::telemetry::DropReason;
@@ -22,15 +20,6 @@ impl SignalQueue {
     pub fn demand_grew(&self) {
         self.wakeups.starved.notify_one();
         self.wakeups.wake_all();
-    }
-
-    /// Returns the signals of pull routes that have to be looked up before they may wait. `None` if they were taken.
-    pub fn take_unarmed(&self) -> Option<mpsc::Receiver<Signal>> {
-        let mut receiver = self.unarmed_receiver.lock();
-        receiver
-            .as_mut()
-            .expect("nothing panics while holding it")
-            .take()
     }
 
     /// True if this is a pull route for which no worker has asked for a while.
@@ -59,7 +48,8 @@ impl SignalQueue {
             .is_empty()
     }
 
-    /// Drops the waiting signals for this pull queue. The sweep finds their tasks when workers ask again.
+    /// Drops the waiting signals for this pull queue. The sweep finds their tasks when workers ask again; the keys of
+    /// signals without an arming are looked up first, since they may have no row.
     pub fn drop_pulled(&self, pull_queue: &str) {
         let mut queues = self.current_queues();
         let mut dropped = Vec::new();
@@ -68,24 +58,11 @@ impl SignalQueue {
             dropped.extend(aside.signals);
         }
         drop(queues);
+        let (unarmed, dropped): (Vec<Signal>, Vec<Signal>) = dropped
+            .into_iter()
+            .partition(|signal| signal.arming.is_none());
+        self.list_again(unarmed);
         self.metrics.dropped(DropReason::Held, dropped.len() as u64);
         self.finish(dropped.iter().map(|signal| &signal.key));
-    }
-
-    /// True if a signal without an arming might wait long for a worker: its key may have no row yet.
-    pub(super) fn needs_row_first(&self, route: &Route, key: &TaskKey) -> bool {
-        let pull = route.pull.as_ref();
-        pull.is_some_and(|pull| {
-            let demand = self.demands.of(&pull.queue);
-            demand.open_for(demand.lane_of(key)) == 0
-        })
-    }
-
-    pub(super) fn look_up_later(&self, signal: Signal) -> Result<(), Refused> {
-        self.unarmed.try_send(signal).map_err(|refused| {
-            self.metrics.dropped(DropReason::Overflow, 1);
-            self.finish([&refused.into_inner().key]);
-            Refused::Full
-        })
     }
 }

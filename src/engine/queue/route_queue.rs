@@ -13,6 +13,8 @@ pub struct RouteQueue {
     pub route: Route,
     pub load: Arc<RouteLoad>,
     pub signals: [VecDeque<Signal>; 2],
+    /// Number of these signals that name no arming.
+    pub unarmed: usize,
     /// True while starts are being requested, or until the next request is allowed.
     pub requested: bool,
     /// The demand of the workers of a pull route: without it, nothing starts.
@@ -78,6 +80,7 @@ impl RouteQueue {
         let signal = self.signals[at]
             .pop_front()
             .expect("only queues with signals have a turn");
+        self.unarmed -= usize::from(signal.arming.is_none());
         Taken {
             signal,
             route: self.route.clone(),

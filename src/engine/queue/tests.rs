@@ -13,6 +13,14 @@ fn signal(name: &str, source: Source) -> Signal {
     }
 }
 
+fn armed(name: &str, source: Source) -> Signal {
+    let (row, due) = (1, UnixMs(10));
+    Signal {
+        arming: Some(Arming { row, due }),
+        ..signal(name, source)
+    }
+}
+
 fn queue() -> SignalQueue {
     let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
     let share = Ownership::new(crate::membership::MemberId(1), clock);
@@ -152,11 +160,11 @@ async fn swept_signals_wait_in_a_class_of_their_own() {
 async fn overflow_drops_signals_and_requests_a_sweep_when_there_is_room() {
     for (source, class, limit) in [
         (Source::Sweep, SignalClass::Backlog, BACKLOG_MAX),
-        (Source::Event, SignalClass::Fresh, FRESH_MAX),
+        (Source::Nudge, SignalClass::Fresh, FRESH_MAX),
     ] {
         let queue = queue();
         for n in 0..=limit {
-            queue.push(signal(&n.to_string(), source));
+            queue.push(armed(&n.to_string(), source));
         }
         assert_eq!(waiting(&queue), limit);
         let is_wanted = || queue.drained().now_or_never().is_some();
@@ -165,6 +173,60 @@ async fn overflow_drops_signals_and_requests_a_sweep_when_there_is_room() {
         take(&queue, class, 1);
         assert!(is_wanted());
     }
+}
+
+#[tokio::test]
+async fn a_signal_without_an_arming_for_which_there_is_no_room_is_looked_up() {
+    let queue = queue();
+    for n in 0..FRESH_MAX + 10 {
+        queue.push(signal(&n.to_string(), Source::Event));
+    }
+    queue.push(signal("131072", Source::Event));
+    assert_eq!(waiting(&queue), FRESH_MAX);
+    let looked_up = queue.unarmed(100).await;
+    let names = looked_up
+        .iter()
+        .map(|signal| signal.key.args().collect::<String>());
+    let beyond = (FRESH_MAX..FRESH_MAX + 10).map(|n| n.to_string());
+    assert!(names.eq(beyond));
+    assert!(queue.unarmed(1).now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn waiting_signals_without_an_arming_are_listed_and_the_others_stay() {
+    let queue = queue();
+    for n in 0..4 {
+        queue.push(signal(&format!("unarmed{n}"), Source::Event));
+        queue.push(armed(&format!("armed{n}"), Source::Nudge));
+    }
+    let taken = take(&queue, SignalClass::Fresh, 2);
+    assert_eq!(taken[0].key, signal("unarmed0", Source::Event).key);
+    queue.unarmed_waits().await;
+    queue.list_waiting_unarmed();
+    assert!(queue.unarmed_waits().now_or_never().is_none());
+    assert_eq!((waiting(&queue), queue.unarmed(9).await.len()), (3, 3));
+    let left = take(&queue, SignalClass::Fresh, 9);
+    let left: Vec<String> = left.iter().map(|it| it.key.args().collect()).collect();
+    assert_eq!(left, ["armed1", "armed2", "armed3"]);
+}
+
+#[test]
+fn expired_keys_that_were_not_looked_up_are_taken_at_the_end() {
+    let queue = queue();
+    for n in 0..3 {
+        queue.push(signal(&n.to_string(), Source::Event));
+    }
+    queue.push(armed("armed", Source::Nudge));
+    queue.list_expired([signal("listed", Source::Event).key]);
+    queue.router.reload(&crate::Config::default());
+    let mut expired: Vec<String> = queue
+        .take_expired()
+        .iter()
+        .map(|key| key.args().collect())
+        .collect();
+    expired.sort_unstable();
+    assert_eq!(expired, ["0", "1", "2", "listed"]);
+    assert!(queue.take_expired().is_empty());
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Admin, Adoption, AdoptionRequest, Ledger, NewTask, Producer, TaskRecord};
+use lapsed::ledger::{
+    Admin, Adoption, AdoptionRequest, Claims, Ledger, NewTask, Producer, TaskRecord,
+};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
     AdoptionCandidate, Alarm, ArmMode, Armed, Remaining, Seen, Signal, SignalSink, Source, Timer,
@@ -111,6 +113,55 @@ fn engine_that(sees: Sees, ledger: Arc<dyn Ledger>) -> (Engine, mpsc::UnboundedR
     let config = Config::default();
     let parts = parts(ledger, Arc::new(sees), handlers, &config);
     (Engine::with_parts(parts, &config), runs)
+}
+
+/// Runs an engine whose only slot for these keys is taken until it stops. The keys expire without a row; the engine stops
+/// `after` that. Returns how many of them have a row then, before and after the stop.
+async fn rows_of_waiting_keys(after: Duration) -> (usize, usize) {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let keys = (0..10).map(|n| TaskKey::build("Job", "busy", [n.to_string()]).unwrap());
+    let keys: Vec<TaskKey> = keys.collect();
+    let sees = Sees {
+        expired: keys.clone(),
+        expired_after: Duration::from_secs(1),
+        ..Sees::default()
+    };
+    let mut handlers = Handlers::new();
+    let busy = handlers.on(("Job", "busy"), |_: Vec<String>| std::future::pending());
+    busy.concurrency(1);
+    let config = Config::default();
+    let first = TaskKey::parse("Job@busy@first").unwrap();
+    let first = NewTask::new(first, START);
+    ledger.create(&[first]).await.unwrap();
+    let parts = parts(Arc::clone(&ledger) as _, Arc::new(sees), handlers, &config);
+    let rows = async || {
+        let found = ledger.look_up(&keys).await.unwrap();
+        found.iter().flatten().count()
+    };
+    let mut before = 0;
+    let outcome = async {
+        tokio::time::sleep(Duration::from_secs(1) + after).await;
+        before = rows().await;
+    };
+    let engine = Engine::with_parts(parts, &config);
+    engine.run_until(outcome).await.unwrap();
+    (before, rows().await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_key_without_a_row_gets_one_before_it_waits_for_its_route() {
+    assert_eq!(
+        rows_of_waiting_keys(Duration::from_millis(300)).await,
+        (10, 10)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_key_without_a_row_gets_one_when_the_engine_stops() {
+    assert_eq!(
+        rows_of_waiting_keys(Duration::from_millis(5)).await,
+        (0, 10)
+    );
 }
 
 /// Runs an engine whose timer sees this, on a ledger with a fault that passes after ten seconds; tells how long it took from

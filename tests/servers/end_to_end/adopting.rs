@@ -1,9 +1,14 @@
 //! A bare `SETEX` is a task: written into the ledger, moved, called off, run once.
 
+use lapsed::Handlers;
 use lapsed::task::State;
+use rustix::process::Signal;
 
+use crate::support::daemon::Daemon;
+use crate::support::process::Process;
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
+use crate::support::tasks::create;
 use crate::support::wait::until;
 
 /// Nothing but events and nudges starts a task.
@@ -186,6 +191,54 @@ async fn a_key_whose_arming_nobody_heard_runs_when_it_expires() {
     daemon
         .until_counted_adopted("expired", |count| count == 1.0)
         .await;
+}
+
+#[tokio::test]
+async fn keys_that_expire_unheard_outlive_the_daemon_although_their_route_is_busy() {
+    const COUNT: i64 = 10;
+    for signal in [Signal::TERM, Signal::KILL] {
+        let redis = lapsed::sandbox::PrivateRedis::options().set("notify-keyspace-events", "Ex");
+        let settings = "engine.drain_timeout = '1s'\n[[routes]]\nmatch = '^Slow@'\n\
+                        exec = ['sleep', '600']\nconcurrency = 1";
+        let rig = Setup::new(settings).redis(redis).start().await;
+        let rules: Vec<&str> = "ACL SETUSER default -config|set".split(' ').collect();
+        let () = rig.redis_says(&rules).await;
+        let rows = async || {
+            rig.number("SELECT COUNT(*) FROM tb_time_limit_task WHERE adopted = 1")
+                .await
+        };
+        let mut daemon = Process::listen(&rig, &[]);
+        daemon.until_logged("subscribed to expired events").await;
+        create(&rig.client().await.into(), "Slow@m@first", 0).await;
+        rig.until_state("Slow@m@first", State::Running).await;
+        // An audit may find some of them before they expire, but not those of all rounds.
+        let mut adopted = 0;
+        for n in 0..COUNT {
+            rig.arm(&format!("Slow@m@{n}"), 1_000).await;
+            adopted = rows().await;
+        }
+        assert!(adopted < COUNT);
+        let expired = async || {
+            let left: Vec<String> = rig.redis_says(&["KEYS", "Slow@m@*"]).await;
+            left.is_empty()
+        };
+        until("the keys have expired", expired).await;
+        // What is lost with the process is what it had no time for.
+        let waited = match signal {
+            Signal::TERM => adopted + 1,
+            _ => COUNT,
+        };
+        until("they have rows", async || rows().await >= waited).await;
+        if signal == Signal::TERM {
+            daemon.signal(signal);
+            daemon.until_ended().await;
+        } else {
+            daemon.kill();
+        }
+        let others = rig.config_with("[[routes]]\nmatch = '^Slow@'\nlog = {}");
+        let _daemon = Daemon::start(&others, Handlers::new());
+        rig.until_done(COUNT as usize + 1).await;
+    }
 }
 
 #[tokio::test]

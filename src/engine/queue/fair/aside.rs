@@ -33,17 +33,57 @@ impl RouteQueues {
                     .into_iter()
                     .rev()
                     .for_each(|signal| queue.push_front(signal));
-                let (taken, is_empty) = (aside.signals.len() - before, queue.is_empty());
-                self.waiting[at] -= taken;
-                if taken > 0 && is_empty {
-                    self.turns[at].retain(|_, turns| {
-                        turns.retain(|turn| *turn != index);
-                        !turns.is_empty()
-                    });
-                }
+                let unarmed = aside.signals[before..].iter();
+                let unarmed = unarmed.filter(|signal| signal.arming.is_none()).count();
+                let taken = aside.signals.len() - before;
+                self.queues[index].unarmed -= unarmed;
+                self.removed(index, at, taken);
             }
             aside.startable += startable.min(self.queues[index].places());
         }
         aside
+    }
+
+    /// True if a waiting signal names no arming.
+    pub fn has_unarmed(&self) -> bool {
+        self.queues.iter().any(|queue| queue.unarmed > 0)
+    }
+
+    /// Removes at most `limit` waiting signals that name no arming, the latest first: those that have waited for longer
+    /// have mostly been looked up.
+    pub fn take_unarmed(&mut self, limit: usize) -> Vec<Signal> {
+        let mut taken = Vec::new();
+        for index in 0..self.queues.len() {
+            for at in [SignalClass::Fresh as usize, SignalClass::Backlog as usize] {
+                let queue = &mut self.queues[index];
+                let (before, mut armed) = (taken.len(), Vec::new());
+                while queue.unarmed > 0
+                    && taken.len() < limit
+                    && let Some(signal) = queue.signals[at].pop_back()
+                {
+                    match signal.arming {
+                        None => {
+                            queue.unarmed -= 1;
+                            taken.push(signal);
+                        }
+                        Some(_) => armed.push(signal),
+                    }
+                }
+                queue.signals[at].extend(armed.into_iter().rev());
+                self.removed(index, at, taken.len() - before);
+            }
+        }
+        taken
+    }
+
+    /// Accounts for signals that were removed from a queue.
+    fn removed(&mut self, index: usize, at: usize, count: usize) {
+        self.waiting[at] -= count;
+        if count > 0 && self.queues[index].signals[at].is_empty() {
+            self.turns[at].retain(|_, turns| {
+                turns.retain(|turn| *turn != index);
+                !turns.is_empty()
+            });
+        }
     }
 }
