@@ -31,6 +31,7 @@ CREATE TABLE "{table}" (
 ) STRICT;
 CREATE UNIQUE INDEX "{table}_key" ON "{table}" (key); -- one row per key, so that one claim decides
 CREATE INDEX "{table}_due" ON "{table}" (status, sts, due_at); -- sweep, look-ahead, lists, pruning
+CREATE INDEX "{table}_method" ON "{table}" (substr(key, 1, instr(key || '@', '@') + instr(substr(key, instr(key || '@', '@') + 1) || '@', '@') - 1), due_at) WHERE status = 0 AND sts = 0; -- sweep, by `Class@method`
 CREATE INDEX "{table}_tag" ON "{table}" (tag) WHERE tag IS NOT NULL;
 CREATE INDEX "{table}_recurring" ON "{table}" (id) WHERE recurrence IS NOT NULL; -- lists of recurring tasks
 CREATE TABLE "{table}_pauses" (

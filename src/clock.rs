@@ -266,6 +266,35 @@ impl LedgerClock {
     }
 }
 
+/// A moment of this process. Its age counts the time for which the machine was suspended, in which the monotonic clock stands
+/// still.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    at: Instant,
+    wall_us: i64,
+}
+
+impl Moment {
+    /// Returns the present moment.
+    pub fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            wall_us: wall_us(),
+        }
+    }
+
+    /// Returns the time since then. If the wall clock was set forward since, it is too long.
+    pub fn age(self) -> Duration {
+        let monotonic = self.at.elapsed();
+        let wall_us = wall_us().saturating_sub(self.wall_us);
+        let wall = Duration::from_micros(u64::try_from(wall_us).unwrap_or_default());
+        match wall >= monotonic + JUMP_MIN {
+            true => wall,
+            false => monotonic,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,6 +415,18 @@ mod tests {
         clock.distrust();
         clock.observe_us(9_000_000, asked);
         assert_eq!((clock.now(), clock.has_jumped()), (UnixMs(9_050), false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_age_of_a_moment_counts_the_time_of_a_suspension() {
+        let moment = Moment::now();
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert_eq!(moment.age(), Duration::from_millis(300));
+        let before_suspension = Moment {
+            wall_us: moment.wall_us - 60_000_000,
+            ..moment
+        };
+        assert!(before_suspension.age() >= Duration::from_secs(60));
     }
 
     #[tokio::test(start_paused = true)]

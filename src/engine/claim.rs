@@ -18,11 +18,11 @@ use super::queue::class::SignalClass;
 use super::queue::route_load::RoutePermit;
 use super::queue::route_queue::Taken;
 use super::reports::TaskClaimed;
-use super::undelete;
+use super::undelete::{self, Undeletions};
 use crate::config::PullConfig;
 use crate::handler::Route;
-use crate::ledger::{Claim, Claimant, LedgerError, Lookup};
-use crate::task::{Arming, State, TaskKey, UnixMs};
+use crate::ledger::{Claim, Claimant, Lease, LedgerError, Lookup, Settlement};
+use crate::task::{Arming, State, TaskKey, UnixMs, Verdict};
 use crate::telemetry::DropReason;
 use crate::timer::{Alarm, Cause, Signal, Source};
 
@@ -52,6 +52,7 @@ pub struct Claimer {
     lease_watch: Arc<LeaseWatch>,
     /// Keys of recent signals that have no row.
     without_row: NegativeCache,
+    undeletions: Undeletions,
     /// Serializes claims of fresh signals where many daemons share the ledger.
     turn: Semaphore,
 }
@@ -93,6 +94,7 @@ impl Claimer {
             candidates,
             lease_watch,
             without_row: NegativeCache::default(),
+            undeletions: Undeletions::default(),
             turn: Semaphore::new(1),
         }
     }
@@ -125,6 +127,10 @@ impl Claimer {
         );
         // Only after the look-up: a key without a row is adopted, paused or not.
         self.drop_paused(&mut due);
+        let held_back = self.deps.suspects.hold_back(&mut due);
+        self.deps
+            .metrics
+            .dropped(DropReason::Held, held_back as u64);
         if due.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
@@ -133,20 +139,42 @@ impl Claimer {
         self.deps
             .metrics
             .claimed("missed", (due.len() - claims.len()) as u64);
-        let claims: Vec<Claimed> = claims
-            .into_iter()
-            .filter_map(|claim| {
-                let (route, permit, source) = routes.remove(&claim.key)?;
-                TaskClaimed { source }.emit(&self.deps);
-                Some(Claimed {
-                    claim,
-                    route,
-                    permit,
-                })
-            })
-            .collect();
+        let (mut claimed, mut strays) = (Vec::with_capacity(claims.len()), Vec::new());
+        for claim in claims {
+            let Some((route, permit, source)) = routes.remove(&claim.key) else {
+                strays.push(claim.lease);
+                continue;
+            };
+            TaskClaimed { source }.emit(&self.deps);
+            claimed.push(Claimed {
+                claim,
+                route,
+                permit,
+            });
+        }
+        self.release(strays).await;
         due.retain(|signal| routes.contains_key(&signal.key));
-        Ok((claims, due))
+        Ok((claimed, due))
+    }
+
+    /// Releases claims of other tasks than those that were signalled: their rows have the ids of rows that were deleted, as
+    /// after a `TRUNCATE`. The sweep finds them.
+    async fn release(&self, leases: Vec<Lease>) {
+        let settlement = |lease| Settlement {
+            lease,
+            verdict: Verdict::GiveBack,
+        };
+        let settlements: Vec<Settlement> = leases.into_iter().map(settlement).collect();
+        if settlements.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            tasks = settlements.len(),
+            "claimed rows whose ids belonged to other tasks before: releasing them"
+        );
+        if let Err(error) = self.deps.ledger.settle(&settlements).await {
+            self.deps.log_failure("release tasks", &error);
+        }
     }
 
     /// Claims the tasks of these signals, in one statement for this process and one for each pull queue.
@@ -267,12 +295,14 @@ impl Claimer {
                 stamp: _,
             } = lookup;
             let is_event = signal.source == Source::Event;
-            let revived =
-                deleted && is_event && undelete::undelete_expired(&self.deps, arming).await?;
+            if deleted && is_event && undelete::may_be_armed_again(&self.deps, arming) {
+                self.undeletions
+                    .start(&self.deps, &self.queue, signal.key, arming);
+                continue;
+            }
             let arming = Some(arming);
             let signal = Signal { arming, ..signal };
             match state {
-                _ if revived => due.push((signal, due_at)),
                 _ if deleted => self.deps.metrics.dropped(DropReason::Deleted, 1),
                 State::Running => self.deps.metrics.dropped(DropReason::Running, 1),
                 State::Done | State::Dead => self.deps.metrics.dropped(DropReason::Finished, 1),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::activity::Activities;
 use super::health::LedgerHealth;
 use super::lifecycle::Lifecycle;
+use super::suspects::Suspects;
 use crate::config::{EngineConfig, NudgeConfig, SweepConfig};
 use crate::handler::{Router, Skills};
 use crate::ledger::{Claimant, Ledger, LedgerError, Upcoming};
@@ -48,6 +49,8 @@ pub struct Deps {
     pub health: LedgerHealth,
     /// Progress of a stop.
     pub lifecycle: Lifecycle,
+    /// Tasks that may have taken their daemon down.
+    pub suspects: Suspects,
     /// Activity of the background tasks.
     pub background: Activities,
     /// Limits log lines about failures: one per kind every 10 s.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use crate::handler::{HandlerError, Layers, Route, TaskContext};
 use crate::ledger::{Claim, Settled};
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::telemetry::DropReason;
+use crate::timer::Cause;
 use crate::trace;
 
 /// Time allowed for an aborted run to release its thread.
@@ -90,18 +91,12 @@ impl Ran {
 pub struct Executor {
     deps: Arc<Deps>,
     pauses: Arc<PauseWatch>,
-    /// Permit for a run that is suspected of killing its daemon: one at a time.
-    suspects: Semaphore,
 }
 
 impl Executor {
     /// Creates an execute stage without runs.
     pub fn new(deps: Arc<Deps>, pauses: Arc<PauseWatch>) -> Self {
-        Self {
-            deps,
-            pauses,
-            suspects: Semaphore::new(1),
-        }
+        Self { deps, pauses }
     }
 
     /// Runs a claimed task and sends its outcome to the settle stage. The permits are released afterwards.
@@ -171,10 +166,17 @@ impl Executor {
     ) -> Ran {
         match claim.attempt.crashes {
             // The task may have taken its daemon down twice: at worst it takes the next one down alone. Other suspects
-            // are released, so that they do not keep slots while they wait for their turn.
-            SUSPECT_CRASHES.. => match self.suspects.try_acquire() {
-                Ok(_alone) => self.handle(claim, route, contexts, ended).await,
-                Err(_) => Ran::not(Outcome::NotStarted),
+            // are released, so that they do not keep slots while they wait for their turn, and not claimed until then.
+            SUSPECT_CRASHES.. => match self.deps.suspects.run_alone(claim.lease.arming) {
+                Some(alone) => {
+                    let ran = self.handle(claim, route, contexts, ended).await;
+                    drop(alone);
+                    if self.deps.suspects.wait() {
+                        self.deps.background.sweep.activate(Cause::Room);
+                    }
+                    ran
+                }
+                None => Ran::not(Outcome::NotStarted),
             },
             _ => self.handle(claim, route, contexts, ended).await,
         }

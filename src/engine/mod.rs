@@ -36,6 +36,7 @@ mod settle;
 mod sink;
 mod spans;
 mod stepper;
+mod suspects;
 mod taker;
 mod undelete;
 
@@ -63,6 +64,7 @@ use self::pipeline::Pipeline;
 use self::pull::hand_over::HandOver;
 use self::queue::SignalQueue;
 use self::settle::Settler;
+use self::suspects::Suspects;
 use crate::config::Config;
 use crate::handler::Router;
 use crate::ledger::{Claimant, Ledger, LedgerError};
@@ -173,7 +175,7 @@ impl Engine {
     /// [`EngineError`] at start: an unusable ledger. Later outages of the ledger or of Redis are waited out.
     ///
     /// # Cancel safety
-    /// Dropping the future stops the engine at once. Other daemons find its tasks when their leases expire.
+    /// Dropping the future stops the engine at once and ends its runs. Other daemons find its tasks when their leases expire.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), EngineError> {
         let Wired {
             parts: _,
@@ -211,6 +213,7 @@ impl Engine {
 
         deps.background.audit.activate(Cause::Start);
         let _stop = lifecycle.stopping.clone().drop_guard();
+        let _interrupt = InterruptOnDrop(Arc::clone(&leases));
         background.start(&tasks);
         pipeline.start(&ended);
 
@@ -227,6 +230,15 @@ impl Engine {
             return Err(EngineError::Broken);
         }
         Ok(())
+    }
+}
+
+/// Ends the runs of an engine that is dropped. Nobody would renew their leases.
+struct InterruptOnDrop(Arc<Leases>);
+
+impl Drop for InterruptOnDrop {
+    fn drop(&mut self) {
+        self.0.interrupt_all();
     }
 }
 
@@ -277,6 +289,7 @@ impl Wired {
             sweep: config.sweep,
             health: LedgerHealth::new(lease),
             lifecycle: Lifecycle::default(),
+            suspects: Suspects::default(),
             background: Default::default(),
             failures: LogLimiter::every(Duration::from_secs(10)),
             warnings: LogLimiter::every(Duration::from_secs(600)),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 
+use crate::clock::Moment;
 use crate::ledger::Claim;
 use crate::task::{Hindrance, Pause, Paused, UnixMs};
 use crate::timer::Signal;
@@ -28,12 +28,12 @@ pub struct KnownPauses {
     pub paused: Arc<Paused>,
     pub pauses: Arc<Vec<Pause>>,
     /// When the ledger was asked for these pauses.
-    asked: Option<Instant>,
+    asked: Option<Moment>,
 }
 
 impl KnownPauses {
     fn is_younger_than(&self, age: Duration) -> bool {
-        self.asked.is_some_and(|asked| asked.elapsed() < age)
+        self.asked.is_some_and(|asked| asked.age() < age)
     }
 }
 
@@ -81,7 +81,7 @@ impl PauseWatch {
     }
 
     /// Replaces the known pauses. Returns the pauses before and after.
-    pub fn replace(&self, pauses: Vec<Pause>, asked: Instant) -> (KnownPauses, KnownPauses) {
+    pub fn replace(&self, pauses: Vec<Pause>, asked: Moment) -> (KnownPauses, KnownPauses) {
         let known = KnownPauses {
             paused: Arc::new(Paused::of(&pauses)),
             pauses: Arc::new(pauses),

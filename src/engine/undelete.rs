@@ -1,11 +1,18 @@
 //! Undelete for legacy writers: rows that a program marked as deleted and then armed again without clearing the mark.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
 use super::deps::Deps;
+use super::queue::SignalQueue;
+use super::queue::class::SignalClass;
 use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
 use crate::task::{Arming, TaskKey, UnixMs};
-use crate::timer::{Alarm, Remaining};
+use crate::telemetry::DropReason;
+use crate::timer::{Alarm, Remaining, Signal, Source};
 
 /// Rows of one page, and maximum number of pages of one pass.
 const PAGE: u32 = 1_000;
@@ -17,6 +24,13 @@ const FITS: Duration = Duration::from_secs(2);
 
 /// Time for which the evidence of a new creation must last.
 const DELETION_TAKES: Duration = Duration::from_millis(100);
+
+/// Maximum number of undeletions under way.
+const UNDER_WAY_MAX: usize = 1_024;
+
+/// How long a locked row is tried again, and the pause between two attempts. Programs lock a row while they create it again.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Timeout for the evidence from Redis: the look-ahead waits for it.
 const EVIDENCE_PATIENCE: Duration = Duration::from_millis(250);
@@ -65,8 +79,12 @@ async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, Ledger
     }
     let mut revived = Vec::new();
     for row in armed {
-        if deps.ledger.undelete(row.arming).await? {
-            revived.push(Alarm::from(row));
+        match deps.ledger.undelete(row.arming).await {
+            Ok(true) => revived.push(Alarm::from(row)),
+            Ok(false) => {}
+            // The next pass tries again. The other rows do not wait for it.
+            Err(LedgerError::Locked { .. }) => {}
+            Err(error) => return Err(error),
         }
     }
     let count = revived.len();
@@ -80,12 +98,65 @@ async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, Ledger
     Ok(count)
 }
 
-/// Undeletes a row whose key expired at its due time. The task was created again too shortly before to be seen armed:
-/// a key that is deleted with its row does not expire.
-pub async fn undelete_expired(deps: &Deps, arming: Arming) -> Result<bool, LedgerError> {
+/// True if a deleted row whose key has expired may have been armed again: the key expired at the row's due time. The task was
+/// created again too shortly before to be seen armed: a key that is deleted with its row does not expire.
+pub fn may_be_armed_again(deps: &Deps, arming: Arming) -> bool {
     let now = deps.ledger.clock().now();
-    let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
-    Ok(fits && deps.ledger.undelete(arming).await?)
+    arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS)
+}
+
+/// Undeletions of rows whose keys have expired. Another session may hold a lock on such a row: other tasks do not wait for that.
+pub struct Undeletions(Arc<Semaphore>);
+
+impl Default for Undeletions {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(UNDER_WAY_MAX)))
+    }
+}
+
+impl Undeletions {
+    /// Undeletes a row in a task of its own, and then signals its task.
+    pub fn start(&self, deps: &Arc<Deps>, queue: &Arc<SignalQueue>, key: TaskKey, arming: Arming) {
+        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
+            return deps.metrics.dropped(DropReason::Overflow, 1);
+        };
+        let (own, queue) = (Arc::clone(deps), Arc::clone(queue));
+        let undeleting = async move {
+            let _permit = permit;
+            if !undelete_unlocked(&own, arming).await {
+                return own.metrics.dropped(DropReason::Deleted, 1);
+            }
+            let signal = Signal {
+                key,
+                source: Source::Direct,
+                arming: Some(arming),
+            };
+            // Without room the signal is dropped; the sweep finds its task.
+            queue.push_as(SignalClass::Fresh, signal).unwrap_or(());
+        };
+        deps.lifecycle.spawn(undeleting);
+    }
+}
+
+/// Undeletes a row. While another session has locked it, tries again, for up to [`LOCK_PATIENCE`]. Returns false if the row was
+/// changed meanwhile, or could not be written.
+async fn undelete_unlocked(deps: &Deps, arming: Arming) -> bool {
+    let began = Instant::now();
+    loop {
+        match deps.ledger.undelete(arming).await {
+            Ok(undeleted) => return undeleted,
+            Err(LedgerError::Locked { .. }) if began.elapsed() < LOCK_PATIENCE => {}
+            Err(error) => {
+                deps.log_failure("undelete a task", &error);
+                return false;
+            }
+        }
+        let stopping = &deps.lifecycle.stopping;
+        let pause = tokio::time::sleep(LOCK_PAUSE);
+        if stopping.run_until_cancelled(pause).await.is_none() {
+            return false;
+        }
+    }
 }
 
 /// Returns the rows whose keys are armed for their due times. Without Redis there is no evidence, and the deletion

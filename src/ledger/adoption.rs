@@ -87,5 +87,7 @@ pub trait Adoption: Send + Sync {
 
     /// Reverts the deletion of a row by a legacy program that has since armed the key again: sets `sts = 0` where
     /// `sts = 1` and `status = 0`. Does not revert a [cancellation](super::Producer::cancel). Returns false if it did not.
+    ///
+    /// Does not wait for another session that has locked the row.
     async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError>;
 }

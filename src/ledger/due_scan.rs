@@ -69,3 +69,29 @@ pub struct DuePage {
     /// `after` of the next page; `None` at the end.
     pub next: Option<(UnixMs, u64)>,
 }
+
+/// A class and method that tasks have in common, as the ledger's index names it. Only the ledger reads the text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MethodTag(pub String);
+
+/// Request for the oldest overdue tasks of each class and method in turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MethodScan {
+    /// How long they have been overdue at least.
+    pub by: Duration,
+    /// Where the previous request ended.
+    pub after: Option<MethodTag>,
+    /// Maximum number of classes and methods.
+    pub methods: usize,
+    /// Maximum number of rows of each.
+    pub limit: u32,
+}
+
+/// The oldest overdue tasks of some classes and methods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MethodPages {
+    /// The first page of each that has any.
+    pub pages: Vec<(MethodTag, DuePage)>,
+    /// `after` of the next request; `None` at the end.
+    pub next: Option<MethodTag>,
+}

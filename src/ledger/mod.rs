@@ -75,7 +75,9 @@ pub use self::documents::{
     Collection, DOCUMENT_BYTES_MAX, DOCUMENT_NAME_CHARS_MAX, Document, DocumentPlace,
     DocumentRange, Documents,
 };
-pub use self::due_scan::{DuePage, DueScan, Known, NearScan, Upcoming, Window};
+pub use self::due_scan::{
+    DuePage, DueScan, Known, MethodPages, MethodScan, MethodTag, NearScan, Upcoming, Window,
+};
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub use self::ending::Ending;
 pub use self::error::LedgerError;

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, NearScan, Upcoming};
+use super::{
+    DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, MethodPages, MethodScan, MethodTag,
+    NearScan, Upcoming,
+};
 use crate::task::{KeyBuckets, Paused};
 
 /// Scans of pending tasks. Called by the background tasks of the engine: sweep, look-ahead, arming horizon, audit and
@@ -51,6 +54,17 @@ pub trait Scans: Send + Sync {
     /// Reads a bounded number of rows, however many are paused: the page may hold fewer than `limit` tasks and still have
     /// a next one.
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError>;
+
+    /// Reads the first page of overdue tasks of each class and method, as [`scan`](Self::scan) of the oldest does.
+    ///
+    /// Reads none of the tasks between these pages: however many tasks of one method are overdue, those of the others are
+    /// found. `None`: the ledger lacks the index for it.
+    async fn scan_methods(&self, scan: MethodScan) -> Result<Option<MethodPages>, LedgerError>;
+
+    /// Reads a page of overdue tasks of one class and method, oldest first, as [`scan`](Self::scan) does.
+    ///
+    /// `scan.window` is [`Window::OverdueOldest`](super::Window::OverdueOldest).
+    async fn scan_method(&self, method: &MethodTag, scan: DueScan) -> Result<DuePage, LedgerError>;
 
     /// Reads the leases of a page of tasks that are due within `ahead` from now, by due time, after the place `after`. A task
     /// that is not due yet may be leased by a run of an older arming.

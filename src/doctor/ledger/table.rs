@@ -112,12 +112,13 @@ fn judge_optional(table: &TableName, optional: &Result<(), MigrateError>) -> Opt
     let Err(MigrateError::Outdated { lack, .. }) = optional else {
         return None;
     };
+    let effect = match lack.contains("method") {
+        true => "a backlog of tasks that may not start delays other overdue tasks",
+        false => "lists of recurring tasks search the whole table",
+    };
     Some(
-        Finding::note(
-            SHAPE,
-            format!("`{table}` {lack}: lists of recurring tasks search the whole table"),
-        )
-        .remedy("run `lapsed migrate` (reads and writes continue meanwhile)"),
+        Finding::note(SHAPE, format!("`{table}` {lack}: {effect}"))
+            .remedy("run `lapsed migrate` (reads and writes continue meanwhile)"),
     )
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::Moment;
 use crate::engine::deps::Deps;
 use crate::engine::pauses::PauseWatch;
 use crate::ledger::{LedgerError, PauseAnswer, Pauses};
@@ -51,13 +52,13 @@ impl PauseReader {
 
     /// Reads the pauses from the ledger.
     pub async fn read(&self) -> Result<(), LedgerError> {
-        let asked = Instant::now();
+        let asked = Moment::now();
         let pauses = self.deps.ledger.pauses().await?;
         self.apply(pauses, asked);
         Ok(())
     }
 
-    fn apply(&self, pauses: Vec<Pause>, asked: Instant) {
+    fn apply(&self, pauses: Vec<Pause>, asked: Moment) {
         let (before, now) = self.pauses.replace(pauses, asked);
         self.deps.metrics.pauses(now.pauses.len());
         if before.pauses == now.pauses {

@@ -1,5 +1,7 @@
 //! Sweep: finds overdue tasks each second, which makes lost events harmless.
 
+mod methods;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
-use crate::ledger::{DuePage, DueScan, LedgerError, Scans, Upcoming, Window};
+use crate::ledger::{DuePage, DueScan, LedgerError, MethodTag, Scans, Upcoming, Window};
 use crate::task::{KeyBuckets, Paused, UnixMs};
 use crate::timer::{Cause, Signal, Source};
 
@@ -61,6 +63,8 @@ pub struct SweepReport {
 struct Cursors {
     /// Position of the scan for the oldest rows. The scan goes round, so that due rows without a route here are passed.
     sweep: Option<(UnixMs, u64)>,
+    /// Where the last scan by class and method ended, if there are more of them than one sweep reads.
+    method: Option<MethodTag>,
     clock_read: Option<Instant>,
     /// True once the log has reported rows whose key is not a task key.
     foreign_logged: bool,
@@ -78,6 +82,8 @@ struct Findings {
     takeover_in: Option<Duration>,
     /// Number of tasks skipped because their routes are held.
     skipped: usize,
+    /// True if some tasks have no route here, or keys that are not task keys.
+    unroutable: bool,
 }
 
 /// Finds overdue tasks whose signal was lost.
@@ -131,10 +137,13 @@ impl Sweep {
     }
 
     /// Signals overdue tasks: a page of the newest, then the oldest from where the last sweep stopped, so that a long
-    /// backlog does not hide tasks that fell due just now. This daemon's own tasks come first; tasks that others have
-    /// left waiting are taken over at the end.
+    /// backlog does not hide tasks that fell due just now. If tasks that may not start are among them and some are left, the
+    /// oldest of each class and method follow. This daemon's own tasks come first; tasks that others have left waiting are
+    /// taken over at the end.
     async fn sweep_once(&self, cursors: &mut Cursors) -> Result<SweepReport, LedgerError> {
         let mut findings = Findings::default();
+        // True once this sweep has seen every overdue task that may start.
+        let mut whole = false;
         let newest = DueScan {
             window: Window::OverdueNewest(SWEEP_GRACE),
             after: None,
@@ -156,6 +165,7 @@ impl Sweep {
         self.signal_page(newest, &mut findings);
         if !more {
             cursors.sweep = None;
+            whole = true;
         }
         let began = Instant::now();
         for _ in 0..PAGES_MAX {
@@ -179,14 +189,20 @@ impl Sweep {
             cursors.sweep = page.next;
             self.signal_page(page, &mut findings);
             if cursors.sweep.is_none() {
+                whole = true;
                 break;
             }
+        }
+        let passed_over = findings.skipped > 0 || findings.unroutable || !paused.is_empty();
+        if !whole && passed_over {
+            whole = self.sweep_methods(cursors, &mut findings, &paused).await?;
         }
         let Findings {
             report,
             others,
             takeover_in,
             skipped: _,
+            unroutable: _,
         } = findings;
         if report.foreign > 0 && !cursors.foreign_logged {
             cursors.foreign_logged = true;
@@ -196,7 +212,7 @@ impl Sweep {
             );
         }
         if has_spare_slots {
-            self.take_over(others, cursors.sweep.is_none());
+            self.take_over(others, whole || cursors.sweep.is_none());
             cursors.takeover_in = takeover_in;
         }
         Ok(report)
@@ -229,7 +245,8 @@ impl Sweep {
             && self.queue.free_slots() > self.queue.startable(SignalClass::Fresh)
     }
 
-    fn signal_page(&self, page: DuePage, findings: &mut Findings) {
+    /// Signals the tasks of a page. Returns the number of those that may start, here or on another daemon.
+    fn signal_page(&self, page: DuePage, findings: &mut Findings) -> usize {
         let DuePage {
             rows,
             foreign,
@@ -237,6 +254,8 @@ impl Sweep {
         } = page;
         findings.report.overdue += rows.len();
         findings.report.foreign += foreign;
+        findings.unroutable |= foreign > 0;
+        let mut startable = 0;
         let now = self.deps.ledger.clock().now();
         for Upcoming {
             key,
@@ -246,6 +265,7 @@ impl Sweep {
         {
             let Some(route) = self.deps.router.find(&key) else {
                 self.queue.unroutable(&key);
+                findings.unroutable = true;
                 continue;
             };
             if self.queue.is_idle(&route) {
@@ -263,8 +283,9 @@ impl Sweep {
             };
             let grace = match rank {
                 0 => {
-                    if self.queue.push_as(class, signal) == Err(Refused::Held) {
-                        findings.skipped += 1;
+                    match self.queue.push_as(class, signal) {
+                        Err(Refused::Held) => findings.skipped += 1,
+                        Err(Refused::Full) | Ok(()) => startable += 1,
                     }
                     continue;
                 }
@@ -273,6 +294,7 @@ impl Sweep {
                 1 => SECOND_GRACE,
                 _ => OTHERS_GRACE,
             };
+            startable += 1;
             if late < grace {
                 let takeover_in = grace - late;
                 findings.takeover_in = Some(
@@ -284,6 +306,7 @@ impl Sweep {
                 findings.others.push((class, signal));
             }
         }
+        startable
     }
 
     /// Takes over tasks that others have left waiting. Tasks of a backlog are taken over only when this daemon's own

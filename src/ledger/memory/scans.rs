@@ -1,5 +1,6 @@
 //! Scans in memory.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use async_trait::async_trait;
 use super::MemoryLedger;
 use crate::ledger::row::{NEVER, Row, Status};
 use crate::ledger::{
-    DuePage, DuePlace, DueScan, FoundLease, Known, LeasePage, LedgerError, NearScan, Scans,
-    Upcoming, Window,
+    DuePage, DuePlace, DueScan, FoundLease, Known, LeasePage, LedgerError, MethodPages, MethodScan,
+    MethodTag, NearScan, Scans, Upcoming, Window,
 };
 use crate::task::{KeyBucket, KeyBuckets, Paused};
 
@@ -80,6 +81,43 @@ impl Scans for MemoryLedger {
         Ok(page)
     }
 
+    async fn scan_methods(&self, scan: MethodScan) -> Result<Option<MethodPages>, LedgerError> {
+        let everything = self.page(DueScan {
+            window: Window::OverdueOldest(scan.by),
+            after: None,
+            limit: u32::MAX,
+        });
+        let mut methods: BTreeMap<MethodTag, Vec<Upcoming>> = BTreeMap::new();
+        for row in everything.rows {
+            let method = MethodTag(row.key.class_method().to_owned());
+            if scan.after.as_ref().is_none_or(|after| method > *after) {
+                methods.entry(method).or_default().push(row);
+            }
+        }
+        let more = methods.len() > scan.methods;
+        let pages: Vec<(MethodTag, DuePage)> = methods
+            .into_iter()
+            .take(scan.methods)
+            .map(|(method, rows)| (method, first_of(rows, scan.limit)))
+            .collect();
+        let last = pages.last().map(|(method, _)| method.clone());
+        Ok(Some(MethodPages {
+            next: last.filter(|_| more),
+            pages,
+        }))
+    }
+
+    async fn scan_method(&self, method: &MethodTag, scan: DueScan) -> Result<DuePage, LedgerError> {
+        let mut rows = self
+            .page(DueScan {
+                limit: u32::MAX,
+                ..scan
+            })
+            .rows;
+        rows.retain(|row| row.key.class_method() == method.0);
+        Ok(first_of(rows, scan.limit))
+    }
+
     /// Returns all leases in one page.
     async fn scan_leases(
         &self,
@@ -115,6 +153,18 @@ impl Scans for MemoryLedger {
         let found = rows.iter().filter_map(|id| table.rows.get(id));
         let free = found.filter(|row| row.free_and_due(now));
         Ok(free.map(Row::upcoming).collect())
+    }
+}
+
+/// Returns the page that begins with these rows.
+fn first_of(mut rows: Vec<Upcoming>, limit: u32) -> DuePage {
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let last = rows.last().map(|row| (row.due_at, row.arming.row));
+    DuePage {
+        next: last.filter(|_| more),
+        rows,
+        foreign: 0,
     }
 }
 

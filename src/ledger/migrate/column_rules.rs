@@ -1,6 +1,6 @@
 //! Rules for the columns of an existing table.
 
-use super::definition::{BUCKET, DUE_AT, KEY, RECURRING, definition};
+use super::definition::{BUCKET, DUE_AT, KEY, METHOD_CRC, RECURRING, definition};
 use super::introspect::Column;
 
 /// What an existing column must be like, so that the statements of the ledger work on it.
@@ -22,10 +22,11 @@ pub(super) enum Rule {
     DueAt,
     Bucket,
     Recurring,
+    MethodCrc,
 }
 
 /// In the order of the table. Columns of the programs from which tables are adopted come first.
-pub(super) const RULES: [(&str, Rule); 27] = [
+pub(super) const RULES: [(&str, Rule); 28] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
     ("status", Rule::Flag),
@@ -53,6 +54,7 @@ pub(super) const RULES: [(&str, Rule); 27] = [
     (DUE_AT, Rule::DueAt),
     (BUCKET, Rule::Bucket),
     (RECURRING, Rule::Recurring),
+    (METHOD_CRC, Rule::MethodCrc),
 ];
 
 /// Columns without which a table is not a table of tasks.
@@ -79,11 +81,12 @@ impl Rule {
             Self::DueAt => is_time(&column.column_type) && is_generated_as(DUE_AT, column),
             Self::Bucket => data_type == "smallint" && is_generated_as(BUCKET, column),
             Self::Recurring => is_integer && is_generated_as(RECURRING, column),
+            Self::MethodCrc => data_type == "int" && is_generated_as(METHOD_CRC, column),
         };
         let is_wanted_null = |wanted: &str| !wanted.contains("NOT NULL");
         let name = column.name.to_ascii_lowercase();
         let null_fits = match self {
-            Self::DueAt | Self::Bucket | Self::Recurring => true,
+            Self::DueAt | Self::Bucket | Self::Recurring | Self::MethodCrc => true,
             _ => column.nullable == is_wanted_null(definition(&name)),
         };
         // Every program writes the first columns. Programs that do not know the others need their defaults.
@@ -107,10 +110,12 @@ fn is_time(column_type: &str) -> bool {
     })
 }
 
-/// Compares generation expressions. Servers write them back with backticks, spaces and parentheses of their own.
+/// Compares generation expressions. Servers write them back with backticks, spaces and parentheses of their own, and MySQL
+/// texts with their character set and escaped quotes.
 fn is_generated_as(name: &str, column: &Column) -> bool {
     let bare = |text: &str| -> String {
         let text = text.to_ascii_lowercase();
+        let text = text.replace("_utf8mb4", "").replace("\\'", "'");
         text.chars()
             .filter(|c| !matches!(c, '`' | '(' | ')') && !c.is_whitespace())
             .collect()
@@ -158,5 +163,9 @@ mod tests {
         let mysql = "if((`recurrence` is null),NULL,1)";
         assert!(is(RECURRING, mariadb) && is(RECURRING, mysql));
         assert!(!is(RECURRING, "if(`recurrence` is null,0,1)"));
+        let mariadb = "crc32(substring_index(convert(`key` using utf8mb4),'@',2))";
+        let mysql = "crc32(substring_index(convert(`key` using utf8mb4),_utf8mb4\\'@\\',2))";
+        assert!(is(METHOD_CRC, mariadb) && is(METHOD_CRC, mysql));
+        assert!(!is(METHOD_CRC, "crc32(substring_index(`key`,'@',2))"));
     }
 }

@@ -2,7 +2,8 @@
 
 use super::column_rules::{DEFAULT_ZERO, RULES, SEED_COLUMNS};
 use super::definition::{
-    BUCKET, DUE_AT, IX_DUE, IX_DUE_BEFORE, IX_RECURRING, IX_TAG, KEY, RECURRING, UK_KEY, definition,
+    BUCKET, DUE_AT, IX_DUE, IX_DUE_BEFORE, IX_METHOD, IX_RECURRING, IX_TAG, KEY, METHOD_CRC,
+    RECURRING, UK_KEY, definition,
 };
 use super::introspect::{self, TableSchema};
 use super::step::Step;
@@ -11,7 +12,7 @@ use crate::task::TableName;
 
 const KEY_LENGTH: u64 = 255;
 
-const GENERATED: [&str; 3] = [DUE_AT, BUCKET, RECURRING];
+const GENERATED: [&str; 4] = [DUE_AT, BUCKET, RECURRING, METHOD_CRC];
 
 /// Returns the steps from `found` to the definition, in order. `surplus` is the number of rows that a unique key would
 /// refuse; `duplicates` is the table for them, if it exists.
@@ -148,7 +149,7 @@ fn refuse_unfit_indexes(found: &TableSchema) -> Result<(), String> {
     if primary.is_none_or(|index| index.columns != ["id"]) {
         return Err("its primary key is not `id` alone".to_owned());
     }
-    for wanted in [&UK_KEY, &IX_DUE, &IX_TAG, &IX_RECURRING] {
+    for wanted in [&UK_KEY, &IX_DUE, &IX_TAG, &IX_METHOD, &IX_RECURRING] {
         let namesake = found
             .indexes
             .iter()
@@ -262,7 +263,7 @@ fn add_indexes(found: &TableSchema) -> Vec<Step> {
     } else {
         (!has(IX_DUE.name)).then_some(Step::AddIndex(&IX_DUE))
     };
-    let others = [&IX_TAG, &IX_RECURRING].into_iter();
+    let others = [&IX_TAG, &IX_METHOD, &IX_RECURRING].into_iter();
     let others = others.filter(|index| !has(index.name)).map(Step::AddIndex);
     unique.into_iter().chain(due).chain(others).collect()
 }

@@ -9,6 +9,7 @@ pub(super) const CREATE: &str = include_str!("../../../migrations/tb_time_limit_
 pub(super) const DUE_AT: &str = "due_at";
 pub(super) const BUCKET: &str = "bucket";
 pub(super) const RECURRING: &str = "recurring";
+pub(super) const METHOD_CRC: &str = "method_crc";
 pub(super) const KEY: &str = "key";
 
 /// An index of the table.
@@ -45,6 +46,13 @@ pub(super) static IX_TAG: Index = Index {
     name: "ix_tag",
     unique: false,
     columns: &["tag"],
+};
+
+/// For sweeps by class and method. Without it a backlog that may not start delays other overdue tasks.
+pub(super) static IX_METHOD: Index = Index {
+    name: "ix_method",
+    unique: false,
+    columns: &["status", "sts", METHOD_CRC, DUE_AT, "id"],
 };
 
 /// For lists of recurring tasks. Without it they walk along the primary key.
@@ -102,7 +110,7 @@ mod tests {
 
     #[test]
     fn every_index_is_written_the_same_in_both_places() {
-        for index in [&UK_KEY, &IX_DUE, &IX_TAG, &IX_RECURRING] {
+        for index in [&UK_KEY, &IX_DUE, &IX_TAG, &IX_METHOD, &IX_RECURRING] {
             assert!(CREATE.contains(&index.definition()), "{index:?}");
         }
     }

@@ -73,7 +73,7 @@ pub async fn check_tasks(
     refuse_lacks(table, &required_steps(conn, table).await?)
 }
 
-/// Checks that the table has what programs work without: the index for lists of recurring tasks.
+/// Checks that the table has what programs work without: the indexes for lists of recurring tasks and for sweeps by method.
 ///
 /// # Errors
 /// As [`check`].

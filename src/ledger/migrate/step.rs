@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::definition::{self, IX_RECURRING, Index, RECURRING};
+use super::definition::{self, IX_METHOD, IX_RECURRING, Index, METHOD_CRC, RECURRING};
 use super::identity;
 use super::side_tables::{DOCUMENTS, PAUSES, RATES};
 use crate::task::TableName;
@@ -148,9 +148,14 @@ impl Step {
         }
     }
 
-    /// True if programs work without it: then only lists of recurring tasks are slow.
+    /// True if programs work without it: then lists of recurring tasks are slow, or a backlog that may not start delays
+    /// other overdue tasks.
     pub(super) fn is_optional(&self) -> bool {
-        *self == Self::AddGenerated(RECURRING) || *self == Self::AddIndex(&IX_RECURRING)
+        match self {
+            Self::AddGenerated(column) => [RECURRING, METHOD_CRC].contains(column),
+            Self::AddIndex(index) => [&IX_RECURRING, &IX_METHOD].contains(index),
+            _ => false,
+        }
     }
 
     /// True if the table of the step may exist although the server denies the step: this user may be unable to see it.

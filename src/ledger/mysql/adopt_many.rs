@@ -36,14 +36,21 @@ impl MysqlLedger {
         new.retain(|found| charset.holds(found.key.as_str()));
         let mut rest = new.as_slice();
         while rest.len() >= TOGETHER_LEAST {
+            let fitting = conn
+                .packet_max()
+                .first(rest, BATCH_MAX, |found| of_request(found));
             // Powers of two, since each number of rows is a prepared statement of its own.
-            let size = 1 << rest.len().min(BATCH_MAX).ilog2();
+            let size = 1 << fitting.ilog2();
             let (batch, behind) = rest.split_at(size);
             rest = behind;
+            if size < TOGETHER_LEAST {
+                continue;
+            }
             match self.insert_together(&mut conn, batch).await {
                 Ok(()) => self.read_back(&mut conn, batch, &mut written).await?,
                 Err(failure) if is_an_answer(&failure) => {}
-                Err(failure) => return Err(error(failure)),
+                // The connection has broken. If these rows are the cause, each will say so by itself.
+                Err(_) => return Ok(written),
             }
         }
         Ok(written)
@@ -90,6 +97,11 @@ impl MysqlLedger {
         }
         Ok(())
     }
+}
+
+/// Length of the texts of a new row.
+pub(super) fn of_request(found: &AdoptionRequest) -> usize {
+    found.key.as_str().len() + found.payload.as_ref().map_or(0, String::len)
 }
 
 /// True if the server answered, so that each row may be written by itself or say what is wrong.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::MysqlLedger;
+use super::adopt_many::of_request;
 use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::error_numbers::{is_about_data, is_deadlock, is_duplicate, is_locked};
@@ -49,8 +50,19 @@ impl Adoption for MysqlLedger {
                 .bind(arming.row)
                 .bind(arming.due.0)
         };
-        let matched = retried!(self, |conn| conn.execute(undelete()))?;
-        Ok(matched > 0)
+        let mut conn = self.pools.acquire().await?;
+        let done = self
+            .locks
+            .without_waiting(&mut conn, &self.queries, arming.row, |conn| {
+                Box::pin(conn.execute(undelete()))
+            });
+        match done.await.map_err(error)? {
+            Some(matched) => Ok(matched > 0),
+            None => Err(LedgerError::Locked {
+                message: "another session has locked the row".to_owned(),
+                source: None,
+            }),
+        }
     }
 }
 
@@ -90,6 +102,12 @@ impl MysqlLedger {
             if !charset.holds(key.key.as_str()) {
                 let facts = self.facts_on(&mut conn).await.map_err(error)?;
                 adopted.push(Adopted::Unfit(self.why_unfit(&facts)));
+                continue;
+            }
+            let what = format!("task `{}`", key.key);
+            let too_long = conn.packet_max().too_long(&what, of_request(key));
+            if let Some(why) = too_long {
+                adopted.push(Adopted::Refused(why));
                 continue;
             }
             // One wait for a lock is enough. The caller tries the others again later, too.

@@ -7,7 +7,7 @@ use super::connection::{Conn, statement};
 use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::queries::{self, padded};
-use super::{MysqlLedger, decode, retried};
+use super::{BATCH_MAX, MysqlLedger, decode, retried, sizes};
 use crate::ledger::{Change, Changed, Decide, IfPending, LedgerError, NewTask, SeriesRow};
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
@@ -116,8 +116,14 @@ impl MysqlLedger {
                 ..task.clone()
             })
             .collect();
-        for (sql, tasks) in self.creations(&over.iter().collect::<Vec<_>>()) {
-            conn.execute(self.creation(sql, &tasks)).await?;
+        let over: Vec<&NewTask> = over.iter().collect();
+        for part in conn
+            .packet_max()
+            .parts(&over, BATCH_MAX, |task| sizes::of_task(task))
+        {
+            for (sql, tasks) in self.creations(part) {
+                conn.execute(self.creation(sql, &tasks)).await?;
+            }
         }
         let written: Vec<&str> = changes
             .iter()
@@ -145,7 +151,7 @@ impl MysqlLedger {
         let charset = self.charset_for(conn, &texts).await?;
         let fitting: Vec<&str> = texts.into_iter().filter(|key| charset.holds(key)).collect();
         let mut found: HashMap<String, SeriesRow> = HashMap::with_capacity(fitting.len());
-        for part in fitting.chunks(super::BATCH_MAX) {
+        for part in fitting.chunks(BATCH_MAX) {
             let part = padded(part);
             let question = self.queries.rows(part.len()) + lock;
             let question = part.iter().fold(statement(question), |question, key| {
@@ -165,7 +171,7 @@ impl MysqlLedger {
 
     async fn cancel_keys(&self, conn: &mut Conn, keys: &mut [&str]) -> sqlx::Result<()> {
         keys.sort_unstable();
-        for part in keys.chunks(super::BATCH_MAX) {
+        for part in keys.chunks(BATCH_MAX) {
             let part = padded(part);
             let update = statement(self.queries.with_keys(queries::CANCEL, part.len()));
             let bind = |update: super::connection::Statement<'static>, key: &&str| {
@@ -185,7 +191,8 @@ impl MysqlLedger {
         tasks.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         let mut rest = &tasks[..];
         while !rest.is_empty() {
-            let most = rest.len().min(super::BATCH_MAX);
+            let packet_max = conn.packet_max();
+            let most = packet_max.first(rest, BATCH_MAX, |task| sizes::of_task(task));
             let count = (most / 2 + 1).next_power_of_two();
             let (part, more) = rest.split_at(count);
             conn.execute(self.creation(self.queries.insert(count), part))

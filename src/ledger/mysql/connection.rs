@@ -16,6 +16,7 @@ use super::error::error;
 use super::error_numbers::is_transient;
 use super::pool::{Pool, PooledConnection};
 use super::queries::{Queries, padded};
+use super::sizes::PacketMax;
 use crate::config::{ConfigError, ENCODE, LedgerConfig};
 use crate::ledger::LedgerError;
 
@@ -193,6 +194,12 @@ impl Conn {
     /// Takes the bare connection out of the pool, for work with its own deadline.
     pub fn detach(mut self) -> sqlx::MySqlConnection {
         self.pooled.take().expect("present until dropped").detach()
+    }
+
+    /// The longest packet that the server takes.
+    pub fn packet_max(&self) -> PacketMax {
+        let pooled = self.pooled.as_ref().expect("present until dropped");
+        pooled.packet_max()
     }
 
     /// Returns the name of the server, if the server tells it.

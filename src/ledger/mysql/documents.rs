@@ -25,6 +25,8 @@ impl Documents for MysqlLedger {
     ) -> Result<Option<Document>, LedgerError> {
         check_document(name, body)?;
         let mut conn = self.pools.acquire().await?;
+        let what = format!("document `{name}`");
+        conn.packet_max().check(&what, name.len() + body.len())?;
         for _ in 0..READ_BACKS {
             let insert = statement(self.queries.plain(queries::INSERT_DOCUMENT))
                 .bind(collection.as_str())
@@ -54,6 +56,8 @@ impl Documents for MysqlLedger {
     ) -> Result<bool, LedgerError> {
         check_document(name, body)?;
         let mut conn = self.pools.acquire().await?;
+        let what = format!("document `{name}`");
+        conn.packet_max().check(&what, name.len() + body.len())?;
         let replace = statement(self.queries.plain(queries::REPLACE_DOCUMENT))
             .bind(body.to_owned())
             .bind(collection.as_str())

@@ -87,6 +87,28 @@ impl Locks {
         Ok(done)
     }
 
+    /// Runs `act` on one row. `None` if another session has locked it: then nothing waits, unless the server cannot tell.
+    pub async fn without_waiting<F>(
+        &self,
+        conn: &mut Conn,
+        queries: &Queries,
+        row: u64,
+        act: F,
+    ) -> sqlx::Result<Option<u64>>
+    where
+        F: for<'a> FnOnce(&'a mut Conn) -> BoxFuture<'a, sqlx::Result<u64>> + Send,
+    {
+        let (_, locked) = self.part(conn, queries, vec![row], |row| *row).await?;
+        if !locked.is_empty() {
+            return Ok(None);
+        }
+        match act(conn).await {
+            Ok(matched) => Ok(Some(matched)),
+            Err(error) if is_locked(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn divide<T: Clone + Send>(
         &self,
         conn: &mut Conn,

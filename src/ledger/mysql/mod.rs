@@ -34,6 +34,7 @@ mod scans;
 mod search;
 mod series;
 mod settle;
+mod sizes;
 mod transactions;
 mod transfer;
 mod unpaused;

@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error_numbers::is_transient;
 use super::lost::{Lost, Peer};
+use super::queries::PACKET_MAX;
+use super::sizes::PacketMax;
 
 /// How long a caller waits for a connection.
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -100,6 +102,7 @@ pub(super) struct Session {
     opened_at: Instant,
     /// `None`: the server refuses to tell.
     peer: Option<Peer>,
+    packet_max: PacketMax,
 }
 
 /// A connection in use. Returned by [`give_back`](Self::give_back), closed when dropped.
@@ -182,11 +185,12 @@ impl Pool {
             let opened_at = Instant::now();
             let opened = timeout_at(deadline, self.open()).await;
             match opened {
-                Ok(Ok((connection, peer))) => {
+                Ok(Ok((connection, peer, packet_max))) => {
                     return Ok(Session {
                         connection,
                         opened_at,
                         peer,
+                        packet_max,
                     });
                 }
                 Ok(Err(error)) if may_pass(&error) && Instant::now() + pause < deadline => {
@@ -199,13 +203,17 @@ impl Pool {
         }
     }
 
-    async fn open(&self) -> sqlx::Result<(MySqlConnection, Option<Peer>)> {
+    async fn open(&self) -> sqlx::Result<(MySqlConnection, Option<Peer>, PacketMax)> {
         let mut connection = self.0.options.connect().await?;
         connection.execute(ENGINE_SESSION).await?;
         let limit = statement_limit(Some(self.0.statement_timeout));
         connection.execute(AssertSqlSafe(limit)).await?;
         let peer = Peer::of(&mut connection).await?;
-        Ok((connection, peer))
+        let packet_max: i64 = sqlx::query_scalar(PACKET_MAX)
+            .fetch_one(&mut connection)
+            .await?;
+        let packet_max = PacketMax(usize::try_from(packet_max).unwrap_or(usize::MAX));
+        Ok((connection, peer, packet_max))
     }
 
     /// True after [`close`](Self::close).
@@ -273,6 +281,11 @@ impl PooledConnection {
     pub fn close(self) {
         self.pool.doubt();
         self.pool.0.lost.add(self.session.peer);
+    }
+
+    /// The longest packet that the server takes.
+    pub fn packet_max(&self) -> PacketMax {
+        self.session.packet_max
     }
 
     /// Returns the name of the server, if the server tells it.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::connection::{Conn, statement};
 use super::queries::{self, padded};
-use super::{BATCH_MAX, MysqlLedger, decode, retried};
+use super::{BATCH_MAX, MysqlLedger, decode, retried, sizes};
 use crate::ledger::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
     NewTask, Producer, RescheduleAnswer, SeriesRow,
@@ -21,7 +21,11 @@ impl Producer for MysqlLedger {
         self.refuse_unfit(&keys).await?;
         let mut created = Vec::with_capacity(tasks.len());
         let tasks: Vec<&NewTask> = tasks.iter().collect();
-        for batch in tasks.chunks(BATCH_MAX) {
+        let packet_max = self.pools.acquire().await?.packet_max();
+        for task in &tasks {
+            packet_max.check(&format!("task `{}`", task.key), sizes::of_task(task))?;
+        }
+        for batch in packet_max.parts(&tasks, BATCH_MAX, |task| sizes::of_task(task)) {
             created.extend(retried!(self, batch.len(), |conn| self.create_batch(conn, batch))?);
         }
         Ok(created)

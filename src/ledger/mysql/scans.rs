@@ -7,10 +7,12 @@ use async_trait::async_trait;
 
 use super::connection::{Conn, about_rows, statement};
 use super::error::error;
+use super::error_numbers::lacks_index;
 use super::queries;
 use super::{BATCH_MAX, MysqlLedger, decode};
 use crate::ledger::{
-    DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, NearScan, Scans, Upcoming, Window,
+    DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, MethodPages, MethodScan, MethodTag,
+    NearScan, Scans, Upcoming, Window,
 };
 use crate::task::{KeyBucket, KeyBuckets, Paused, UnixMs};
 
@@ -64,6 +66,22 @@ impl Scans for MysqlLedger {
         self.unpaused_page(scan, paused).await
     }
 
+    async fn scan_methods(&self, scan: MethodScan) -> Result<Option<MethodPages>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        match self.method_pages(&mut conn, &scan).await {
+            Ok(found) => Ok(Some(found)),
+            Err(refused) if lacks_index(&refused) => Ok(None),
+            Err(failed) => Err(error(failed)),
+        }
+    }
+
+    async fn scan_method(&self, method: &MethodTag, scan: DueScan) -> Result<DuePage, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        self.method_page(&mut conn, crc_of(method), scan)
+            .await
+            .map_err(error)
+    }
+
     async fn scan_leases(
         &self,
         after: Option<DuePlace>,
@@ -77,7 +95,50 @@ impl Scans for MysqlLedger {
     }
 }
 
+/// Returns the checksum that a tag stands for.
+fn crc_of(MethodTag(tag): &MethodTag) -> i64 {
+    tag.parse().unwrap_or_default()
+}
+
 impl MysqlLedger {
+    /// Finds each next class and method in the index alone, then reads its first page.
+    async fn method_pages(&self, conn: &mut Conn, scan: &MethodScan) -> sqlx::Result<MethodPages> {
+        let mut found = MethodPages::default();
+        let mut from = scan.after.as_ref().map_or(0, |after| crc_of(after) + 1);
+        for _ in 0..scan.methods {
+            let question = statement(self.queries.plain(queries::NEXT_METHOD));
+            let next = conn.fetch(question.bind(from)).await?;
+            if next.is_empty() {
+                return Ok(found);
+            }
+            let crc = decode::first_i64(&next)?;
+            let first = DueScan {
+                window: Window::OverdueOldest(scan.by),
+                after: None,
+                limit: scan.limit,
+            };
+            let page = self.method_page(conn, crc, first).await?;
+            if page != DuePage::default() {
+                found.pages.push((MethodTag(crc.to_string()), page));
+            }
+            from = crc + 1;
+        }
+        found.next = Some(MethodTag((from - 1).to_string()));
+        Ok(found)
+    }
+
+    async fn method_page(&self, conn: &mut Conn, crc: i64, scan: DueScan) -> sqlx::Result<DuePage> {
+        let by = match scan.window {
+            Window::OverdueOldest(by) | Window::OverdueNewest(by) => by,
+            Window::Ahead(_) | Window::Deleted { .. } => Duration::ZERO,
+        };
+        let (due, row) = scan.after.unwrap_or_default();
+        let question = statement(self.queries.plain(queries::SCAN_METHOD)).bind(crc);
+        let question = question.bind(ms(by)).bind(due.0).bind(row).bind(due.0);
+        let rows = conn.fetch(question.bind(scan.limit)).await?;
+        decode::due_page(&rows, scan.limit)
+    }
+
     pub(super) async fn scan_page(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let ahead = |sts: i64, back: Duration, span: Duration| {

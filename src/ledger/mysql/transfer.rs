@@ -8,14 +8,11 @@ use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::error_numbers::is_about_data;
 use super::queries::{self, padded};
-use super::{MysqlLedger, decode, retried};
+use super::{BATCH_MAX, MysqlLedger, decode, retried};
 use crate::ledger::LedgerError;
 use crate::ledger::row::{Arrival, Row};
 use crate::ledger::transfer::{GiveUp, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers};
 use crate::task::{Mishap, Origin, TaskKey, UnixMs};
-
-/// Maximum length of the texts of one statement, in bytes.
-const TEXT_MAX: usize = 1 << 20;
 
 #[async_trait]
 impl Transfers for MysqlLedger {
@@ -261,7 +258,18 @@ impl MysqlLedger {
         rows: Vec<Row>,
     ) -> Result<HashMap<TaskKey, String>, LedgerError> {
         let mut unfit = HashMap::new();
-        let mut parts = in_parts(rows);
+        let packet_max = conn.packet_max();
+        let (rows, too_long): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| {
+            let what = format!("task `{}`", row.key);
+            packet_max.too_long(&what, of_row(row)).is_none()
+        });
+        for row in too_long {
+            let what = format!("task `{}`", row.key);
+            let why = packet_max.too_long(&what, of_row(&row));
+            unfit.extend(why.map(|why| (row.key, why)));
+        }
+        let parts = packet_max.parts(&rows, BATCH_MAX, of_row);
+        let mut parts: Vec<Vec<Row>> = parts.into_iter().map(<[Row]>::to_vec).collect();
         while let Some(mut part) = parts.pop() {
             let insert = statement(self.queries.insert_whole(part.len()));
             let insert = part.iter().fold(insert, bind_whole);
@@ -359,20 +367,10 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
 }
 
 /// Divides rows so that the texts of each part fit into one statement. A long row is a part by itself.
-fn in_parts(rows: Vec<Row>) -> Vec<Vec<Row>> {
-    let mut parts: Vec<Vec<Row>> = Vec::new();
-    let mut length = usize::MAX;
-    for row in rows {
-        let texts = [&row.payload, &row.result, &row.last_error];
-        let of_row: usize = texts.into_iter().flatten().map(String::len).sum();
-        length = length.saturating_add(of_row);
-        match parts.last_mut() {
-            Some(part) if length <= TEXT_MAX => part.push(row),
-            _ => {
-                length = of_row;
-                parts.push(vec![row]);
-            }
-        }
-    }
-    parts
+/// Length of the texts of a row.
+fn of_row(row: &Row) -> usize {
+    let texts = [&row.payload, &row.result, &row.last_error];
+    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+    let history = row.history.iter().map(|mishap| mishap.to_line().len());
+    row.key.as_str().len() + texts + history.sum::<usize>()
 }

@@ -12,6 +12,9 @@ use crate::task::TableName;
 const COLUMNS: &str = "id, key, status, sts, start_time, end_time, owner, daemon, lease_until, run_end, retry_at, attempt, \
      crashes, max_attempts, adopted, finished_at, changed_at, tag, reason, last_error, history, result, recurrence, payload";
 
+/// `Class@method` of a row, as in the definition of `_method`.
+const METHOD: &str = "substr(key, 1, instr(key || '@', '@') + instr(substr(key, instr(key || '@', '@') + 1) || '@', '@') - 1)";
+
 /// The statements of one table.
 #[derive(Debug)]
 pub(super) struct Queries {
@@ -38,6 +41,10 @@ pub(super) struct Queries {
     pub places_down: String,
     /// As `places_up`, with what a scan reads of a row.
     pub scan_up: String,
+    /// As `scan_up`, of the pending rows of one class and method. `_method`.
+    pub scan_method: String,
+    /// The next class and method of pending rows, of which one entry is read. `_method`.
+    pub next_method: String,
     /// As `places_down`, with what a scan reads of a row.
     pub scan_down: String,
     /// What a scan reads of a row. Primary key.
@@ -117,6 +124,9 @@ impl Queries {
                  UNION ALL {select} {range} due_at < ?3 AND due_at > ?5 ORDER BY due_at DESC, id DESC"
             )
         };
+        let of_method = format!(
+            "FROM \"{{t}}\" INDEXED BY \"{{t}}_method\" WHERE status = 0 AND sts = 0 AND {METHOD}"
+        );
         let places = "SELECT id, due_at";
         let scanned = "SELECT id, due_at, key, end_time, lease_until, owner, daemon, status, sts";
         Self {
@@ -142,6 +152,13 @@ impl Queries {
             places_down: of(&walk_down(places)),
             scan_up: of(&walk_up(scanned)),
             scan_down: of(&walk_down(scanned)),
+            scan_method: of(&format!(
+                "{scanned} {of_method} = ?1 AND due_at = ?2 AND id > ?3 AND ?2 <= ?4 \
+                 UNION ALL {scanned} {of_method} = ?1 AND due_at > ?2 AND due_at <= ?4 ORDER BY due_at, id"
+            )),
+            next_method: of(&format!(
+                "SELECT {METHOD} {of_method} > ?1 ORDER BY {METHOD} LIMIT 1"
+            )),
             scan_row: of(&format!("{scanned} FROM \"{{t}}\" WHERE id = ?1")),
             list_by_id: of("SELECT {columns} FROM \"{t}\" WHERE id > ?1 ORDER BY id"),
             list_by_tag: of(
@@ -255,6 +272,14 @@ mod tests {
             (&queries.scan_up, [up, rest]),
             (&queries.scan_down, [down, rest]),
             (&queries.list_by_due, [up, rest]),
+            (
+                &queries.scan_method,
+                [
+                    "t_method (<expr>=? AND due_at=? AND rowid>?)",
+                    "t_method (<expr>=? AND due_at>? AND due_at<?)",
+                ],
+            ),
+            (&queries.next_method, ["INDEX t_method (<expr>>?)", ""]),
             (&queries.list_by_tag, ["t_tag (tag=? AND rowid>?)", ""]),
             (&queries.list_recurring, ["t_recurring (id>?)", ""]),
             (&queries.list_by_key, ["t_key (key>? AND key<?)", ""]),

@@ -65,9 +65,10 @@ pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::R
     if !connection.table_exists(None::<&str>, documents.as_str())? {
         missing.push(format!("\"{documents}\" ("));
     }
-    let recurring = format!("{table}_recurring");
-    if !index_exists(connection, &recurring)? {
-        missing.push(format!("INDEX \"{recurring}\""));
+    for index in ["recurring", "method"].map(|name| format!("{table}_{name}")) {
+        if !index_exists(connection, &index)? {
+            missing.push(format!("INDEX \"{index}\""));
+        }
     }
     let mut statements = statements(table);
     statements.retain(|statement| missing.iter().any(|part| statement.contains(part)));

@@ -1,14 +1,16 @@
 //! Tasks of dead daemons run again as soon as that is known to be safe.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::Handlers;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Claim, Claimant, Claims, Ledger, NewTask, Producer, Scans};
-use lapsed::task::{Arming, State};
+use lapsed::task::{Arming, State, TaskKey};
+use lapsed::timer::Alarm;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::sleep;
 
 use crate::engine::faults::Faults;
 use crate::engine::rig::{
@@ -207,5 +209,74 @@ async fn a_lone_daemon_scans_for_leases_once_per_lease() {
     tokio::time::sleep(seconds(3_000)).await;
     let scans = faults.lease_scans.load(Ordering::SeqCst);
     assert!((50..=100).contains(&scans), "{scans} in 100 leases");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspects_run_one_after_the_other_and_are_not_claimed_meanwhile() {
+    const SUSPECTS: u64 = 12;
+    let dead = dead_name().await;
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, SUSPECTS as i64).await;
+    for _ in 0..2 {
+        claim(&ledger, &armings, &dead).await;
+        let leases = ledger
+            .scan_leases(None, Duration::ZERO)
+            .await
+            .unwrap()
+            .leases;
+        assert_eq!(ledger.end_leases(&leases).await.unwrap(), SUSPECTS);
+    }
+    let (running, most) = <(Arc<AtomicU32>, Arc<AtomicU32>)>::default();
+    let mut handlers = Handlers::new();
+    let (now, peak) = (Arc::clone(&running), Arc::clone(&most));
+    handlers.on(("Job", "count"), move |_: Vec<String>| {
+        let (now, peak) = (Arc::clone(&now), Arc::clone(&peak));
+        async move {
+            peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            sleep(seconds(60)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        }
+    });
+    let rig = start_on(Arc::clone(&ledger), "", handlers);
+    let took = until_done(&rig, SUSPECTS).await;
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    assert!(took < seconds(SUSPECTS * 62), "{took:?}");
+    let metrics = rig.parts.metrics.render();
+    let won = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("lapsed_claims_total{result=\"won\"} "));
+    let won: u64 = won.unwrap().parse().unwrap();
+    // Each once to see that it is a suspect, once to run it, and some that two workers of the pipeline claimed at once.
+    assert!(won <= 3 * SUSPECTS, "{won} claims");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_another_task_than_the_signalled_one_is_released() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let count = Arc::default();
+    let rig = start_on(
+        Arc::clone(&ledger),
+        "nudge.enabled = false",
+        counting(&count),
+    );
+    let due = START.plus(seconds(5));
+    let key = |text: &str| TaskKey::parse(text).unwrap();
+    let created = ledger
+        .create(&[NewTask::new(key("Job@count@new"), due)])
+        .await;
+    // The row had this id before, as after a `TRUNCATE`.
+    rig.parts.timer.expect(vec![Alarm {
+        key: key("Job@count@old"),
+        due,
+        arming: Some(created.unwrap()[0].arming),
+    }]);
+    rig.until("Job@count@new", State::Done).await;
+    let late = ledger.clock().now().since(due);
+    assert!(late < seconds(3), "{late:?}");
+    let new = record(&ledger, "Job@count@new").await;
+    assert_eq!((new.attempt, new.crashes), (1, 0));
     rig.stop().await;
 }

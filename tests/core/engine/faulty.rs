@@ -11,10 +11,10 @@ use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter,
     CancelPage, Changed, Claim, Claimant, Claims, Created, Decide, DetailedStats,
     DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
-    LedgerError, ListFilter, ListPage, Lookup, NearScan, NewTask, PauseAnswer, Pauses, Picked,
-    Producer, Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention,
-    RunNowAnswer, Scans, SeriesRow, Settled, Settlement, TaskRecord, Upcoming, Window, Withdrawal,
-    Withdrawn,
+    LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan, MethodTag, NearScan,
+    NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned, ReleaseAnswer,
+    Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, SeriesRow, Settled, Settlement,
+    TaskRecord, Upcoming, Window, Withdrawal, Withdrawn,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 
@@ -169,6 +169,16 @@ impl Scans for Faulty {
         self.faults.connection().await;
         self.faults.count_scan(&scan);
         self.inner.scan_unpaused(scan, paused).await
+    }
+
+    async fn scan_methods(&self, scan: MethodScan) -> Result<Option<MethodPages>, LedgerError> {
+        self.faults.connection().await;
+        self.inner.scan_methods(scan).await
+    }
+
+    async fn scan_method(&self, method: &MethodTag, scan: DueScan) -> Result<DuePage, LedgerError> {
+        self.faults.connection().await;
+        self.inner.scan_method(method, scan).await
     }
 
     async fn scan_leases(

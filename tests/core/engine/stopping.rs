@@ -36,6 +36,38 @@ async fn a_graceful_stop_waits_for_runs() {
     assert_eq!(record.state, State::Done);
 }
 
+/// Sends when it is dropped.
+struct OnDrop(mpsc::UnboundedSender<()>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_is_dropped_ends_its_runs() {
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "endless"), move || {
+        let on_drop = OnDrop(dropped.clone());
+        started.send(()).unwrap();
+        async move {
+            let _on_drop = on_drop;
+            std::future::pending().await
+        }
+    });
+    let rig = start("", handlers);
+    rig.due_now("Job@endless").await;
+    starts.recv().await.unwrap();
+    rig.running.abort();
+    assert!(rig.running.await.unwrap_err().is_cancelled());
+    // Long before its timeout of an hour.
+    let ended = tokio::time::timeout(Duration::from_secs(10), drops.recv());
+    assert_eq!(ended.await, Ok(Some(())));
+}
+
 /// The task is pending, and no attempt of it was counted.
 async fn assert_released(ledger: &MemoryLedger, key: &str) {
     let record = record(ledger, key).await;

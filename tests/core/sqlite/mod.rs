@@ -1,6 +1,7 @@
 //! The ledger in an SQLite file, as one daemon and other programs use it.
 
 mod applications;
+mod backlogs;
 mod backups;
 mod daemons;
 mod faults;

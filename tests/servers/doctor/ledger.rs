@@ -79,6 +79,12 @@ async fn a_missing_table_is_an_error_and_so_is_an_outdated_one() -> Result {
     let lack = finding(&report, "ledger.table", Severity::Note);
     assert_contains(&lack.found, "lacks index `ix_recurring`");
     assert_contains(remedy(lack), "lapsed migrate");
+
+    sql(&url, "ALTER TABLE tb_time_limit_task DROP INDEX ix_method").await?;
+    let report = doctor::examine(&config).await;
+    let lack = finding(&report, "ledger.table", Severity::Note);
+    assert_contains(&lack.found, "lacks index `ix_method`");
+    assert_contains(&lack.found, "delays other overdue tasks");
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! What is found by its due time, and by what people ask for.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lapsed::ledger::{
-    DueScan, Ledger, LedgerError, ListCursor, ListFilter, NewTask, StateFilter, Window,
+    DueScan, Ledger, LedgerError, ListCursor, ListFilter, MethodScan, NewTask, StateFilter,
+    Upcoming, Window,
 };
 use lapsed::task::{ClassGlob, KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
 
@@ -14,6 +16,7 @@ rules! {
     a_scan_for_news_leaves_out_what_is_known
     a_scan_for_news_is_of_the_buckets_that_are_asked_for
     a_scan_for_overdue_news_leaves_out_what_is_leased
+    overdue_tasks_are_found_by_class_and_method
     lists_are_filtered_and_paged
     a_list_is_of_the_classes_that_its_globs_name
     pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out
@@ -189,6 +192,67 @@ async fn a_scan_for_overdue_news_leaves_out_what_is_leased(ledger: &impl Ledger)
         found.retain(|key| key.class() == "Leases");
         assert_eq!(found, [TaskKey::build("Leases", "news", ["free"]).unwrap()]);
     }
+}
+
+async fn overdue_tasks_are_found_by_class_and_method(ledger: &impl Ledger) {
+    for (class, method, count) in [("By", "few", 2), ("By", "many", 5), ("Bye", "few", 1)] {
+        for n in 0..count {
+            let key = TaskKey::build(class, method, [n.to_string()]).unwrap();
+            create(ledger, &key, -60_000 - 1_000 * n).await;
+        }
+    }
+    let leased = TaskKey::parse("By@leased").unwrap();
+    let leased = create(ledger, &leased, -60_000).await;
+    claim(ledger, leased, LEASE).await.unwrap();
+    create(ledger, &TaskKey::parse("By@future").unwrap(), 60_000).await;
+
+    let (mut first, mut after) = (BTreeMap::new(), None);
+    loop {
+        let scan = MethodScan {
+            by: Duration::from_secs(1),
+            after,
+            methods: 2,
+            limit: 3,
+        };
+        let found = ledger.scan_methods(scan).await.unwrap().unwrap();
+        assert!(found.pages.len() <= 2);
+        for (tag, page) in found.pages {
+            let row = page.rows.first().expect("a page has rows");
+            let method = row.key.class_method().to_owned();
+            if method.starts_with("By") {
+                assert!(first.insert(method, (tag, page)).is_none(), "it comes once");
+            }
+        }
+        after = found.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let args = |rows: &[Upcoming]| -> Vec<String> {
+        let args = rows.iter().map(|row| row.key.args().next().unwrap());
+        args.map(str::to_owned).collect()
+    };
+    let found: Vec<_> = first
+        .iter()
+        .map(|(method, (_, page))| (method.as_str(), args(&page.rows), page.next.is_some()))
+        .collect();
+    let texts = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        found,
+        [
+            ("By@few", texts(&["1", "0"]), false),
+            ("By@many", texts(&["4", "3", "2"]), true),
+            ("Bye@few", texts(&["0"]), false),
+        ]
+    );
+    let (tag, page) = &first["By@many"];
+    let rest = DueScan {
+        window: Window::OverdueOldest(Duration::from_secs(1)),
+        after: page.next,
+        limit: 3,
+    };
+    let rest = ledger.scan_method(tag, rest).await.unwrap();
+    assert_eq!((args(&rest.rows), rest.next), (texts(&["1", "0"]), None));
 }
 
 async fn lists_are_filtered_and_paged(ledger: &impl Ledger) {

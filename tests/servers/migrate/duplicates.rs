@@ -71,7 +71,7 @@ async fn many_duplicates_are_moved_in_batches() -> Result {
 #[tokio::test]
 async fn a_move_that_was_cut_off_midway_is_finished() -> Result {
     let mut database = Database::with("cut_off", &[SEED, ADD_STS, ROWS]).await?;
-    end_after(&mut database, 7).await?;
+    end_after(&mut database, 8).await?;
     // As after one committed batch.
     database
         .run(

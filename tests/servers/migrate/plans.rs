@@ -56,31 +56,37 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
 4. add generated column `recurring`
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ADD COLUMN `recurring` TINYINT UNSIGNED GENERATED ALWAYS AS (IF(`recurrence` IS NULL, NULL, 1)) VIRTUAL
-5. give column `status` the default 0
+5. add generated column `method_crc`
+   algorithm INSTANT, lock none
+   ALTER TABLE `tb` ADD COLUMN `method_crc` INT UNSIGNED GENERATED ALWAYS AS (CRC32(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '@', 2))) VIRTUAL
+6. give column `status` the default 0
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ALTER COLUMN `status` SET DEFAULT 0
-6. give column `sts` the default 0
+7. give column `sts` the default 0
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ALTER COLUMN `sts` SET DEFAULT 0
-7. create a table for the surplus rows of duplicated keys
+8. create a table for the surplus rows of duplicated keys
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_duplicates` LIKE `tb`
-8. move 6 surplus rows of duplicated keys there (kept: the live row that falls due last, else the newest)
+9. move 6 surplus rows of duplicated keys there (kept: the live row that falls due last, else the newest)
    no ALTER TABLE, at most row locks
    INSERT INTO `tb_duplicates` SELECT ... FROM `tb`; DELETE FROM `tb` ... (batches, a transaction each)
-9. add unique key `uk_key`
+10. add unique key `uk_key`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD UNIQUE KEY `uk_key` (`key`)
-10. add key `ix_due`
+11. add key `ix_due`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD KEY `ix_due` (`status`, `sts`, `due_at`, `id`, `bucket`)
-11. add key `ix_tag`
+12. add key `ix_tag`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD KEY `ix_tag` (`tag`)
-12. add key `ix_recurring`
+13. add key `ix_method`
+   algorithm INPLACE, lock NONE
+   ALTER TABLE `tb` ADD KEY `ix_method` (`status`, `sts`, `method_crc`, `due_at`, `id`)
+14. add key `ix_recurring`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD KEY `ix_recurring` (`recurring`)
-13. create the table of pauses
+15. create the table of pauses
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_pauses` (
      `kind`       VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- pause; hold: what was due before; release: not held any more
@@ -92,14 +98,14 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
      `reason`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- why, for people
      PRIMARY KEY (`kind`, `class`, `method`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
-14. create the table of rates, for daemons without redis
+16. create the table of rates, for daemons without redis
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_rates` (
      `route`      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- its name; of a long one the beginning, and a digest
      `full_at_ns` BIGINT NOT NULL DEFAULT 0, -- unix nanoseconds: by then all starts of its burst are there again
      PRIMARY KEY (`route`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
-15. create the table of documents, for the audit log and the history
+17. create the table of documents, for the audit log and the history
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_documents` (
      `collection` VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- audit, history, idempotency, ..
@@ -109,7 +115,7 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
      PRIMARY KEY (`collection`, `name`),
      KEY `ix_written` (`collection`, `written_at`, `name`) -- newest first, and to delete the oldest
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
-16. give the ledger an identity, in the table's comment
+18. give the ledger an identity, in the table's comment
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` COMMENT='這個表用於記錄需要時間控制的任務Key,配合Redis、以及回調腳本使用 lapsed:0123456789abcdef'
 ";

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Admin, Claim, Claims, NewTask, Producer, Renewal, Settled, Settlement};
+use lapsed::ledger::{
+    Admin, Adoption, Claim, Claims, LedgerError, NewTask, Producer, Renewal, Settled, Settlement,
+};
 use lapsed::task::{UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
 use tokio::time::Instant;
@@ -193,4 +195,29 @@ async fn kill_the_update(connection: &mut MySqlConnection) {
         }
         assert!(Instant::now() < deadline, "no statement waits for the lock");
     }
+}
+
+#[tokio::test]
+async fn undeleting_a_locked_row_waits_for_no_lock() {
+    let (_server, ledger, url) = start().await;
+    let rows = overdue(&ledger, 2).await;
+    let mut connection = MySqlConnection::connect(&url).await.unwrap();
+    connection
+        .execute("UPDATE tb_time_limit_task SET sts = 1")
+        .await
+        .unwrap();
+    let mut watch = MySqlConnection::connect(&url).await.unwrap();
+    let before = counter(&mut watch, "Innodb_row_lock_waits").await;
+    let holding = lock(&mut connection, rows[0].row).await;
+    let locked = ledger.undelete(rows[0]).await;
+    assert!(
+        matches!(locked, Err(LedgerError::Locked { .. })),
+        "{locked:?}"
+    );
+    assert!(ledger.undelete(rows[1]).await.unwrap());
+    let after = counter(&mut watch, "Innodb_row_lock_waits").await;
+    assert_eq!(after - before, 0);
+    holding.rollback().await.unwrap();
+    assert!(ledger.undelete(rows[0]).await.unwrap());
+    assert!(!ledger.undelete(rows[0]).await.unwrap());
 }

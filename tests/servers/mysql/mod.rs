@@ -16,6 +16,7 @@ mod refusals;
 mod rig;
 mod scans;
 mod sessions;
+mod sizes;
 mod snippets;
 mod statements;
 mod survey;

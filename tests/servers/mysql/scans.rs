@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Claims, DueScan, NewTask, Pauses, Producer, Scans, Window};
+use lapsed::ledger::{Claims, DueScan, MethodScan, NewTask, Pauses, Producer, Scans, Window};
 use lapsed::task::{KeyBuckets, Paused, TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 
@@ -129,6 +129,51 @@ async fn pages_of_tasks_due_in_one_millisecond_begin_where_the_last_one_ended() 
             let read = rows_read(&mut connection).await - before;
             assert!(read < 2 * COUNT, "{window:?}: {read} of {COUNT} rows");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_scan_by_class_and_method_reads_no_more_for_a_backlog() {
+    const STUCK: u64 = 100_000;
+    let (_server, ledger, _) = start().await;
+    let mut connection = ledger.connection().await.unwrap();
+    let numbers = format!(
+        "JSON_TABLE(CONCAT('[0', REPEAT(',0', {}), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS numbers",
+        STUCK - 1
+    );
+    // The others fall due in the middle of the backlog.
+    let insert = format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
+         SELECT CONCAT(IF((seq - 1) % ({STUCK} / 4) = 0, 'Live', 'Stuck'), '@go@', seq - 1), 0, 1, \
+           1000 + (seq - 1) DIV 3, 0 FROM {numbers}"
+    );
+    connection.execute(&*insert.leak()).await.unwrap();
+    let scan = MethodScan {
+        by: Duration::ZERO,
+        after: None,
+        methods: 100,
+        limit: 32,
+    };
+    // The first scan connects and prepares.
+    ledger.scan_methods(scan.clone()).await.unwrap();
+    let before = rows_read(&mut connection).await;
+    let found = ledger.scan_methods(scan.clone()).await.unwrap().unwrap();
+    let read = rows_read(&mut connection).await - before;
+    let mut sizes: Vec<(String, usize)> = found
+        .pages
+        .iter()
+        .map(|(_, page)| (page.rows[0].key.class().to_owned(), page.rows.len()))
+        .collect();
+    sizes.sort();
+    assert_eq!(sizes, [("Live".to_owned(), 4), ("Stuck".to_owned(), 32)]);
+    assert_eq!(found.next, None);
+    assert!(read < 100, "{read} of {STUCK} rows were read");
+
+    for lack in ["DROP KEY ix_method", "DROP COLUMN method_crc"] {
+        let drop = format!("ALTER TABLE tb_time_limit_task {lack}");
+        connection.execute(&*drop.leak()).await.unwrap();
+        let found = ledger.scan_methods(scan.clone()).await.unwrap();
+        assert_eq!(found, None, "{lack}");
     }
 }
 

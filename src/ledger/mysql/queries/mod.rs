@@ -62,8 +62,8 @@ pub use self::producer::{
 };
 pub use self::rates::{NEW_RATE, NEXT_START, TAKE_STARTS};
 pub use self::scan::{
-    ENTRIES_AHEAD, ENTRIES_NEAR, ENTRIES_OVERDUE_NEWEST, ENTRIES_OVERDUE_OLDEST, SCAN_AHEAD,
-    SCAN_OVERDUE_NEWEST, SCAN_OVERDUE_OLDEST, UPCOMING, UPCOMING_FREE,
+    ENTRIES_AHEAD, ENTRIES_NEAR, ENTRIES_OVERDUE_NEWEST, ENTRIES_OVERDUE_OLDEST, NEXT_METHOD,
+    SCAN_AHEAD, SCAN_METHOD, SCAN_OVERDUE_NEWEST, SCAN_OVERDUE_OLDEST, UPCOMING, UPCOMING_FREE,
 };
 pub use self::settle::{
     AGAIN_IN, BURY, COMPLETE, COMPLETE_IN, COMPLETE_WITH, GIVE_BACK, LET_GO, NEXT_OCCURRENCE,
@@ -79,6 +79,9 @@ const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
 
 /// The ledger's clock, in microseconds. Every process that follows it runs this every few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
+
+/// The longest packet that the server takes from this session, in bytes. Asked of each new connection.
+pub const PACKET_MAX: &str = "SELECT CAST(@@max_allowed_packet AS SIGNED)";
 
 /// The character set of the column of keys. Bound: the name of the table.
 pub const KEY_CHARSET: &str = "SELECT CAST(CHARACTER_SET_NAME AS CHAR) FROM information_schema.COLUMNS \
