@@ -128,6 +128,8 @@ pub mod http;
 pub mod ledger;
 pub mod limiter;
 pub mod membership;
+#[cfg(any(feature = "http", feature = "resp"))]
+mod net;
 mod redis;
 #[cfg(feature = "resp")]
 pub mod resp;

@@ -282,7 +282,8 @@ fn scopes(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpScope>> {
     Some(scopes)
 }
 
-fn globs(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Vec<ClassGlob>> {
+/// Reads globs of classes.
+pub(super) fn globs(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Vec<ClassGlob>> {
     let texts = section.texts(key, p)?;
     let globs = texts.iter().map(|text| ClassGlob::parse(text));
     section.parsed(key, globs.collect(), p)

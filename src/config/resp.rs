@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::Secret;
+use super::http::globs;
 use super::reader::{Problems, Reader};
+use super::{ClassGlob, Secret};
 
 /// Prefix of a password hash, as `lapsed hash-password` prints it.
 const HASH_PREFIX: &str = "$argon2";
@@ -23,6 +24,12 @@ pub struct RespConfig {
     pub tls: Option<RespTls>,
     /// Maximum number of connections.
     pub max_connections: usize,
+    /// `redis.key_prefix`: what clients put before each key.
+    pub key_prefix: String,
+    /// `http.mask_payloads`: classes whose payloads, results and errors are not shown.
+    pub mask_payloads: Vec<ClassGlob>,
+    /// `http.mask_arguments`: classes whose arguments are not shown in lists.
+    pub mask_arguments: Vec<ClassGlob>,
 }
 
 /// A user of the front door.
@@ -34,6 +41,8 @@ pub struct RespUser {
     pub password: Secret,
     /// What it may do.
     pub scopes: Vec<RespScope>,
+    /// The classes that it may touch; none: all.
+    pub classes: Vec<ClassGlob>,
 }
 
 /// What a user may do.
@@ -131,6 +140,10 @@ pub(super) fn resp(mut section: Reader, p: &mut Problems) -> Option<RespConfig> 
         users,
         tls,
         max_connections: max_connections?,
+        // Set by other sections.
+        key_prefix: String::new(),
+        mask_payloads: Vec::new(),
+        mask_arguments: Vec::new(),
     })
 }
 
@@ -162,11 +175,13 @@ fn user(mut section: Reader, p: &mut Problems) -> Option<RespUser> {
             section.parsed("scopes", scopes.collect(), p)
         }),
     };
+    let classes = globs(&mut section, "classes", p);
     section.done(p);
     Some(RespUser {
         name: name?,
         password: Secret::from(password?),
         scopes: scopes?,
+        classes: classes?,
     })
 }
 
@@ -186,6 +201,7 @@ impl RespUser {
             name,
             password: Secret::from(password),
             scopes: RespScope::ALL.to_vec(),
+            classes: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::server_url::without_stray_at;
-use super::{Config, Secret, TimerKind};
+use super::{Config, RespConfig, Secret, TimerKind};
 use super::{
     alerts, http, import, ledger, otel, recurring, resp, retention, retry, routes, sorted_set,
     wheel,
@@ -120,9 +120,17 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         p.0.extend(problem.problems);
     }
     root.done(p);
+    let (http, resp) = (http?, resp?);
+    let redis = redis?;
+    let resp = RespConfig {
+        key_prefix: redis.key_prefix.clone(),
+        mask_payloads: http.mask_payloads.clone(),
+        mask_arguments: http.mask_arguments.clone(),
+        ..resp
+    };
     Some(Config {
         timer: timer?,
-        redis: redis?,
+        redis,
         ledger: ledger?,
         sorted_set: sorted_set?,
         wheel: wheel?,
@@ -135,8 +143,8 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         fleet: fleet?,
         retry: retry?.policy(),
         retention: retention?,
-        http: http?,
-        resp: resp?,
+        http,
+        resp,
         alerts: alerts?,
         otel: otel?,
         routes,

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
-use axum::body::{Bytes, to_bytes};
+use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use http_body_util::LengthLimitError;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::problem::{Problem, ProblemKind};
 use super::site::Site;
+use crate::net::room::{NoRoom, Share};
 use crate::task::TaskKey;
 
 /// Maximum length of a JSON body, in bytes.
@@ -72,7 +73,7 @@ impl<T: DeserializeOwned> FromRequest<Site> for JsonBody<T> {
 
     async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
-        let body = body(request, &site.stopping, BODY_BYTES_MAX).await?;
+        let (body, _share) = body(site, request, BODY_BYTES_MAX).await?;
         let value = serde_json::from_slice(&body);
         value.map(Self).map_err(|error| json_problem(&error))
     }
@@ -89,10 +90,8 @@ impl<T: DeserializeOwned + Default> FromRequest<Site> for OptionalJson<T> {
             let JsonBody(value) = JsonBody::from_request(request, site).await?;
             return Ok(Self(value));
         }
-        match body(request, &site.stopping, BODY_BYTES_MAX)
-            .await?
-            .is_empty()
-        {
+        let (body, _share) = body(site, request, BODY_BYTES_MAX).await?;
+        match body.is_empty() {
             true => Ok(Self(T::default())),
             false => Err(Problem::of(
                 ProblemKind::UnsupportedType,
@@ -123,12 +122,24 @@ pub fn require_type(headers: &HeaderMap, expected: &[&str]) -> Result<(), Proble
     }
 }
 
-/// Reads a body of at most `bytes_max` bytes.
+/// Reads a body of at most `bytes_max` bytes. Keep the share while the body is used: it counts what all bodies take.
 ///
 /// # Errors
-/// The body is too large, arrives too slowly, the daemon stops before it has arrived, or the connection ends.
+/// The body is too large, arrives too slowly, other bodies take all room, the daemon stops before it has arrived, or the
+/// connection ends.
 pub async fn body(
+    site: &Site,
     request: Request,
+    bytes_max: usize,
+) -> Result<(Bytes, Share), Problem> {
+    let mut share = site.room.share();
+    let body = body_within(request, &mut share, &site.stopping, bytes_max).await?;
+    Ok((body, share))
+}
+
+async fn body_within(
+    request: Request,
+    share: &mut Share,
     stopping: &CancellationToken,
     bytes_max: usize,
 ) -> Result<Bytes, Problem> {
@@ -149,7 +160,7 @@ pub async fn body(
     };
     let body = tokio::select! {
         biased;
-        body = timeout(BODY_WITHIN, to_bytes(request.into_body(), bytes_max)) => body,
+        body = timeout(BODY_WITHIN, arrived(request, share, bytes_max)) => body,
         () = stopped => return Err(Problem::of(
             ProblemKind::Stopping,
             "this daemon is stopping: the body has not arrived, nothing is changed",
@@ -161,13 +172,50 @@ pub async fn body(
             format!("the body did not arrive within {} s", BODY_WITHIN.as_secs()),
         )
     })?;
-    body.map_err(|error| {
-        let source = std::error::Error::source(&error);
-        match source.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
-            true => too_large(),
-            false => Problem::invalid("the connection ended before the body did"),
-        }
+    body.map_err(|error| match error {
+        NotArrived::TooLarge => too_large(),
+        NotArrived::Ended => Problem::invalid("the connection ended before the body did"),
+        NotArrived::NoRoom(error) => Problem::of(ProblemKind::TooMany, error.to_string()),
     })
+}
+
+enum NotArrived {
+    TooLarge,
+    Ended,
+    NoRoom(NoRoom),
+}
+
+async fn arrived(
+    request: Request,
+    share: &mut Share,
+    bytes_max: usize,
+) -> Result<Bytes, NotArrived> {
+    let mut body = Limited::new(request.into_body(), bytes_max);
+    let mut arrived = Vec::new();
+    loop {
+        let frame = tokio::select! {
+            biased;
+            () = share.closed() => return Err(NotArrived::NoRoom(NoRoom)),
+            frame = body.frame() => frame,
+        };
+        let Some(frame) = frame else {
+            return Ok(arrived.into());
+        };
+        let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+            true => NotArrived::TooLarge,
+            false => NotArrived::Ended,
+        })?;
+        if let Ok(data) = frame.into_data() {
+            let needed = arrived.len() + data.len();
+            if arrived.capacity() < needed {
+                let capacity = needed.max(2 * arrived.len()).min(bytes_max);
+                let held = share.hold(capacity).await;
+                held.map_err(NotArrived::NoRoom)?;
+                arrived.reserve_exact(capacity - arrived.len());
+            }
+            arrived.extend_from_slice(&data);
+        }
+    }
 }
 
 /// Reads a duration as text. What is no text, such as a bare number, is refused with what was expected.
@@ -205,6 +253,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::net::room::Room;
 
     /// A request whose body has begun and does not end.
     fn endless() -> Request {
@@ -227,20 +276,56 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_arrive_is_given_up() {
         let stopping = CancellationToken::new();
+        let mut share = Room::new(1 << 20).share();
         let begun = Instant::now();
-        let late = body(endless(), &stopping, 100).await.unwrap_err();
+        let late = body_within(endless(), &mut share, &stopping, 100).await;
+        let late = late.unwrap_err();
         assert_eq!(
             (late.status().as_u16(), begun.elapsed()),
             (504, BODY_WITHIN)
         );
         stopping.cancel();
         let begun = Instant::now();
-        let stopped = body(endless(), &stopping, 100).await.unwrap_err();
+        let stopped = body_within(endless(), &mut share, &stopping, 100).await;
+        let stopped = stopped.unwrap_err();
         assert_eq!(
             (stopped.status().as_u16(), begun.elapsed()),
             (503, LAST_BODY_WITHIN)
         );
-        let whole = body(Request::new(Body::from("{}")), &stopping, 100).await;
+        let whole = Request::new(Body::from("{}"));
+        let whole = body_within(whole, &mut share, &stopping, 100).await;
         assert_eq!(whole.unwrap(), "{}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_do_not_end_give_way_to_others() {
+        const PART: usize = 20 << 10;
+        let room = Room::new(64 << 10);
+        let stopping = CancellationToken::new();
+        let mut endless = Vec::new();
+        for _ in 0..10 {
+            let (mut share, stopping) = (room.share(), stopping.clone());
+            let begun = stream::once(async { Ok::<_, Infallible>(vec![b'x'; PART]) });
+            let request = Request::new(Body::from_stream(begun.chain(stream::pending())));
+            endless.push(tokio::spawn(async move {
+                let read = body_within(request, &mut share, &stopping, 1 << 20).await;
+                read.unwrap_err().status().as_u16()
+            }));
+        }
+        tokio::task::yield_now().await;
+        let mut share = room.share();
+        let asked = Instant::now();
+        let whole = Request::new(Body::from(vec![b'x'; PART]));
+        let whole = body_within(whole, &mut share, &stopping, 1 << 20)
+            .await
+            .unwrap();
+        assert_eq!(whole.len(), PART);
+        assert!(asked.elapsed() < BODY_WITHIN / 2, "{:?}", asked.elapsed());
+        drop(share);
+        let mut refused = 0;
+        for reading in endless {
+            refused += usize::from(reading.await.unwrap() == 429);
+        }
+        assert!(refused >= 7, "{refused}");
     }
 }

@@ -32,6 +32,7 @@ pub async fn list(
     let sealed = caller.is_limited() || site.masks.hide_arguments();
     let cursors = site.access.cursors(caller, sealed).await;
     let mut filter = visible(site, caller, filter)?;
+    filter.brief = true;
     filter.cursor = cursor.map(|text| cursors.place(text)).transpose()?;
     let ListPage {
         mut tasks,

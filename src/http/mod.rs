@@ -17,6 +17,7 @@ mod health;
 mod input;
 mod listing;
 mod named;
+mod places;
 mod problem;
 mod recent;
 mod server;

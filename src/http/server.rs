@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use axum::http::Request;
+use axum::http::{Request, StatusCode, header};
+use axum::response::IntoResponse as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -15,15 +16,23 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+
+use super::access::PROBES;
+use super::places::Places;
+use crate::net::sockets::cut_silent;
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Open connections. Further ones are answered with 503 and closed.
+    /// Open connections. A further one gets the place of the connection that has waited for a request for the longest. If all
+    /// have requests, it is answered with 503 and closed.
     pub connections: usize,
+    /// Further connections, on which only probes are answered.
+    pub probes: usize,
+    /// Time for the first request of a connection.
+    pub first_request_within: Duration,
     /// Time for the headers of a request. A connection that is idle for longer is closed.
     pub headers_within: Duration,
     /// Number of headers of a request.
@@ -40,6 +49,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4_096,
+            probes: 64,
+            first_request_within: Duration::from_secs(5),
             headers_within: Duration::from_secs(30),
             headers: 100,
             header_bytes: 64 * 1024,
@@ -63,7 +74,7 @@ pub async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()> + Send,
 ) {
-    let room = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits.connections, limits.probes);
     let connections = GracefulShutdown::new();
     let cut = CancellationToken::new();
     let mut server = http1::Builder::new();
@@ -86,51 +97,56 @@ pub async fn serve(
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+        let Some(place) = places.take() else {
             tracing::debug!(client.address = %address, "refused a connection of HTTP: there are too many");
             tokio::spawn(refuse(stream));
             continue;
         };
         // A connection that is lost already ends by itself.
-        let _ = stream.set_nodelay(true);
-        let _ = cut_unread(&stream, limits.read_within);
+        let _ = cut_silent(&stream, limits.read_within);
         let routes = TowerToHyperService::new(router.clone());
+        let at = Arc::clone(&place);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(address));
-            routes.call(request)
+            let is_taken = at.only_probes && !PROBES.contains(&request.uri().path());
+            let answer = (!is_taken).then(|| routes.call(request));
+            Arc::clone(&at).answer(async {
+                match answer {
+                    Some(answer) => answer.await,
+                    None => Ok((
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        [(header::CONNECTION, "close"), (header::RETRY_AFTER, "1")],
+                    )
+                        .into_response()),
+                }
+            })
         });
         let connection = server.serve_connection(TokioIo::new(stream), service);
         let connection = connections.watch(connection);
         let cut = cut.clone();
         tokio::spawn(async move {
-            match cut.run_until_cancelled_owned(connection).await {
-                Some(Ok(())) => {}
-                Some(Err(error)) => {
-                    tracing::debug!(%error, client.address = %address, "a connection of HTTP was lost");
+            let silent = async {
+                sleep(limits.first_request_within).await;
+                if place.had_request() {
+                    std::future::pending().await
                 }
-                None => {
-                    tracing::debug!(client.address = %address, "cut a connection of HTTP: the daemon stops");
-                }
-            }
-            drop(permit);
+            };
+            let why = tokio::select! {
+                biased;
+                ended = connection => match ended {
+                    Ok(()) => return,
+                    Err(error) => error.to_string(),
+                },
+                () = cut.cancelled() => "the daemon stops".to_owned(),
+                () = place.closed() => "another one needed its place".to_owned(),
+                () = silent => "no request came".to_owned(),
+            };
+            tracing::debug!(client.address = %address, why, "a connection of HTTP was lost or cut");
         });
     }
     drop(listener);
     let _ = timeout(limits.end_within, connections.shutdown()).await;
     cut.cancel();
-}
-
-/// Has the kernel cut the connection if its client takes none of what was sent for this long.
-#[cfg(target_os = "linux")]
-fn cut_unread(stream: &TcpStream, within: Duration) -> rustix::io::Result<()> {
-    let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
-    rustix::net::sockopt::set_tcp_user_timeout(stream, millis)
-}
-
-/// Other systems have no such option: their own limits apply.
-#[cfg(not(target_os = "linux"))]
-fn cut_unread(_: &TcpStream, _: Duration) -> std::io::Result<()> {
-    Ok(())
 }
 
 async fn refuse(mut stream: TcpStream) {
@@ -147,7 +163,7 @@ mod tests {
     use axum::routing::get;
     use futures_util::stream;
     use tokio::io::AsyncReadExt as _;
-    use tokio::sync::oneshot;
+    use tokio::sync::{Semaphore, oneshot};
     use tokio::task::JoinHandle;
 
     use super::*;
@@ -188,6 +204,7 @@ mod tests {
             };
             let router = Router::new()
                 .route("/", get("here"))
+                .route("/healthz", get("here"))
                 .route("/endless", get(answer))
                 .route("/slow", get(std::future::pending::<()>));
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -243,20 +260,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_beyond_the_limit_is_refused_until_another_one_ends() {
+    async fn a_connection_beyond_the_limit_is_refused_while_all_others_have_requests() {
         let server = Serving::start(Limits {
             connections: 2,
+            probes: 1,
             ..Limits::default()
         })
         .await;
-        let mut first = server.send(&ask("/")).await;
-        answer(&mut first).await;
-        let mut second = server.send(&ask("/")).await;
-        answer(&mut second).await;
-        let mut third = server.send("").await;
+        let first = server.send(&ask("/endless")).await;
+        first.readable().await.unwrap();
+        let second = server.send(&ask("/endless")).await;
+        second.readable().await.unwrap();
+        let mut third = server.send(&ask("/")).await;
         let refused = rest(&mut third).await;
         assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
         assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
+        let mut probe = server.send(&ask("/healthz")).await;
+        answer(&mut probe).await;
         drop(first);
         let room = async {
             loop {
@@ -269,14 +289,33 @@ mod tests {
             }
         };
         timeout(DEADLINE, room).await.expect("there is room again");
-        second.write_all(ask("/").as_bytes()).await.unwrap();
-        answer(&mut second).await;
+    }
+
+    #[tokio::test]
+    async fn connections_that_send_nothing_keep_no_others_out() {
+        let server = Serving::start(Limits {
+            connections: 3,
+            ..Limits::default()
+        })
+        .await;
+        let mut idle = server.send(&ask("/")).await;
+        answer(&mut idle).await;
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            silent.push(server.send("").await);
+        }
+        let mut late = server.send(&ask("/")).await;
+        answer(&mut late).await;
+        // The oldest are closed.
+        assert_eq!(rest(&mut silent[0]).await, "");
+        assert_eq!(rest(&mut idle).await, "");
     }
 
     #[tokio::test]
     async fn a_client_that_sends_slowly_or_nothing_is_cut() {
         let server = Serving::start(Limits {
             headers_within: SHORT,
+            first_request_within: SHORT,
             ..Limits::default()
         })
         .await;

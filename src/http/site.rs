@@ -20,6 +20,7 @@ use crate::client::TaskClient;
 use crate::config::HttpConfig;
 use crate::engine::Handle;
 use crate::ledger::DetailedStats;
+use crate::net::room::Room;
 use crate::task::{Pause, Paused, TaskKey};
 use crate::telemetry::Metrics;
 
@@ -37,6 +38,9 @@ const SHARED_FOR: Duration = Duration::from_secs(1);
 
 /// Changes of many tasks that go on at the same time.
 const BULK_MAX: usize = 4;
+
+/// Bytes of all bodies that arrive or are used at the same time.
+const ROOM_BYTES: usize = 32 << 20;
 
 /// What every request handler works with. Cheap to clone.
 #[derive(Clone)]
@@ -65,6 +69,8 @@ pub struct Site {
     pub stopping: CancellationToken,
     /// Changes of many tasks that go on, also after their client has left.
     pub work: TaskTracker,
+    /// The memory that bodies of requests may take together.
+    pub room: Arc<Room>,
     recent: Arc<RecentAnswers>,
     bulk: Arc<Semaphore>,
 }
@@ -85,7 +91,11 @@ impl Site {
         let config = Arc::new(config.clone());
         Self {
             audit_log: AuditLog::new(tasks.ledger(), config.audit_kept),
-            access: Arc::new(Access::new(Arc::clone(&config), tasks.ledger())),
+            access: Arc::new(Access::new(
+                Arc::clone(&config),
+                tasks.ledger(),
+                Arc::clone(&metrics),
+            )),
             masks: Masks::new(Arc::clone(&config)),
             tasks,
             engine,
@@ -99,6 +109,7 @@ impl Site {
             recent: Arc::new(RecentAnswers {
                 pauses: Recent::new(SHARED_FOR),
             }),
+            room: Room::new(ROOM_BYTES),
             bulk: Arc::new(Semaphore::new(BULK_MAX)),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::transfer;
-use crate::task::{JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
+use crate::task::{HIDDEN, JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
 /// All data of a task, for display.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -74,6 +74,26 @@ impl TaskRecord {
                 self.attempt == 0 && !self.cancel_requested && self.daemon != transfer::MOVER
             }
             State::Done | State::Dead | State::Cancelled => false,
+        }
+    }
+
+    /// Leaves out what a list [without payloads](super::ListFilter::brief) does not have.
+    pub(super) fn in_brief(self) -> Self {
+        Self {
+            payload: None,
+            traceparent: None,
+            result: None,
+            ..self
+        }
+    }
+
+    /// Takes out payload and result, and the texts of errors.
+    pub fn hide_payload(&mut self) {
+        self.payload = None;
+        self.result = None;
+        self.last_error = self.last_error.take().map(|_| HIDDEN.to_owned());
+        for mishap in &mut self.history {
+            HIDDEN.clone_into(&mut mishap.error);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Users: their passwords and scopes.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use argon2::Argon2;
@@ -12,6 +13,9 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
 use crate::config::{RespScope, RespUser};
+use crate::net::failures::{Failures, Guess};
+use crate::task::{ClassGlob, TaskKey};
+use crate::telemetry::Metrics;
 
 /// The user of a connection without `AUTH`.
 pub const DEFAULT_USER: &str = "default";
@@ -40,9 +44,26 @@ pub struct User {
     /// Its name.
     pub name: String,
     scopes: Vec<RespScope>,
+    /// Classes that it may touch; empty: all.
+    classes: Vec<ClassGlob>,
 }
 
 impl User {
+    /// True if the user may touch some classes only.
+    pub fn is_limited(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
+    /// Classes that it may touch; empty: all.
+    pub fn classes(&self) -> &[ClassGlob] {
+        &self.classes
+    }
+
+    /// True if the user may touch the class of this task.
+    pub fn may_touch(&self, key: &TaskKey) -> bool {
+        !self.is_limited() || self.classes.iter().any(|glob| glob.has(key))
+    }
+
     /// True if the user may call commands of this scope.
     pub fn may(&self, scope: Scope) -> bool {
         let needed = match scope {
@@ -62,16 +83,27 @@ pub struct Users {
     known: Mutex<HashMap<String, [u8; 32]>>,
     /// Key of the fingerprints, new in each process.
     key: [u8; 32],
-    checks: Semaphore,
+    checks: Arc<Semaphore>,
+    failures: Failures,
+}
+
+/// Why a client is not the user that it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginError {
+    /// There is no such user, or the password is wrong.
+    Wrong,
+    /// Its address has sent too many wrong passwords.
+    LockedOut,
 }
 
 impl Users {
     /// Takes the users of a configuration.
-    pub fn new(users: &[RespUser]) -> Self {
+    pub fn new(users: &[RespUser], metrics: Arc<Metrics>) -> Self {
         let of = |user: &RespUser| {
             let known = User {
                 name: user.name.clone(),
                 scopes: user.scopes.clone(),
+                classes: user.classes.clone(),
             };
             (Arc::new(known), user.password.expose().to_owned())
         };
@@ -79,7 +111,8 @@ impl Users {
             users: users.iter().map(of).collect(),
             known: Mutex::default(),
             key: rand::random(),
-            checks: Semaphore::new(CHECKS_MAX),
+            checks: Arc::new(Semaphore::new(CHECKS_MAX)),
+            failures: Failures::new("resp", metrics),
         }
     }
 
@@ -94,31 +127,76 @@ impl Users {
             Arc::new(User {
                 name: DEFAULT_USER.to_owned(),
                 scopes: RespScope::ALL.to_vec(),
+                classes: Vec::new(),
             })
         })
     }
 
     /// Returns the user with this name and password. Takes as long for an unknown user as for a wrong password.
     ///
+    /// # Errors
+    /// [`LoginError`].
+    ///
     /// # Cancel safety
-    /// Cancel safe.
-    pub async fn authenticate(&self, name: &[u8], password: Vec<u8>) -> Option<Arc<User>> {
-        let name = std::str::from_utf8(name).ok()?;
-        let found = self.users.iter().find(|(user, _)| user.name == name);
-        let fingerprint = self.fingerprint(&password);
-        if found.is_some() && self.is_known(name, &fingerprint) {
-            return found.map(|(user, _)| Arc::clone(user));
+    /// Cancel safe. A check that has begun is finished, and counts.
+    pub async fn authenticate(
+        &self,
+        address: IpAddr,
+        name: &[u8],
+        password: &[u8],
+    ) -> Result<Arc<User>, LoginError> {
+        let result = self.check(address, name, password).await;
+        if result.is_err() {
+            self.failures.report(Some(address));
         }
-        let hash = found.or(self.users.first()).map(|(_, hash)| hash.clone())?;
-        let _turn = self.checks.acquire().await.ok()?;
-        let check = tokio::task::spawn_blocking(move || fits(&hash, &password));
-        if !check.await.unwrap_or(false) {
-            return None;
+        result
+    }
+
+    async fn check(
+        &self,
+        address: IpAddr,
+        name: &[u8],
+        password: &[u8],
+    ) -> Result<Arc<User>, LoginError> {
+        let fingerprint = self.fingerprint(name, password);
+        let name = std::str::from_utf8(name).map_err(|_| LoginError::Wrong)?;
+        let place = self.users.iter().position(|(user, _)| user.name == name);
+        let known = || place.filter(|_| self.is_known(name, &fingerprint));
+        if let Some(place) = known() {
+            return match self.failures.admit(address, &fingerprint, Some(place)) {
+                true => Ok(Arc::clone(&self.users[place].0)),
+                false => Err(LoginError::LockedOut),
+            };
         }
-        let (user, _) = found?;
+        let guess = || match self.failures.begin(address, &fingerprint) {
+            Guess::Unknown => Ok(()),
+            Guess::Wrong => Err(LoginError::Wrong),
+            Guess::LockedOut => Err(LoginError::LockedOut),
+        };
+        guess()?;
+        let turn = Arc::clone(&self.checks).acquire_owned().await;
+        let turn = turn.map_err(|_| LoginError::Wrong)?;
+        // Another connection may have sent the same meanwhile.
+        if let Some(place) = known() {
+            self.failures.right(address, &fingerprint, place);
+            return Ok(Arc::clone(&self.users[place].0));
+        }
+        guess()?;
+        let (_, hash) = &self.users[place.unwrap_or(0)];
+        let (hash, password) = (hash.clone(), password.to_vec());
+        let check = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            fits(&hash, &password)
+        });
+        let fits = check.await.unwrap_or(false);
+        let Some(place) = place.filter(|_| fits) else {
+            self.failures.wrong(address, &fingerprint);
+            return Err(LoginError::Wrong);
+        };
+        self.failures.right(address, &fingerprint, place);
         let mut known = self.known.lock().expect("nothing panics while holding it");
-        known.insert(user.name.clone(), fingerprint);
-        Some(Arc::clone(user))
+        known.insert(name.to_owned(), fingerprint);
+        Ok(Arc::clone(&self.users[place].0))
     }
 
     fn is_known(&self, name: &str, fingerprint: &[u8; 32]) -> bool {
@@ -128,8 +206,10 @@ impl Users {
             .is_some_and(|known| bool::from(known.ct_eq(fingerprint)))
     }
 
-    fn fingerprint(&self, password: &[u8]) -> [u8; 32] {
+    fn fingerprint(&self, name: &[u8], password: &[u8]) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key may have any length");
+        mac.update(&(name.len() as u64).to_be_bytes());
+        mac.update(name);
         mac.update(password);
         mac.finalize().into_bytes().into()
     }

@@ -6,6 +6,7 @@ use super::door::Door;
 use super::keyed::{Expiry, Keyed, Repeat, Set};
 use super::keyspace::Keyspace;
 use super::reply::Reply;
+use super::watched::Watched;
 use crate::client::{ClientError, Receipt, Task, Wish};
 use crate::ledger::SeriesRow;
 use crate::task::{Due, State, TaskKey, UnixMs};
@@ -15,23 +16,51 @@ use crate::task::{Due, State, TaskKey, UnixMs};
 /// # Cancel safety
 /// Safe to drop: some commands may take effect.
 pub async fn run(door: &Door, commands: Vec<Keyed>) -> Vec<Reply> {
-    let is_repeat = |command: &Keyed| matches!(command, Keyed::Repeat(_));
-    if !commands.iter().any(is_repeat) {
+    let is_alone =
+        |command: &Keyed| matches!(command, Keyed::Repeat(_)) || command.keys() > PIECE_KEYS;
+    if !commands.iter().any(is_alone) {
         return run_as_one(door, &commands).await;
     }
     let mut replies = Vec::with_capacity(commands.len());
-    for part in commands.chunk_by(|one, other| is_repeat(one) == is_repeat(other)) {
-        for command in part {
-            match command {
-                Keyed::Repeat(repeat) => replies.push(establish(door, repeat).await),
-                _ => {
-                    replies.extend(run_as_one(door, part).await);
-                    break;
-                }
-            }
+    for part in commands.chunk_by(|one, other| !is_alone(one) && !is_alone(other)) {
+        match part {
+            [Keyed::Repeat(repeat)] => replies.push(establish(door, repeat).await),
+            [long] if is_alone(long) => replies.push(in_pieces(door, long).await),
+            part => replies.extend(run_as_one(door, part).await),
         }
     }
     replies
+}
+
+/// Keys of a command that are read or written at a time.
+const PIECE_KEYS: usize = 1024;
+
+/// Carries out a command with many keys in pieces, so that others are not kept waiting. An error ends it: pieces before it
+/// have taken effect.
+async fn in_pieces(door: &Door, command: &Keyed) -> Reply {
+    let (Keyed::Delete(keys) | Keyed::Exists(keys) | Keyed::Cancel(keys)) = command else {
+        let mut reply = run_as_one(door, std::slice::from_ref(command)).await;
+        return reply.pop().expect("one reply to one command");
+    };
+    let (mut count, mut each) = (0, Vec::new());
+    for keys in keys.chunks(PIECE_KEYS) {
+        let piece = match command {
+            Keyed::Delete(_) => Keyed::Delete(keys.to_vec()),
+            Keyed::Exists(_) => Keyed::Exists(keys.to_vec()),
+            _ => Keyed::Cancel(keys.to_vec()),
+        };
+        for reply in run_as_one(door, &[piece]).await {
+            match reply {
+                Reply::Int(number) => count += number,
+                Reply::Array(replies) => each.extend(replies),
+                error => return error,
+            }
+        }
+    }
+    match command {
+        Keyed::Cancel(_) => Reply::Array(each),
+        _ => Reply::Int(count),
+    }
 }
 
 async fn establish(door: &Door, repeat: &Repeat) -> Reply {
@@ -43,6 +72,7 @@ async fn establish(door: &Door, repeat: &Repeat) -> Reply {
 }
 
 async fn run_as_one(door: &Door, commands: &[Keyed]) -> Vec<Reply> {
+    let _turn = door.turn(commands.iter().map(Keyed::keys).sum()).await;
     let result = attempt(door, commands).await;
     match result {
         Ok(replies) => replies,
@@ -62,48 +92,75 @@ async fn run_as_one(door: &Door, commands: &[Keyed]) -> Vec<Reply> {
     }
 }
 
+/// Why a transaction is not carried out.
+#[derive(Debug)]
+pub enum Refused {
+    /// Its replies would be too long.
+    TooLong,
+    /// The ledger has failed.
+    Failed(ClientError),
+}
+
 /// Carries out commands in one transaction. `None`: one of the watched rows has changed.
 ///
 /// # Errors
-/// [`ClientError`]: none took effect, unless the ledger did not answer.
+/// [`Refused`]: none took effect, unless the ledger did not answer.
 ///
 /// # Cancel safety
 /// Safe to drop: all commands take effect, or none.
-pub async fn transact(
+pub async fn execute(
     door: &Door,
     commands: Vec<Keyed>,
-    watched: Vec<(TaskKey, Option<SeriesRow>)>,
-) -> Result<Option<Vec<Reply>>, ClientError> {
-    let mut keys = keys_of(&commands);
-    for (key, _) in &watched {
-        if !keys.contains(key) {
-            keys.push(key.clone());
-        }
-    }
+    watched: Vec<Watched>,
+    reply_bytes_max: usize,
+) -> Result<Option<Vec<Reply>>, Refused> {
+    let mut keys = Vec::with_capacity(watched.len() + commands.len());
+    keys.extend(watched.iter().map(|watched| watched.key.clone()));
+    keys.extend(keys_of(&commands));
+    keys.sort_unstable();
+    keys.dedup();
     let names = keys.clone();
     let decide = move |now: UnixMs, rows: &[Option<SeriesRow>]| {
-        let place: HashMap<&TaskKey, usize> = names.iter().zip(0..).collect();
-        let changed = |(key, row): &(TaskKey, Option<SeriesRow>)| {
-            settled_state(rows[place[key]].clone()) != settled_state(row.clone())
+        let nothing = || vec![Wish::Keep; names.len()];
+        let row = |key| {
+            names
+                .binary_search(key)
+                .ok()
+                .and_then(|at| rows[at].as_ref())
         };
-        if watched.iter().any(changed) {
-            return (vec![Wish::Keep; names.len()], None);
+        if !watched
+            .iter()
+            .all(|watched| watched.is_still(row(&watched.key)))
+        {
+            return (nothing(), Some(None));
         }
         let mut keyspace = Keyspace::new(now, &names, rows);
-        let replies: Vec<Reply> = commands.iter().map(|it| keyspace.run(it)).collect();
-        (keyspace.into_wishes(), Some(replies))
+        let (mut replies, mut bytes) = (Vec::with_capacity(commands.len()), 0);
+        for command in &commands {
+            let reply = keyspace.run(command);
+            bytes += reply.bytes();
+            if bytes > reply_bytes_max {
+                return (nothing(), None);
+            }
+            replies.push(reply);
+        }
+        (keyspace.into_wishes(), Some(Some(replies)))
     };
-    door.tasks.change(&keys, decide).await
+    let _turn = door.turn(keys.len()).await;
+    let done = door.tasks.change(&keys, decide).await;
+    done.map_err(Refused::Failed)?.ok_or(Refused::TooLong)
 }
 
-/// The row without what passing time changes: a retry that becomes due is no change of the key.
-fn settled_state(row: Option<SeriesRow>) -> Option<SeriesRow> {
-    row.map(|mut row| {
-        if row.lookup.state == State::Waiting {
-            row.lookup.state = State::Pending;
-        }
-        row
-    })
+/// Carries out commands of a batch in one transaction.
+async fn transact(door: &Door, commands: Vec<Keyed>) -> Result<Vec<Reply>, ClientError> {
+    let keys = keys_of(&commands);
+    let names = keys.clone();
+    let decide = move |now: UnixMs, rows: &[Option<SeriesRow>]| {
+        let mut keyspace = Keyspace::new(now, &names, rows);
+        let replies: Vec<Reply> = commands.iter().map(|it| keyspace.run(it)).collect();
+        (keyspace.into_wishes(), replies)
+    };
+    door.tasks.change(&keys, decide).await
 }
 
 /// The error for a failure of the ledger.
@@ -128,8 +185,7 @@ async fn attempt(door: &Door, commands: &[Keyed]) -> Result<Vec<Reply>, ClientEr
         let mut keyspace = Keyspace::new(now, &keys, &rows);
         return Ok(commands.iter().map(|it| keyspace.run(it)).collect());
     }
-    let replies = transact(door, commands.to_vec(), Vec::new()).await?;
-    Ok(replies.expect("nothing is watched"))
+    transact(door, commands.to_vec()).await
 }
 
 /// The different keys, in order: two transactions lock their rows in the same order.
@@ -173,8 +229,8 @@ async fn create(door: &Door, commands: &[Keyed]) -> Result<Vec<Reply>, ClientErr
                     expiry,
                     ..set.clone()
                 }));
-                let replies = transact(door, vec![again], Vec::new()).await?;
-                replies.and_then(|mut one| one.pop()).unwrap_or(Reply::OK)
+                let mut replies = transact(door, vec![again]).await?;
+                replies.pop().unwrap_or(Reply::OK)
             }
             Some(place) if set.answers_due => Reply::Int(receipts[place].due().0),
             None if set.answers_due => Reply::Int(due.0),

@@ -31,32 +31,49 @@ const HELP: [&str; 9] = [
     "HELP: this text.",
 ];
 
-fn client(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+/// Subcommands with their numbers of arguments, as in the table of commands.
+const SUBCOMMANDS: [(&str, i32); 11] = [
+    ("GETNAME", 2),
+    ("ID", 2),
+    ("INFO", 2),
+    ("LIST", -2),
+    ("SETNAME", 3),
+    ("SETINFO", 4),
+    ("NO-EVICT", 3),
+    ("NO-TOUCH", 3),
+    ("REPLY", 3),
+    ("TRACKING", -3),
+    ("HELP", 2),
+];
+
+/// The error for an unknown subcommand, or a wrong number of arguments.
+pub fn refusal(args: Args<'_>) -> Option<Reply> {
+    subcommand(args).err()
+}
+
+fn subcommand(args: Args<'_>) -> Result<&'static str, Reply> {
     let sub = args.get(1).unwrap_or_default();
-    let arg = |index| args.get(index).unwrap_or_default();
-    let known = [
-        ("GETNAME", 2),
-        ("ID", 2),
-        ("INFO", 2),
-        ("LIST", -2),
-        ("SETNAME", 3),
-        ("SETINFO", 4),
-        ("NO-EVICT", 3),
-        ("NO-TOUCH", 3),
-        ("REPLY", 3),
-        ("TRACKING", -3),
-        ("HELP", 2),
-    ];
-    let Some((name, arity)) = known.into_iter().find(|(name, _)| is(sub, name)) else {
-        return unknown_subcommand("client", sub);
-    };
+    let found = SUBCOMMANDS.into_iter().find(|(name, _)| is(sub, name));
+    let (name, arity) = found.ok_or_else(|| unknown_subcommand("client", sub))?;
     let fits = match arity {
         at_least if at_least < 0 => args.len() as i32 >= -at_least,
         exactly => args.len() as i32 == exactly,
     };
-    if !fits {
-        return super::command::wrong_arity(&format!("client|{}", name.to_lowercase()));
+    match fits {
+        true => Ok(name),
+        false => Err(super::command::wrong_arity(&format!(
+            "client|{}",
+            name.to_lowercase()
+        ))),
     }
+}
+
+fn client(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+    let arg = |index| args.get(index).unwrap_or_default();
+    let name = match subcommand(args) {
+        Ok(name) => name,
+        Err(error) => return error,
+    };
     match name {
         "ID" => Reply::Int(session.id.cast_signed()),
         "GETNAME" if session.name.is_empty() => Reply::Null,

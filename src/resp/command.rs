@@ -99,6 +99,19 @@ pub const fn now(
 }
 
 impl Command {
+    /// Places of its keys among this many arguments.
+    pub fn key_places(&self, args: usize) -> impl Iterator<Item = usize> + use<> {
+        let (first, last, step) = self.keys;
+        let last = match last {
+            last if last < 0 => i64::try_from(args).unwrap_or(0) + i64::from(last),
+            last => i64::from(last),
+        };
+        let last = usize::try_from(last).unwrap_or(0);
+        let first = usize::try_from(first).unwrap_or(0);
+        let range = if first == 0 { 1..1 } else { first..last + 1 };
+        range.step_by(usize::try_from(step).unwrap_or(1).max(1))
+    }
+
     /// True if it may have this many arguments, the name included.
     pub fn takes(&self, args: usize) -> bool {
         let count = self.arity.unsigned_abs() as usize;

@@ -1,6 +1,6 @@
 //! `AUTH` and `HELLO`.
 
-use super::auth::{DEFAULT_USER, Users};
+use super::auth::{DEFAULT_USER, LoginError, Users};
 use super::command::{is, syntax_error};
 use super::door::{Door, REDIS_VERSION};
 use super::parser::{Args, number};
@@ -33,18 +33,26 @@ async fn log_in(
     name: &[u8],
     password: &[u8],
 ) -> Option<Reply> {
+    let address = session.address.ip();
     let user = match users.are_required() {
-        true => users.authenticate(name, password.to_vec()).await,
+        true => users.authenticate(address, name, password).await,
         false => users
             .without_auth()
-            .filter(|user| user.name.as_bytes() == name),
+            .filter(|user| user.name.as_bytes() == name)
+            .ok_or(LoginError::Wrong),
     };
-    if user.is_none() {
-        let text = "WRONGPASS invalid username-password pair or user is disabled.";
-        return Some(Reply::Error(text.to_owned()));
-    }
-    session.user = user;
-    None
+    let text = match user {
+        Ok(user) => {
+            session.user = Some(user);
+            return None;
+        }
+        Err(LoginError::Wrong) => "WRONGPASS invalid username-password pair or user is disabled.",
+        Err(LoginError::LockedOut) => {
+            "WRONGPASS too many wrong passwords came from this address, try again in a minute"
+        }
+    };
+    session.wrong_passwords = session.wrong_passwords.saturating_add(1);
+    Some(Reply::Error(text.to_owned()))
 }
 
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`

@@ -1,5 +1,7 @@
 //! From a command to its reply.
 
+mod budget;
+
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -12,16 +14,15 @@ use super::counters::Counters;
 use super::door::Door;
 use super::introspection;
 use super::keyed::{Keyed, NOT_IN_TRANSACTION};
-use super::parser::Args;
+use super::parser::{Args, Owned};
 use super::reply::Reply;
 use super::session::{Queued, Session};
-use super::transactions;
-
-/// Most work in a batch: a key is 1, a value to read 16.
-const BATCH_WEIGHT: usize = 1024;
+use super::transactions::{self, aborted};
+use super::{client, server};
+use crate::task::PAYLOAD_BYTES_MAX;
 
 /// Capacity that is kept for replies.
-const REPLIES_KEPT: usize = 4096;
+const REPLIES_KEPT: usize = 1024;
 
 /// Carries out the commands of a connection.
 pub struct Dispatch {
@@ -33,6 +34,10 @@ pub struct Dispatch {
     /// Commands that wait for a commit, and replies that wait for those before them.
     batch: Vec<(usize, Queued)>,
     weight: usize,
+    /// Bytes of the arguments of the commands that wait.
+    bytes: usize,
+    /// Bytes of values that their replies may have.
+    values: usize,
     /// Commands that run together, before the batch.
     joined: Vec<(usize, BoxFuture<'static, Reply>)>,
     replies: Vec<u8>,
@@ -67,6 +72,8 @@ impl Dispatch {
             counters,
             batch: Vec::new(),
             weight: 0,
+            bytes: 0,
+            values: 0,
             joined: Vec::new(),
             replies: Vec::new(),
         }
@@ -87,14 +94,25 @@ impl Dispatch {
         let parse = match command.run {
             Run::Keyed(parse) => parse,
             Run::Joined(begin) if self.batch.is_empty() && self.session.transaction.is_none() => {
+                self.bytes += args.bytes();
                 self.join(index, begin(&self.session, &self.door, args));
                 return Accepted::Done;
             }
             _ => return Accepted::AfterBatch(index),
         };
+        let bytes = args.bytes();
         let queued = match parse(&self.door, args) {
             Ok(Keyed::Repeat(_)) if self.session.transaction.is_some() => {
                 Queued::Answered(Reply::err(NOT_IN_TRANSACTION))
+            }
+            // The value before is read.
+            Ok(Keyed::Set(set)) if set.get && !self.may(Scope::Read) => {
+                let error = no_permission("set .. get");
+                return self.refuse(Some(index), error);
+            }
+            Ok(keyed) if keyed.reads_value() && self.hides_value(&keyed) => {
+                let text = "NOPERM payloads of this class are masked";
+                return self.refuse(Some(index), Reply::Error(text.to_owned()));
             }
             Ok(keyed) => Queued::Keyed(keyed),
             Err(error) => Queued::Answered(error),
@@ -102,10 +120,16 @@ impl Dispatch {
         match &mut self.session.transaction {
             None => {
                 self.weight += weight(&queued);
+                self.bytes += bytes;
+                if let Queued::Keyed(keyed) = &queued
+                    && keyed.reads_value()
+                {
+                    self.values += PAYLOAD_BYTES_MAX;
+                }
                 self.batch.push((index, queued));
             }
             Some(transaction) => {
-                let reply = transaction.queue(queued);
+                let reply = transaction.queue(queued, bytes);
                 self.counters.count(index, &reply);
                 self.answer(&reply);
             }
@@ -119,13 +143,10 @@ impl Dispatch {
         let command = &registry.all()[index];
         let reply = match command.run {
             Run::Keyed(_) => unreachable!("it is batched"),
-            Run::Now(answer) => {
-                let reply = answer(&mut self.session, &self.door, args);
-                match &mut self.session.transaction {
-                    None => reply,
-                    Some(transaction) => transaction.queue(Queued::Answered(reply)),
-                }
+            Run::Now(_) | Run::Control(Control::Describe) if self.session.transaction.is_some() => {
+                self.queue_call(index, args)
             }
+            Run::Now(answer) => answer(&mut self.session, &self.door, args),
             Run::Later(_) | Run::Joined(_) | Run::Blocking(_)
                 if self.session.transaction.is_some() =>
             {
@@ -157,6 +178,25 @@ impl Dispatch {
         }
     }
 
+    /// Queues a command of a transaction that is not about tasks. As in Redis, a subcommand that does not exist breaks it.
+    fn queue_call(&mut self, index: usize, args: Args<'_>) -> Reply {
+        let refused = match self.registry.all()[index].name {
+            "client" => client::refusal(args),
+            "command" => introspection::refusal(args),
+            "config" => server::refusal(args),
+            _ => None,
+        };
+        match (refused, &mut self.session.transaction) {
+            (None, Some(transaction)) => {
+                transaction.queue(Queued::Call(index, Owned::of(args)), args.bytes())
+            }
+            (refused, _) => {
+                self.break_transaction();
+                refused.unwrap_or_else(|| Reply::err("EXEC without MULTI"))
+            }
+        }
+    }
+
     fn join(&mut self, index: usize, reply: BoxFuture<'static, Reply>) {
         self.weight += 1;
         self.joined.push((index, reply));
@@ -171,13 +211,13 @@ impl Dispatch {
                 self.counters.count(index, &reply);
                 self.answer(&reply);
             }
-            self.weight = 0;
+            (self.weight, self.bytes, self.values) = (0, 0, 0);
         }
         if self.batch.is_empty() {
             return;
         }
         let batch = std::mem::take(&mut self.batch);
-        self.weight = 0;
+        (self.weight, self.bytes, self.values) = (0, 0, 0);
         let mut places = Vec::with_capacity(batch.len());
         let mut commands: Vec<Keyed> = Vec::with_capacity(batch.len());
         for (index, queued) in batch {
@@ -187,6 +227,8 @@ impl Dispatch {
                     places.push((index, None));
                 }
                 Queued::Answered(reply) => places.push((index, Some(reply))),
+                // Between MULTI and EXEC only.
+                Queued::Call(..) => {}
             }
         }
         let replies = match commands.is_empty() {
@@ -202,9 +244,15 @@ impl Dispatch {
         }
     }
 
-    /// True if the batch should grow no further.
-    pub fn is_batch_full(&self) -> bool {
-        self.weight >= BATCH_WEIGHT
+    fn hides_value(&self, keyed: &Keyed) -> bool {
+        let mut is_hidden = false;
+        keyed.each_key(|key| is_hidden |= self.door.hides_payload(key));
+        is_hidden
+    }
+
+    fn may(&self, scope: Scope) -> bool {
+        let user = self.session.user.as_ref();
+        user.is_some_and(|user| user.may(scope))
     }
 
     /// Appends a reply.
@@ -229,15 +277,22 @@ impl Dispatch {
         if !command.takes(args.len()) {
             return Some(wrong_arity(name));
         }
+        if let Some(user) = &self.session.user
+            && user.is_limited()
+            && (name == "dbsize"
+                || command
+                    .key_places(args.len())
+                    .filter_map(|place| args.get(place).and_then(super::keys::key))
+                    .any(|key| !user.may_touch(&key)))
+        {
+            let text = "NOPERM this user may touch tasks of its `classes` only";
+            return Some(Reply::Error(text.to_owned()));
+        }
         match &self.session.user {
             None if command.scope != Scope::Open => {
                 return Some(Reply::Error("NOAUTH Authentication required.".to_owned()));
             }
-            Some(user) if !user.may(command.scope) => {
-                return Some(Reply::Error(format!(
-                    "NOPERM this user has no permissions to run the '{name}' command"
-                )));
-            }
+            Some(user) if !user.may(command.scope) => return Some(no_permission(name)),
             _ => {}
         }
         let subscribes = ["subscribe", "unsubscribe", "psubscribe", "punsubscribe"].contains(&name);
@@ -257,6 +312,18 @@ impl Dispatch {
 
     /// Answers with an error, after the batch. An open transaction is discarded.
     fn refuse(&mut self, index: Option<usize>, error: Reply) -> Accepted {
+        let is_exec = index.is_some_and(|index| self.registry.all()[index].name == "exec");
+        let error = match (&error, self.session.transaction.is_some() && is_exec) {
+            // As in Redis, an `EXEC` that is refused ends the transaction.
+            (Reply::Error(text), true) => {
+                transactions::discard(&mut self.session);
+                aborted(&format!(
+                    "of: {}",
+                    text.strip_prefix("ERR ").unwrap_or(text)
+                ))
+            }
+            _ => error,
+        };
         self.break_transaction();
         match (index, self.batch.is_empty() && self.joined.is_empty()) {
             (Some(index), false) => self.batch.push((index, Queued::Answered(error))),
@@ -274,7 +341,7 @@ impl Dispatch {
 
     fn break_transaction(&mut self) {
         if let Some(transaction) = &mut self.session.transaction {
-            transaction.is_broken = true;
+            transaction.break_off();
         }
     }
 
@@ -297,12 +364,12 @@ impl Dispatch {
             Control::Auth => control::auth(session, door, args).await,
             Control::Hello => control::hello(session, door, args).await,
             Control::Multi => transactions::multi(session),
-            Control::Exec => transactions::exec(session, door).await,
+            Control::Exec => transactions::exec(session, door, self.registry).await,
             Control::Discard => transactions::discard(session),
             Control::Watch => transactions::watch(session, door, args).await,
             Control::Unwatch => match &mut session.transaction {
                 // Queued as any command. What is watched decides before it would be carried out.
-                Some(transaction) => transaction.queue(Queued::Answered(Reply::OK)),
+                Some(transaction) => transaction.queue(Queued::Answered(Reply::OK), 0),
                 None => {
                     session.watched.clear();
                     Reply::OK
@@ -313,14 +380,17 @@ impl Dispatch {
     }
 }
 
+fn no_permission(name: &str) -> Reply {
+    Reply::Error(format!(
+        "NOPERM this user has no permissions to run the '{name}' command"
+    ))
+}
+
+/// The work of a command in a batch.
 fn weight(queued: &Queued) -> usize {
     match queued {
-        Queued::Answered(_) => 1,
-        Queued::Keyed(Keyed::Get(_)) => 16,
-        Queued::Keyed(keyed) => {
-            let mut keys = 0;
-            keyed.each_key(|_| keys += 1);
-            keys.max(1)
-        }
+        Queued::Answered(_) | Queued::Call(..) => 1,
+        Queued::Keyed(keyed) if keyed.reads_value() => 16,
+        Queued::Keyed(keyed) => keyed.keys().max(1),
     }
 }

@@ -4,16 +4,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::auth::Users;
 use crate::client::TaskClient;
 use crate::config::RespConfig;
 use crate::engine::PullQueues;
+use crate::net::room::Room;
+use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 
 /// The version of Redis whose commands and replies these are. Clients choose their protocol and commands by it.
 pub const REDIS_VERSION: &str = "7.4.0";
+
+/// Memory that all clients together may make the door take.
+const ROOM_BYTES: usize = 32 * 1024 * 1024;
+
+/// Keys of commands with several that are read or written at the same time. A command with one key does not wait for those.
+const TURNS: usize = 4096;
 
 /// What all connections share.
 pub struct Door {
@@ -37,6 +46,11 @@ pub struct Door {
     pub accepted: AtomicU64,
     /// Connections now.
     pub connected: AtomicU64,
+    /// The memory that clients may use.
+    pub room: Arc<Room>,
+    /// For a `SCAN`, whose pattern takes time to compare: one at a time.
+    pub scans: Semaphore,
+    turns: Semaphore,
 }
 
 impl Door {
@@ -50,7 +64,7 @@ impl Door {
         Self {
             tasks,
             workers: None,
-            users: Users::new(&config.users),
+            users: Users::new(&config.users, Arc::clone(&metrics)),
             metrics,
             config,
             address,
@@ -62,6 +76,32 @@ impl Door {
             ),
             accepted: AtomicU64::new(0),
             connected: AtomicU64::new(0),
+            room: Room::new(ROOM_BYTES),
+            scans: Semaphore::new(1),
+            turns: Semaphore::new(TURNS),
+        }
+    }
+
+    /// A key without the arguments that lists do not show.
+    pub fn shown(&self, key: &TaskKey) -> TaskKey {
+        let masks = &self.config.mask_arguments;
+        let is_masked = key.args().next().is_some() && masks.iter().any(|glob| glob.has(key));
+        match is_masked {
+            true => key.without_arguments(),
+            false => key.clone(),
+        }
+    }
+
+    /// True if payload, result and errors of the task are not shown.
+    pub fn hides_payload(&self, key: &TaskKey) -> bool {
+        self.config.mask_payloads.iter().any(|glob| glob.has(key))
+    }
+
+    /// Waits for the turn of commands with this number of keys together.
+    pub async fn turn(&self, keys: usize) -> Option<SemaphorePermit<'_>> {
+        match u32::try_from(keys.min(TURNS)) {
+            Ok(keys @ 2..) => self.turns.acquire_many(keys).await.ok(),
+            _ => None,
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Patterns of keys, as in `SCAN MATCH`.
 
+use super::reply::Reply;
+
+/// Longest pattern, in bytes. A key has 255.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
 /// A pattern: `*`, `?`, `[abc]`, `[^a]`, `[a-z]`, and `\` before a character that stands for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(Vec<Part>);
@@ -9,15 +14,22 @@ enum Part {
     Any,
     One,
     Byte(u8),
-    Set {
-        ranges: Vec<(u8, u8)>,
-        negated: bool,
-    },
+    /// A bit for each byte that fits.
+    Set(Box<[u64; 4]>),
 }
 
 impl Glob {
-    /// Parses a pattern. Every text is one.
-    pub fn new(pattern: &[u8]) -> Self {
+    /// Parses a pattern. Every text of at most [`PATTERN_BYTES_MAX`] bytes is one.
+    ///
+    /// # Errors
+    /// It is longer.
+    pub fn new(pattern: &[u8]) -> Result<Self, Reply> {
+        let bytes = pattern.len();
+        if bytes > PATTERN_BYTES_MAX {
+            return Err(Reply::err(format_args!(
+                "pattern has {bytes} bytes, expected at most {PATTERN_BYTES_MAX}"
+            )));
+        }
         let mut parts = Vec::new();
         let mut rest = pattern.iter().copied().peekable();
         while let Some(byte) = rest.next() {
@@ -28,7 +40,7 @@ impl Glob {
                 b'\\' => Part::Byte(rest.next().unwrap_or(b'\\')),
                 b'[' => {
                     let negated = rest.next_if_eq(&b'^').is_some();
-                    let mut ranges = Vec::new();
+                    let mut set = [0; 4];
                     while let Some(byte) = rest.next() {
                         let from = match byte {
                             b']' => break,
@@ -36,20 +48,26 @@ impl Glob {
                             byte => byte,
                         };
                         let mut ahead = rest.clone();
-                        match (ahead.next(), ahead.next()) {
+                        let to = match (ahead.next(), ahead.next()) {
                             (Some(b'-'), Some(to)) => {
-                                ranges.push((from.min(to), from.max(to)));
                                 rest = ahead;
+                                to
                             }
-                            _ => ranges.push((from, from)),
+                            _ => from,
+                        };
+                        for byte in from.min(to)..=from.max(to) {
+                            set[usize::from(byte >> 6)] |= 1 << (byte & 63);
                         }
                     }
-                    Part::Set { ranges, negated }
+                    if negated {
+                        set = set.map(|bits: u64| !bits);
+                    }
+                    Part::Set(Box::new(set))
                 }
                 byte => Part::Byte(byte),
             });
         }
-        Self(parts)
+        Ok(Self(parts))
     }
 
     /// True if the whole text matches. Takes time in proportion to the product of both lengths at most.
@@ -85,10 +103,7 @@ impl Part {
         match self {
             Self::Any | Self::One => true,
             Self::Byte(own) => *own == byte,
-            Self::Set { ranges, negated } => {
-                let within = |(from, to): &(u8, u8)| (*from..=*to).contains(&byte);
-                ranges.iter().any(within) != *negated
-            }
+            Self::Set(set) => set[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1,
         }
     }
 }
@@ -113,9 +128,13 @@ mod tests {
             ("a\\*b", "axb", false),
             ("**a*", "bab", true),
             ("[", "x", false),
+            ("[\\]-\\^]", "]", true),
+            ("[^a-y]", "z", true),
         ] {
             assert_eq!(
-                Glob::new(pattern.as_bytes()).matches(text.as_bytes()),
+                Glob::new(pattern.as_bytes())
+                    .unwrap()
+                    .matches(text.as_bytes()),
                 fits,
                 "{pattern} {text}"
             );
@@ -125,6 +144,20 @@ mod tests {
     #[test]
     fn a_hostile_pattern_ends() {
         let pattern = "*a".repeat(100) + "b";
-        assert!(!Glob::new(pattern.as_bytes()).matches("a".repeat(255).as_bytes()));
+        assert!(
+            !Glob::new(pattern.as_bytes())
+                .unwrap()
+                .matches("a".repeat(255).as_bytes())
+        );
+    }
+
+    #[test]
+    fn a_long_set_costs_no_more_than_a_byte() {
+        let long = format!("*[{}]", "b".repeat(PATTERN_BYTES_MAX - 3));
+        let short = "*[b]";
+        let parts = |pattern: &str| Glob::new(pattern.as_bytes()).unwrap();
+        assert_eq!(parts(&long), parts(short));
+        let longer = "b".repeat(PATTERN_BYTES_MAX + 1);
+        assert!(Glob::new(longer.as_bytes()).is_err());
     }
 }

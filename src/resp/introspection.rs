@@ -5,8 +5,30 @@ use super::command::{Command, Registry, Run, is, unknown_subcommand, wrong_arity
 use super::parser::Args;
 use super::reply::Reply;
 
+/// Most commands that are described in one reply to a client that names them.
+const NAMED_MAX: usize = 256;
+
+/// The error for an unknown subcommand, a wrong number of arguments, or too many names.
+pub fn refusal(args: Args<'_>) -> Option<Reply> {
+    let sub = args.get(1)?;
+    let known = ["COUNT", "LIST", "INFO", "DOCS", "GETKEYS"];
+    let Some(name) = known.into_iter().find(|name| is(sub, name)) else {
+        return Some(unknown_subcommand("command", sub));
+    };
+    match name {
+        "GETKEYS" if args.len() < 3 => Some(wrong_arity("command|getkeys")),
+        "INFO" | "DOCS" if args.len() > NAMED_MAX => Some(Reply::err(format_args!(
+            "expected at most {NAMED_MAX} names of commands"
+        ))),
+        _ => None,
+    }
+}
+
 /// `COMMAND`, `COMMAND COUNT`, `LIST`, `INFO`, `DOCS`, `GETKEYS`.
 pub fn describe(registry: &Registry, args: Args<'_>) -> Reply {
+    if let Some(error) = refusal(args) {
+        return error;
+    }
     let Some(sub) = args.get(1) else {
         return Reply::Array(registry.all().iter().map(info).collect());
     };
@@ -36,7 +58,6 @@ pub fn describe(registry: &Registry, args: Args<'_>) -> Reply {
                 .map(|it| (Reply::Static(it.name), docs(it)));
             Reply::Map(docs.collect())
         }
-        sub if is(sub, "GETKEYS") && args.len() < 3 => wrong_arity("command|getkeys"),
         sub if is(sub, "GETKEYS") => match find(args.get(2).unwrap_or_default()) {
             None => Reply::err("Invalid command specified"),
             Some(command) if command.keys.0 == 0 => Reply::err("The command has no key arguments"),

@@ -143,6 +143,22 @@ impl Keyed {
         }
     }
 
+    /// Number of task keys.
+    pub fn keys(&self) -> usize {
+        let mut keys = 0;
+        self.each_key(|_| keys += 1);
+        keys
+    }
+
+    /// True if its reply has the value of a key.
+    pub fn reads_value(&self) -> bool {
+        match self {
+            Self::Get(_) => true,
+            Self::Set(set) => set.get,
+            _ => false,
+        }
+    }
+
     /// Returns the task to write, if it is one.
     pub fn as_set(&self) -> Option<&Set> {
         match self {

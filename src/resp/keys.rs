@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::auth::Scope;
+use super::auth::{Scope, User};
 use super::command::{Command, Run, integer, is, syntax_error};
 use super::door::Door;
 use super::glob::Glob;
@@ -86,17 +86,20 @@ fn kind(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Type(args.get(1).and_then(key)))
 }
 
+/// Keys that are compared with a pattern before others have their turn.
+const YIELD_EVERY: u32 = 16;
+
 /// Most tasks of one reply.
 const COUNT_MAX: i64 = 1_000;
 
 /// The cursor of `SCAN` is the row id behind which the next page begins, so the list is that of no filter but the prefix of
 /// the pattern: it has the order of row ids.
-fn scan(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn scan(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let asked = Scan::parse(args);
-    let door = Arc::clone(door);
+    let (door, user) = (Arc::clone(door), session.user.clone());
     async move {
         match asked {
-            Ok(asked) => asked.answer(&door).await,
+            Ok(asked) => asked.answer(&door, user.as_deref()).await,
             Err(error) => error,
         }
     }
@@ -131,7 +134,7 @@ impl Scan {
                 }
                 scan.count = count.min(COUNT_MAX) as u32;
             } else if is(option, "MATCH") {
-                scan.pattern = Some(Glob::new(value));
+                scan.pattern = Some(Glob::new(value)?);
             } else if is(option, "TYPE") {
                 scan.is_empty = !is(value, "string");
             } else {
@@ -142,10 +145,10 @@ impl Scan {
         Ok(scan)
     }
 
-    async fn answer(self, door: &Door) -> Reply {
+    async fn answer(self, door: &Door, user: Option<&User>) -> Reply {
         let (next, keys) = match self.is_empty {
             true => (0, Vec::new()),
-            false => match self.page(door).await {
+            false => match self.page(door, user).await {
                 Ok(page) => page,
                 Err(error) => return super::batch::failure(&error),
             },
@@ -154,10 +157,16 @@ impl Scan {
     }
 
     /// Rows that have finished are passed over: a page may be empty before the end, as in Redis.
-    async fn page(&self, door: &Door) -> Result<(u64, Vec<Reply>), crate::ClientError> {
+    async fn page(
+        &self,
+        door: &Door,
+        user: Option<&User>,
+    ) -> Result<(u64, Vec<Reply>), crate::ClientError> {
         let filter = ListFilter {
             cursor: (self.after > 0).then_some(ListCursor::Row(self.after)),
             limit: self.count.max(100),
+            brief: true,
+            only: user.map_or_else(Vec::new, |user| user.classes().to_vec()),
             ..ListFilter::default()
         };
         let page = door.tasks.list(&filter).await?;
@@ -165,12 +174,30 @@ impl Scan {
             Some(ListCursor::Row(row)) => row,
             _ => 0,
         };
-        let fits = |key: &TaskKey| match &self.pattern {
-            Some(pattern) => pattern.matches(key.as_str().as_bytes()),
-            None => true,
-        };
         let tasks = page.tasks.iter().filter(|task| task.has_not_started());
-        let keys = tasks.map(|task| &task.key).filter(|key| fits(key));
-        Ok((next, keys.map(|key| Reply::Text(key.to_string())).collect()))
+        let mut keys = Vec::new();
+        // The time of a comparison is that of both lengths multiplied: one `SCAN` at a time, and others of the runtime between.
+        let _turn = match &self.pattern {
+            Some(_) => door.scans.acquire().await.ok(),
+            None => None,
+        };
+        for (task, number) in tasks.zip(1_u32..) {
+            let key = door.shown(&task.key);
+            let name = format!("{}{key}", door.config.key_prefix);
+            let fits = match &self.pattern {
+                Some(pattern) => {
+                    if number % YIELD_EVERY == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                    let bare = &name.as_bytes()[door.config.key_prefix.len()..];
+                    pattern.matches(name.as_bytes()) || pattern.matches(bare)
+                }
+                None => true,
+            };
+            if fits {
+                keys.push(Reply::Text(name));
+            }
+        }
+        Ok((next, keys))
     }
 }

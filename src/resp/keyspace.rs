@@ -107,9 +107,13 @@ impl<'a> Keyspace<'a> {
                 };
                 let ms = match absolute {
                     true => task.due_at.0,
-                    false => (task.due_at.0 - now.0).max(0),
+                    false => task.due_at.0.saturating_sub(now.0).max(0),
                 };
-                Reply::Int(if *in_ms { ms } else { (ms + 500) / 1000 })
+                Reply::Int(if *in_ms {
+                    ms
+                } else {
+                    ms.saturating_add(500) / 1000
+                })
             }
         }
     }

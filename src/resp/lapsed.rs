@@ -196,10 +196,17 @@ fn show(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Rep
         };
         match door.tasks.find(key).await {
             Ok(None) => Reply::Null,
-            Ok(Some(task)) => match serde_json::to_string(&task) {
-                Ok(json) => Reply::Text(json),
-                Err(error) => Reply::err(format_args!("task cannot be written as JSON: {error}")),
-            },
+            Ok(Some(mut task)) => {
+                if door.hides_payload(&task.key) {
+                    task.hide_payload();
+                }
+                match serde_json::to_string(&task) {
+                    Ok(json) => Reply::Text(json),
+                    Err(error) => {
+                        Reply::err(format_args!("task cannot be written as JSON: {error}"))
+                    }
+                }
+            }
             Err(error) => failure(&error),
         }
     }

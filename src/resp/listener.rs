@@ -25,6 +25,7 @@ use super::tls;
 use crate::client::TaskClient;
 use crate::config::RespConfig;
 use crate::engine::PullQueues;
+use crate::net::sockets::cut_silent;
 use crate::telemetry::Metrics;
 
 /// Connections that the kernel keeps until they are accepted.
@@ -35,6 +36,10 @@ const TLS_TIME: Duration = Duration::from_secs(10);
 
 /// Pause after an error of `accept`, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time after which a client is taken for dead that takes nothing of what it is sent, or does not answer its kernel's
+/// keep-alive.
+const SILENT_TIME: Duration = Duration::from_secs(15);
 
 /// Time for connections to end after a stop.
 const END_TIME: Duration = Duration::from_secs(2);
@@ -170,14 +175,12 @@ impl Listener {
     }
 }
 
-/// A dead peer is noticed by keep-alive, which accepted sockets inherit.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
-    socket.set_keepalive(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -190,16 +193,17 @@ async fn serve_one(
     counters: Arc<Counters>,
     closing: CancellationToken,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    cut_silent(&stream, SILENT_TIME)?;
     let id = door.accepted.fetch_add(1, Ordering::Relaxed) + 1;
     let session = Session::new(id, address, stream.local_addr()?, door.users.without_auth());
+    let share = door.room.share();
     let dispatch = Dispatch::new(session, Arc::clone(door), &REGISTRY, counters);
     match tls {
-        None => connection::serve(stream, dispatch, closing).await,
+        None => connection::serve(stream, dispatch, share, closing).await,
         Some(tls) => {
             let accepted = timeout(TLS_TIME, tls.accept(stream)).await;
             let stream = accepted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-            connection::serve(stream, dispatch, closing).await
+            connection::serve(stream, dispatch, share, closing).await
         }
     }
 }

@@ -36,6 +36,7 @@ mod session;
 mod strings;
 mod tls;
 mod transactions;
+mod watched;
 mod workers;
 
 pub use self::auth::hash_password;

@@ -5,7 +5,9 @@
 
 #[cfg(test)]
 mod streams;
+mod words;
 
+use bytes::BytesMut;
 use memchr::memchr;
 
 /// Limits of one command.
@@ -17,6 +19,8 @@ pub struct Limits {
     pub arg_bytes: usize,
     /// Longest command, in bytes.
     pub command_bytes: usize,
+    /// Most bytes of longer arguments of a command, which are read and dropped: the client gets an answer that says why.
+    pub dropped_bytes: usize,
     /// Names the error if a limit is exceeded.
     pub before_auth: bool,
 }
@@ -27,6 +31,7 @@ impl Limits {
         args: 10,
         arg_bytes: 16 * 1024,
         command_bytes: 64 * 1024,
+        dropped_bytes: 0,
         before_auth: true,
     };
 
@@ -35,6 +40,7 @@ impl Limits {
         args: 16 * 1024,
         arg_bytes: 1024 * 1024,
         command_bytes: 4 * 1024 * 1024,
+        dropped_bytes: 16 * 1024 * 1024,
         before_auth: false,
     };
 }
@@ -66,6 +72,10 @@ pub struct Parser {
     at: usize,
     /// Everything before this place has no end of a line.
     scanned: usize,
+    /// Bytes of a long argument that are still to be dropped.
+    to_drop: usize,
+    /// Bytes of the long arguments of the command, and of the first of them.
+    dropped: Option<(usize, usize)>,
 }
 
 /// The arguments of a command, the name first.
@@ -76,6 +86,11 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// Arguments as ranges of some bytes.
+    pub fn new(bytes: &'a [u8], ranges: &'a [(usize, usize)]) -> Self {
+        Self { bytes, ranges }
+    }
+
     /// Number of arguments, the name of the command included.
     pub fn len(&self) -> usize {
         self.ranges.len()
@@ -92,6 +107,11 @@ impl<'a> Args<'a> {
         Some(&self.bytes[from..to])
     }
 
+    /// Bytes of all arguments.
+    pub fn bytes(&self) -> usize {
+        self.ranges.iter().map(|(from, to)| to - from).sum()
+    }
+
     /// Returns the name of the command.
     pub fn name(&self) -> &'a [u8] {
         self.get(0).unwrap_or_default()
@@ -105,6 +125,34 @@ impl<'a> Args<'a> {
     }
 }
 
+/// Arguments of a command that is kept.
+#[derive(Debug, Clone)]
+pub struct Owned {
+    bytes: Vec<u8>,
+    ranges: Vec<(usize, usize)>,
+}
+
+impl Owned {
+    /// Copies arguments.
+    pub fn of(args: Args<'_>) -> Self {
+        let mut owned = Self {
+            bytes: Vec::with_capacity(args.bytes()),
+            ranges: Vec::with_capacity(args.len()),
+        };
+        for arg in args.from(0) {
+            let from = owned.bytes.len();
+            owned.bytes.extend_from_slice(arg);
+            owned.ranges.push((from, owned.bytes.len()));
+        }
+        owned
+    }
+
+    /// The arguments.
+    pub fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &self.ranges)
+    }
+}
+
 impl Parser {
     /// Reads the next command from the beginning of `buffer`. Returns its length in bytes, or `None` if it is incomplete:
     /// then the next call gets the same bytes and more. An empty command, which has no arguments, is to be skipped.
@@ -112,6 +160,9 @@ impl Parser {
     /// # Errors
     /// [`ProtocolError`]: nothing behind it can be read.
     pub fn next(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
+        if self.to_drop > 0 {
+            return Ok(None);
+        }
         if self.missing.is_none() && !self.begin(buffer, limits)? {
             return Ok(None);
         }
@@ -123,6 +174,44 @@ impl Parser {
         let length = self.at;
         (self.at, self.scanned, self.missing) = (0, 0, None);
         Ok(Some(length))
+    }
+
+    /// Drops bytes of an argument that is too long. Returns true if there was one and all of it is dropped now: then
+    /// [`next`](Self::next) goes on. Call it when that finds no complete command.
+    pub fn drop_long(&mut self, buffer: &mut BytesMut) -> bool {
+        if self.to_drop == 0 {
+            return false;
+        }
+        let there = (buffer.len() - self.at).min(self.to_drop);
+        let left = buffer.len() - there;
+        // What follows the argument is moved once, when the end of the argument has arrived.
+        buffer.copy_within(self.at + there.., self.at);
+        buffer.truncate(left);
+        self.to_drop -= there;
+        self.to_drop == 0
+    }
+
+    /// Length of the first argument of the completed command that was too long and was dropped.
+    pub fn long_arg(&self) -> Option<usize> {
+        self.dropped.map(|(_, first)| first)
+    }
+
+    /// Takes a prefix off the arguments of the completed command at these places. Those without it stay as they are.
+    pub fn strip(&mut self, buffer: &[u8], prefix: &[u8], places: impl Iterator<Item = usize>) {
+        for place in places {
+            let Some(range) = self.args.get(place).copied() else {
+                return;
+            };
+            let bytes = if self.is_inline { &self.inline } else { buffer };
+            if bytes[range.0..range.1].starts_with(prefix) {
+                self.args[place].0 += prefix.len();
+            }
+        }
+    }
+
+    /// Bytes that it holds itself.
+    pub fn held(&self) -> usize {
+        self.args.capacity() * size_of::<(usize, usize)>() + self.inline.capacity()
     }
 
     /// Returns the command that [`next`](Self::next) has completed. `buffer` begins where it began then.
@@ -151,6 +240,7 @@ impl Parser {
 
     /// Reads the header of an array, or a whole inline command. Returns false if it is incomplete.
     fn begin(&mut self, buffer: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
+        self.dropped = None;
         match buffer.get(self.at) {
             None => Ok(false),
             Some(b'*') => {
@@ -203,6 +293,14 @@ impl Parser {
                 else {
                     return violation("invalid bulk length");
                 };
+                let (before, first) = self.dropped.unwrap_or((0, length));
+                if length > limits.arg_bytes && before + length <= limits.dropped_bytes {
+                    self.dropped = Some((before + length, first));
+                    self.to_drop = length + 2;
+                    self.args.push((self.at, self.at));
+                    self.missing = self.missing.map(|missing| missing - 1);
+                    return Ok(false);
+                }
                 if length > limits.arg_bytes {
                     return violation(match limits.before_auth {
                         true => "unauthenticated bulk length",
@@ -269,7 +367,7 @@ impl Parser {
         self.args.clear();
         self.inline.clear();
         self.is_inline = true;
-        if !split(line, &mut self.inline, &mut self.args) {
+        if !words::split(line, &mut self.inline, &mut self.args) {
             return violation("unbalanced quotes in request");
         }
         if self.args.len() > limits.args {
@@ -279,77 +377,6 @@ impl Parser {
         self.scanned = self.at;
         Ok(true)
     }
-}
-
-/// Splits a line into words. Within double quotes there are escapes, within single quotes only `\'`. Returns false if a
-/// quote is not closed, or not followed by a space.
-fn split(line: &[u8], words: &mut Vec<u8>, ranges: &mut Vec<(usize, usize)>) -> bool {
-    let mut rest = line.iter().copied().peekable();
-    loop {
-        while rest
-            .next_if(|byte| byte.is_ascii_whitespace() || *byte == 0x0b)
-            .is_some()
-        {}
-        if rest.peek().is_none() {
-            return true;
-        }
-        let begin = words.len();
-        while let Some(byte) = rest.next_if(|byte| !byte.is_ascii_whitespace() && *byte != 0x0b) {
-            match byte {
-                0 => break,
-                b'"' | b'\'' => {
-                    if !quoted(byte, &mut rest, words) {
-                        return false;
-                    }
-                    if rest.peek().is_some_and(|next| !next.is_ascii_whitespace()) {
-                        return false;
-                    }
-                    break;
-                }
-                byte => words.push(byte),
-            }
-        }
-        ranges.push((begin, words.len()));
-    }
-}
-
-/// Reads the inside of quotes and the closing one. Returns false if there is none.
-fn quoted(
-    quote: u8,
-    rest: &mut std::iter::Peekable<impl Iterator<Item = u8> + Clone>,
-    words: &mut Vec<u8>,
-) -> bool {
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'\\' if quote == b'\'' && rest.peek() == Some(&b'\'') => {
-                words.extend(rest.next());
-            }
-            b'\\' if quote == b'"' => match rest.next() {
-                None => return false,
-                Some(b'x') => {
-                    let mut ahead = rest.clone();
-                    let mut digit = || ahead.next().and_then(|byte| char::from(byte).to_digit(16));
-                    match (digit(), digit()) {
-                        (Some(high), Some(low)) => {
-                            words.push((high * 16 + low) as u8);
-                            rest.next();
-                            rest.next();
-                        }
-                        _ => words.push(b'x'),
-                    }
-                }
-                Some(b'n') => words.push(b'\n'),
-                Some(b'r') => words.push(b'\r'),
-                Some(b't') => words.push(b'\t'),
-                Some(b'b') => words.push(0x08),
-                Some(b'a') => words.push(0x07),
-                Some(byte) => words.push(byte),
-            },
-            byte if byte == quote => return true,
-            byte => words.push(byte),
-        }
-    }
-    false
 }
 
 /// Parses a decimal number as Redis does: no spaces, no `+`, no leading zero.

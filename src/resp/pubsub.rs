@@ -11,6 +11,12 @@ use super::session::Session;
 /// Most channels and patterns of a connection.
 const SUBSCRIPTIONS_MAX: usize = 1_000;
 
+/// Longest name of a channel, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Memory of a name beside its bytes.
+const NODE_BYTES: usize = 48;
+
 /// The commands of this file.
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -52,8 +58,16 @@ fn begin(session: &mut Session, args: Args<'_>, kind: &'static str, names: Names
             "a connection has at most {SUBSCRIPTIONS_MAX} subscriptions"
         ));
     }
+    if let Some(name) = args.from(1).find(|name| name.len() > NAME_BYTES_MAX) {
+        return Reply::err(format_args!(
+            "name of a channel has {} bytes, expected at most {NAME_BYTES_MAX}",
+            name.len()
+        ));
+    }
     let replies = args.from(1).map(|name| {
-        names(session).insert(name.to_vec());
+        if names(session).insert(name.to_vec()) {
+            session.subscriptions.bytes += name.len() + NODE_BYTES;
+        }
         message(session, kind, Reply::Bytes(name.to_vec()))
     });
     Reply::Several(replies.collect())
@@ -68,7 +82,9 @@ fn end(session: &mut Session, args: Args<'_>, kind: &'static str, names: Names) 
         return message(session, kind, Reply::Null);
     }
     let replies = ended.into_iter().map(|name| {
-        names(session).remove(&name);
+        if names(session).remove(&name) {
+            session.subscriptions.bytes -= name.len() + NODE_BYTES;
+        }
         message(session, kind, Reply::Bytes(name))
     });
     Reply::Several(replies.collect())

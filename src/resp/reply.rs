@@ -74,6 +74,25 @@ impl Reply {
         matches!(self, Self::Error(_))
     }
 
+    /// About the bytes of the encoding, and no fewer.
+    pub fn bytes(&self) -> usize {
+        const HEAD: usize = 32;
+        let of_all = |items: &[Self]| items.iter().map(Self::bytes).sum();
+        HEAD + match self {
+            Self::Status(text) | Self::Static(text) => text.len(),
+            Self::Error(text) | Self::Text(text) | Self::Verbatim(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Int(_) | Self::Null | Self::NullArray => 0,
+            Self::Array(items) | Self::Set(items) | Self::Push(items) | Self::Several(items) => {
+                of_all(items)
+            }
+            Self::Map(pairs) => {
+                let pairs = pairs.iter().map(|(key, value)| key.bytes() + value.bytes());
+                pairs.sum()
+            }
+        }
+    }
+
     /// Appends the encoding.
     pub fn write(&self, out: &mut Vec<u8>, protocol: Protocol) {
         let is_3 = protocol == Protocol::Resp3;

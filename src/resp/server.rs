@@ -11,7 +11,7 @@ use super::auth::Scope;
 use super::batch::failure;
 use super::command::{Command, Run, is, now, unknown_subcommand, wrong_arity};
 use super::door::{Door, REDIS_VERSION};
-use super::glob::Glob;
+use super::glob::{Glob, PATTERN_BYTES_MAX};
 use super::parser::Args;
 use super::reply::Reply;
 use super::session::Session;
@@ -107,16 +107,25 @@ fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
     Reply::Verbatim(text)
 }
 
-fn config(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+/// The error for an unknown subcommand, a wrong number of arguments, or patterns that are too long.
+pub fn refusal(args: Args<'_>) -> Option<Reply> {
     let sub = args.get(1).unwrap_or_default();
-    if !is(sub, "GET") {
-        return match is(sub, "SET") {
-            true => Reply::err("CONFIG SET is not supported: change lapsed.toml"),
-            false => unknown_subcommand("config", sub),
-        };
+    match () {
+        () if is(sub, "SET") => Some(Reply::err(
+            "CONFIG SET is not supported: change lapsed.toml",
+        )),
+        () if !is(sub, "GET") => Some(unknown_subcommand("config", sub)),
+        () if args.len() < 3 => Some(wrong_arity("config|get")),
+        () if args.bytes() > PATTERN_BYTES_MAX => Some(Reply::err(format_args!(
+            "expected at most {PATTERN_BYTES_MAX} bytes of patterns"
+        ))),
+        () => None,
     }
-    if args.len() < 3 {
-        return wrong_arity("config|get");
+}
+
+fn config(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+    if let Some(error) = refusal(args) {
+        return error;
     }
     let known = [
         ("timeout", "0".to_owned()),
@@ -131,10 +140,13 @@ fn config(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
     ];
-    let patterns: Vec<Glob> = args
+    let patterns = args
         .from(2)
-        .map(|pattern| Glob::new(&pattern.to_ascii_lowercase()))
-        .collect();
+        .map(|pattern| Glob::new(&pattern.to_ascii_lowercase()));
+    let patterns: Vec<Glob> = match patterns.collect() {
+        Ok(patterns) => patterns,
+        Err(error) => return error,
+    };
     let asked = |name: &str| patterns.iter().any(|it| it.matches(name.as_bytes()));
     let found = known.into_iter().filter(|(name, _)| asked(name));
     Reply::Map(

@@ -9,9 +9,10 @@ use tokio::time::Instant;
 use super::auth::User;
 use super::handed::Handed;
 use super::keyed::Keyed;
+use super::parser::Owned;
 use super::reply::{Protocol, Reply};
-use crate::ledger::SeriesRow;
-use crate::task::TaskKey;
+use super::watched::Watched;
+use crate::task::{PAYLOAD_BYTES_MAX, TaskKey};
 
 /// The state of one connection.
 pub struct Session {
@@ -38,9 +39,11 @@ pub struct Session {
     /// Between `MULTI` and `EXEC`.
     pub transaction: Option<Transaction>,
     /// Keys of `WATCH`, with their rows as they were then.
-    pub watched: Vec<(TaskKey, Option<SeriesRow>)>,
+    pub watched: Vec<Watched>,
     /// Tasks of a worker whose reply is not written yet.
     pub handed: Handed,
+    /// Wrong passwords that it has sent.
+    pub wrong_passwords: u8,
 }
 
 /// Subscriptions. No message is ever published to them.
@@ -50,6 +53,8 @@ pub struct Subscriptions {
     pub channels: BTreeSet<Vec<u8>>,
     /// Patterns.
     pub patterns: BTreeSet<Vec<u8>>,
+    /// Bytes of all names.
+    pub bytes: usize,
 }
 
 impl Subscriptions {
@@ -66,22 +71,78 @@ pub struct Transaction {
     pub queued: Vec<Queued>,
     /// A command was refused: `EXEC` discards all.
     pub is_broken: bool,
+    /// Keys of the commands, each as often as it is named.
+    keys: usize,
+    /// Bytes of the arguments.
+    bytes: usize,
+    /// Commands whose replies have a value.
+    reads: usize,
 }
 
-/// Most commands of a transaction: it is one transaction of the ledger, too.
-const QUEUE_MAX: usize = 10_000;
+/// Most commands of a transaction, and most keys: it is one transaction of the ledger, too, and nothing else is written
+/// meanwhile.
+pub const QUEUE_MAX: usize = 10_000;
+
+/// Most bytes of the arguments of a transaction.
+pub const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Memory of a queued command beside its arguments.
+const QUEUED_BYTES: usize = 256;
+
+/// Longest error of a command that is kept until `EXEC` answers.
+const ERROR_BYTES: usize = 512;
 
 impl Transaction {
-    /// Keeps a command for `EXEC`.
-    pub fn queue(&mut self, command: Queued) -> Reply {
-        if self.queued.len() >= QUEUE_MAX {
-            self.is_broken = true;
-            return Reply::err(format_args!(
-                "a transaction has at most {QUEUE_MAX} commands"
-            ));
+    /// Keeps a command with this number of bytes of arguments for `EXEC`.
+    pub fn queue(&mut self, command: Queued, bytes: usize) -> Reply {
+        let keys = match &command {
+            Queued::Keyed(keyed) => keyed.keys(),
+            Queued::Answered(_) | Queued::Call(..) => 0,
+        };
+        let refused = match () {
+            () if self.queued.len() >= QUEUE_MAX => Some(format!("{QUEUE_MAX} commands")),
+            () if self.keys + keys > QUEUE_MAX => Some(format!("{QUEUE_MAX} keys")),
+            () if self.bytes + bytes > QUEUE_BYTES_MAX => Some(format!("{QUEUE_BYTES_MAX} bytes")),
+            () => None,
+        };
+        if let Some(most) = refused {
+            self.break_off();
+            return Reply::err(format_args!("a transaction has at most {most}"));
         }
+        if self.is_broken {
+            // `EXEC` will refuse it, as the client was told.
+            return Reply::Status("QUEUED");
+        }
+        self.keys += keys;
+        self.reads += match &command {
+            Queued::Keyed(keyed) => usize::from(keyed.reads_value()),
+            Queued::Answered(_) | Queued::Call(..) => 0,
+        };
+        self.bytes += match &command {
+            Queued::Answered(Reply::Error(error)) => error.len().min(ERROR_BYTES),
+            Queued::Answered(_) => 0,
+            Queued::Keyed(_) | Queued::Call(..) => bytes,
+        };
         self.queued.push(command);
         Reply::Status("QUEUED")
+    }
+
+    /// Has `EXEC` discard all commands, and forgets them.
+    pub fn break_off(&mut self) {
+        *self = Self {
+            is_broken: true,
+            ..Self::default()
+        };
+    }
+
+    /// Most bytes of the values in its replies.
+    pub fn values(&self) -> usize {
+        self.reads * PAYLOAD_BYTES_MAX
+    }
+
+    /// Memory that it takes.
+    fn held(&self) -> usize {
+        self.bytes + self.queued.len() * QUEUED_BYTES + self.keys * size_of::<TaskKey>()
     }
 }
 
@@ -92,6 +153,8 @@ pub enum Queued {
     Keyed(Keyed),
     /// Its answer is known.
     Answered(Reply),
+    /// About the connection or the server: the place in the table, and the arguments.
+    Call(usize, Owned),
 }
 
 impl Session {
@@ -111,14 +174,22 @@ impl Session {
             transaction: None,
             watched: Vec::new(),
             handed: Handed::default(),
+            wrong_passwords: 0,
         }
+    }
+
+    /// Memory that the client makes it take.
+    pub fn held(&self) -> usize {
+        self.transaction.as_ref().map_or(0, Transaction::held)
+            + self.subscriptions.bytes
+            + self.watched.len() * size_of::<Watched>()
     }
 
     /// Goes back to the state of a new connection.
     pub fn reset(&mut self, user: Option<Arc<User>>) {
-        let (since, handed) = (self.since, self.handed.clone());
+        let (since, handed, wrong) = (self.since, self.handed.clone(), self.wrong_passwords);
         *self = Self::new(self.id, self.address, self.local, user);
-        (self.since, self.handed) = (since, handed);
+        (self.since, self.handed, self.wrong_passwords) = (since, handed, wrong);
     }
 
     /// True if RESP2 allows only commands about subscriptions.

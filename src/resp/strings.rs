@@ -126,15 +126,19 @@ pub fn task(key: &TaskKey, value: &[u8]) -> Result<Task, Reply> {
         return Ok(task);
     }
     if value.len() > PAYLOAD_BYTES_MAX {
-        let bytes = value.len();
-        return Err(Reply::err(format_args!(
-            "value has {bytes} bytes, expected at most {PAYLOAD_BYTES_MAX}: it is the payload of a task"
-        )));
+        return Err(value_too_long(value.len()));
     }
     let text = std::str::from_utf8(value).map_err(|_| {
         Reply::err("value is not UTF-8, expected JSON or text: it is the payload of a task")
     })?;
     Ok(task.payload_or_text(text))
+}
+
+/// The error for a value of this length.
+pub fn value_too_long(bytes: usize) -> Reply {
+    Reply::err(format_args!(
+        "value has {bytes} bytes, expected at most {PAYLOAD_BYTES_MAX}: it is the payload of a task"
+    ))
 }
 
 /// Reads a time in seconds (1000) or milliseconds (1). Returns milliseconds.

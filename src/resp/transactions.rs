@@ -1,15 +1,25 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`.
 
 use super::batch;
+use super::command::{Control, Registry, Run};
 use super::door::Door;
+use super::introspection;
 use super::keyed::Keyed;
 use super::parser::Args;
 use super::reply::Reply;
 use super::session::{Queued, Session, Transaction};
+use super::watched::Watched;
+use crate::client::ClientError;
 use crate::task::TaskKey;
 
 /// Most keys that are watched.
 const WATCHED_MAX: usize = 1_000;
+
+/// Rows that are read at a time: with their values they have 4 MiB at most.
+const READ_MAX: usize = 64;
+
+/// Most bytes of the replies of a transaction.
+pub const REPLIES_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// `MULTI`
 pub fn multi(session: &mut Session) -> Reply {
@@ -30,37 +40,63 @@ pub fn discard(session: &mut Session) -> Reply {
 }
 
 /// `EXEC`: one transaction of the ledger.
-pub async fn exec(session: &mut Session, door: &Door) -> Reply {
+pub async fn exec(session: &mut Session, door: &Door, registry: &Registry) -> Reply {
     let Some(transaction) = session.transaction.take() else {
         return Reply::err("EXEC without MULTI");
     };
     let watched = std::mem::take(&mut session.watched);
     if transaction.is_broken {
-        let text = "EXECABORT Transaction discarded because of previous errors.";
-        return Reply::Error(text.to_owned());
+        return aborted("of previous errors.");
     }
-    let commands: Vec<Keyed> = transaction
-        .queued
-        .iter()
-        .filter_map(|queued| match queued {
-            Queued::Keyed(keyed) => Some(keyed.clone()),
-            Queued::Answered(_) => None,
-        })
-        .collect();
+    let mut commands: Vec<Keyed> = Vec::new();
+    // The replies in order; `None` for those of the ledger.
+    let mut known: Vec<Option<Reply>> = Vec::with_capacity(transaction.queued.len());
+    let mut bytes = 0;
+    for queued in transaction.queued {
+        let reply = match queued {
+            Queued::Keyed(keyed) => {
+                commands.push(keyed);
+                None
+            }
+            Queued::Answered(reply) => Some(reply),
+            Queued::Call(index, args) => Some(match registry.all()[index].run {
+                Run::Now(answer) => answer(session, door, args.args()),
+                Run::Control(Control::Describe) => introspection::describe(registry, args.args()),
+                _ => Reply::err("this command is not allowed between MULTI and EXEC"),
+            }),
+        };
+        bytes += reply.as_ref().map_or(0, Reply::bytes);
+        known.push(reply);
+        if bytes > REPLIES_BYTES_MAX {
+            return too_long();
+        }
+    }
     let replies = match commands.is_empty() && watched.is_empty() {
         true => Ok(Some(Vec::new())),
-        false => batch::transact(door, commands, watched).await,
+        false => batch::execute(door, commands, watched, REPLIES_BYTES_MAX - bytes).await,
     };
     let mut replies = match replies {
         Ok(Some(replies)) => replies.into_iter(),
         Ok(None) => return Reply::NullArray,
-        Err(error) => return batch::failure(&error),
+        Err(batch::Refused::TooLong) => return too_long(),
+        Err(batch::Refused::Failed(error)) => return batch::failure(&error),
     };
-    let all = transaction.queued.into_iter().map(|queued| match queued {
-        Queued::Keyed(_) => replies.next().expect("one reply to one command"),
-        Queued::Answered(reply) => reply,
+    let all = known.into_iter().map(|known| {
+        let reply = known.or_else(|| replies.next());
+        reply.expect("one reply to one command")
     });
     Reply::Array(all.collect())
+}
+
+fn too_long() -> Reply {
+    aborted(&format!(
+        "its replies have more than {REPLIES_BYTES_MAX} bytes"
+    ))
+}
+
+/// The error for a transaction that is not carried out.
+pub fn aborted(why: &str) -> Reply {
+    Reply::Error(format!("EXECABORT Transaction discarded because {why}"))
 }
 
 /// `WATCH`: remembers the rows as they are.
@@ -68,22 +104,28 @@ pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
     if session.transaction.is_some() {
         return Reply::err("WATCH inside MULTI is not allowed");
     }
-    let known = |key: &TaskKey| session.watched.iter().any(|(watched, _)| watched == key);
     let mut keys: Vec<TaskKey> = args.from(1).filter_map(super::keys::key).collect();
     keys.sort_unstable();
     keys.dedup();
-    keys.retain(|key| !known(key));
+    keys.retain(|key| !session.watched.iter().any(|known| known.key == *key));
     if session.watched.len() + keys.len() > WATCHED_MAX {
         return Reply::err(format_args!("at most {WATCHED_MAX} keys can be watched"));
     }
-    if keys.is_empty() {
-        return Reply::OK;
-    }
-    match door.tasks.standing(&keys).await {
-        Ok(rows) => {
-            session.watched.extend(keys.into_iter().zip(rows));
+    match read(door, keys).await {
+        Ok(watched) => {
+            session.watched.extend(watched);
             Reply::OK
         }
         Err(error) => batch::failure(&error),
     }
+}
+
+async fn read(door: &Door, keys: Vec<TaskKey>) -> Result<Vec<Watched>, ClientError> {
+    let mut watched = Vec::with_capacity(keys.len());
+    for part in keys.chunks(READ_MAX) {
+        let rows = door.tasks.standing(part).await?;
+        let pairs = part.iter().zip(&rows);
+        watched.extend(pairs.map(|(key, row)| Watched::new(key, row.as_ref())));
+    }
+    Ok(watched)
 }

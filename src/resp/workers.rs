@@ -19,6 +19,9 @@ use crate::task::RetryAdvice;
 /// Most claims of one `LAPSED.RENEW`.
 const RENEW_MAX: usize = 512;
 
+/// How long a take waits at most. A worker that waits for longer asks again, and so shows that it is alive.
+const BLOCK_MAX: Duration = Duration::from_secs(60);
+
 const fn of_workers(
     name: &'static str,
     arity: i32,
@@ -41,7 +44,7 @@ const fn of_workers(
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
     of_workers("lapsed.take", -2, Run::Blocking(take), "queue [COUNT count] [BLOCK milliseconds] [WORKER name]",
-        "Takes tasks of a pull queue that are due, and leases them. Returns an array of maps, each with `claim`. BLOCK 0 waits without limit."),
+        "Takes tasks of a pull queue that are due, and leases them. Returns an array of maps, each with `claim`; empty if there is none, after a minute at the latest."),
     of_workers("lapsed.done", -2, Run::Joined(done), "claim [RESULT json]",
         "Completes a task."),
     of_workers("lapsed.fail", -3, Run::Joined(fail), "claim error [PERMANENT | RETRYAFTER milliseconds]",
@@ -56,7 +59,7 @@ pub const COMMANDS: &[Command] = &[
 
 fn take(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let (asked, handed) = (Asked::read(args), session.handed.clone());
-    let queues = queues(door);
+    let (queues, user) = (queues(door), session.user.clone());
     async move {
         let taken = async {
             let Asked {
@@ -65,7 +68,10 @@ fn take(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'stati
                 block,
                 worker,
             } = asked?;
-            let taken = queues?.take(&queue, count, block, &worker).await;
+            let (queues, classes) = (queues?, user.as_ref().map(|user| user.classes()));
+            let classes = classes.unwrap_or_default();
+            let taken = queues.take_of(classes, &queue, count, block, &worker);
+            let taken = taken.await;
             taken.map_err(|error| failure(&error))
         };
         match taken.await {
@@ -114,11 +120,11 @@ impl Asked {
     }
 }
 
-/// Reads the time to wait. As with Redis' own commands, 0 waits without limit.
+/// Reads the time to wait. As with Redis' own commands, 0 waits for as long as possible.
 fn block(value: &[u8]) -> Result<Duration, Reply> {
     match u64::try_from(milliseconds(value)?) {
-        Ok(0) => Ok(Duration::MAX),
-        Ok(ms) => Ok(Duration::from_millis(ms)),
+        Ok(0) => Ok(BLOCK_MAX),
+        Ok(ms) => Ok(Duration::from_millis(ms).min(BLOCK_MAX)),
         Err(_) => Err(Reply::err("timeout is negative")),
     }
 }

@@ -43,7 +43,7 @@ pub(crate) use history::prepend;
 pub use history::{HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason};
 pub(crate) use json_text::JsonText;
 pub(crate) use key::SENTINEL_PREFIX;
-pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, TaskKey};
+pub use key::{Foreign, HIDDEN, KEY_BYTES_MAX, KeyError, KeyName, TaskKey};
 pub use lifecycle::{
     Attempt, Death, EndedRun, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX,
     SUSPECT_CRASHES, Verdict, judge,

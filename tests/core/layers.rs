@@ -3,11 +3,12 @@
 use crate::source_files::{SourceFile, source_files};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
     ("sandbox", &[]),
+    ("net", &["telemetry"]),
     ("config", &["task"]),
     ("telemetry", &["task"]),
     ("ledger", &["task", "clock", "config"]),
@@ -50,6 +51,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "engine",
             "ledger",
             "membership",
+            "net",
             "task",
             "telemetry",
             "trace",
@@ -63,6 +65,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "config",
             "engine",
             "ledger",
+            "net",
             "task",
             "telemetry",
         ],

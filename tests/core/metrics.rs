@@ -82,6 +82,7 @@ fn recorded() -> Metrics {
     metrics.resp_refused("max_connections");
     metrics.resp_commands("get").inc();
     metrics.resp_errors("get").inc();
+    metrics.login_failed("resp");
     metrics.audited("start", 1);
     metrics
 }

@@ -96,6 +96,7 @@ impl BenchDaemon {
                 users: Vec::new(),
                 tls: None,
                 max_connections: connections as usize,
+                ..config.resp
             };
             config.routes.splice(0..0, pull_routes()?);
         }

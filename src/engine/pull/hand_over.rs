@@ -100,7 +100,8 @@ impl HandOver {
     fn hand_over(&self, takers: &Takers, ready: &mut VecDeque<Ready>) {
         let mut left = VecDeque::new();
         while let Some(first) = ready.pop_front() {
-            let Some(ticket) = takers.next(&first.pulled.claim.key) else {
+            let claim = &first.pulled.claim;
+            let Some(ticket) = takers.next(&claim.key, claim.attempt.crashes > 0) else {
                 left.push_back(first);
                 continue;
             };
@@ -177,6 +178,9 @@ impl HandOver {
     }
 }
 
+/// Bytes of payloads that one answer has, unless that of its first task has more.
+const PAYLOADS_BYTES_MAX: usize = 1 << 20;
+
 /// Takes the tasks that a taker gets out of `ready`, `first` before all. A task that may have killed its worker twice goes
 /// alone: at worst it takes the next one down, and no other task with it.
 fn batch_of<T>(first: Ready, ready: &mut VecDeque<Ready>, ticket: &Ticket<T>) -> Vec<Ready> {
@@ -185,11 +189,20 @@ fn batch_of<T>(first: Ready, ready: &mut VecDeque<Ready>, ticket: &Ticket<T>) ->
         true => ready.len(),
         false => 0,
     };
+    let bytes = |ready: &Ready| ready.pulled.claim.payload.as_ref().map_or(0, String::len);
+    let mut left = PAYLOADS_BYTES_MAX.saturating_sub(bytes(&first));
     let mut batch = vec![first];
     while batch.len() < ticket.count
         && let Some(next) = ready.get(place).filter(|next| !is_suspect(next))
     {
-        match ticket.may_have(&next.pulled.claim.key) {
+        let Some(rest) = left.checked_sub(bytes(next)) else {
+            break;
+        };
+        let may_have = ticket.may_have(&next.pulled.claim.key);
+        if may_have {
+            left = rest;
+        }
+        match may_have {
             true => batch.extend(ready.remove(place)),
             false => place += 1,
         }

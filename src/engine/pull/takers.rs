@@ -88,10 +88,17 @@ impl<T> Takers<T> {
     }
 
     /// Removes the first taker that may have this task, which gets tasks now. `None` if none waits.
-    pub fn next(&self, key: &TaskKey) -> Option<Ticket<T>> {
+    ///
+    /// A task that has `crashed` goes to the taker that asked last: the one that has waited for the longest may have vanished
+    /// without a word, and the task must not die of workers that are gone.
+    pub fn next(&self, key: &TaskKey, crashed: bool) -> Option<Ticket<T>> {
         let mut waiting = self.waiting();
         let mut tickets = waiting.tickets.iter();
-        let (number, _) = tickets.find(|(_, ticket)| ticket.may_have(key))?;
+        let may_have = |(_, ticket): &(&u64, &Ticket<T>)| ticket.may_have(key);
+        let (number, _) = match crashed {
+            true => tickets.rfind(may_have),
+            false => tickets.find(may_have),
+        }?;
         let number = *number;
         let ticket = waiting.tickets.remove(&number)?;
         waiting.saw(&ticket.worker);
@@ -182,6 +189,19 @@ mod tests {
             group,
             give: oneshot::channel().0,
         }
+    }
+
+    #[test]
+    fn a_task_with_a_crash_goes_to_the_taker_that_asked_last() {
+        let takers = Arc::new(Takers::new(Arc::default()));
+        let places = ["vanished", "gone", "here"].map(|name| takers.join(ticket(name)));
+        let key = TaskKey::parse("C@m").unwrap();
+        let next = |crashed| takers.next(&key, crashed).map(|it| it.worker.to_string());
+        assert_eq!(next(true).as_deref(), Some("here"));
+        assert_eq!(next(false).as_deref(), Some("vanished"));
+        assert_eq!(next(true).as_deref(), Some("gone"));
+        assert_eq!(next(true), None);
+        drop(places);
     }
 
     #[tokio::test(start_paused = true)]

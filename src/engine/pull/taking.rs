@@ -22,8 +22,8 @@ const UNDER_WAY: Duration = Duration::from_millis(500);
 
 impl PullQueues {
     /// Takes up to `count` tasks that are due. If there are none, waits for `block`; `None` waits only for tasks that
-    /// are being claimed. Takers of a queue get tasks in order of arrival. Returns no task when the time is up, and when
-    /// the daemon stops.
+    /// are being claimed. Takers of a queue get tasks in order of arrival; a task with a crash goes to the one that asked
+    /// last. Returns no task when the time is up, and when the daemon stops.
     ///
     /// # Errors
     /// [`PullError`]: an unknown queue, a bad count or name.

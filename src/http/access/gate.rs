@@ -20,7 +20,7 @@ use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 
 /// Probes, which orchestrators send to any name and address.
-const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Headers of every response, unless its handler sets them. Nothing is loaded from elsewhere, nothing is inline, and no other
 /// page shows this one in a frame.

@@ -7,8 +7,7 @@ use crate::http::problem::Problem;
 use crate::ledger::{MalformedRow, TaskRecord};
 use crate::task::{ClassGlob, TaskKey};
 
-/// Stands for what is not shown. Valid as an argument of a key.
-pub const HIDDEN: &str = "hidden";
+pub use crate::task::HIDDEN;
 
 /// What of a task is not shown, to any caller. Workers that take a task get all of it.
 #[derive(Clone)]
@@ -45,12 +44,7 @@ impl Masks {
         if !self.hides_payload(&task.key) {
             return;
         }
-        task.payload = None;
-        task.result = None;
-        task.last_error = task.last_error.take().map(|_| HIDDEN.to_owned());
-        for mishap in &mut task.history {
-            mishap.error = HIDDEN.to_owned();
-        }
+        task.hide_payload();
     }
 
     /// Hides what is not shown of tasks in a list, their arguments included.
@@ -72,7 +66,7 @@ impl Masks {
     /// A key without the arguments that lists do not show.
     pub fn shown(&self, key: &TaskKey) -> TaskKey {
         match self.hides_arguments(key) && key.args().next().is_some() {
-            true => without_arguments(key),
+            true => key.without_arguments(),
             false => key.clone(),
         }
     }
@@ -103,15 +97,6 @@ impl Masks {
             Err(_) => text,
         }
     }
-}
-
-fn without_arguments(key: &TaskKey) -> TaskKey {
-    let hidden = TaskKey::build(key.class(), key.method(), [HIDDEN]);
-    // A key of the maximum length may have an argument that is shorter.
-    let none = || TaskKey::build(key.class(), key.method(), Vec::<&str>::new());
-    hidden
-        .or_else(|_| none())
-        .expect("the beginning of a key is a key")
 }
 
 fn has(globs: &[ClassGlob], key: &TaskKey) -> bool {

@@ -12,7 +12,6 @@
 
 mod caller;
 mod cursors;
-mod failures;
 mod gate;
 mod host;
 mod login;
@@ -27,15 +26,16 @@ use subtle::ConstantTimeEq as _;
 
 use crate::config::{HttpClient, HttpConfig, SecureCookies, hash_token};
 use crate::ledger::Ledger;
+use crate::net::failures::{self, Failures};
 
 pub use self::caller::{Caller, Scope};
-use self::failures::Failures;
-pub use self::gate::gate;
+pub use self::gate::{PROBES, gate};
 pub use self::login::routes;
 pub use self::masks::Masks;
 use self::peer::Peer;
 use self::sessions::{Session, Sessions};
 use super::problem::{Problem, ProblemKind};
+use crate::telemetry::Metrics;
 
 /// Name of the cookie over HTTPS. Browsers take one with this prefix only over HTTPS, for this host alone.
 const SECURE_COOKIE: &str = "__Host-lapsed";
@@ -68,10 +68,10 @@ impl Cookie {
 
 impl Access {
     /// Takes the clients of a configuration. Sessions of browsers are shared through the ledger.
-    pub fn new(config: Arc<HttpConfig>, ledger: Arc<dyn Ledger>) -> Self {
+    pub fn new(config: Arc<HttpConfig>, ledger: Arc<dyn Ledger>, metrics: Arc<Metrics>) -> Self {
         Self {
             sessions: Sessions::new(ledger, config.session_length),
-            failures: Failures::default(),
+            failures: Failures::new("http", metrics),
             config,
         }
     }
@@ -125,6 +125,7 @@ impl Access {
         let index = found.map(|(index, _)| index);
         let address = peer.address;
         if address.is_some_and(|address| !self.failures.admit(address, &hash, index)) {
+            self.failures.report(address);
             return Err(Problem::of(
                 ProblemKind::TooManyGuesses,
                 format!("try again in {} s", failures::WINDOW.as_secs()),
@@ -132,6 +133,7 @@ impl Access {
         }
         let client = found.map(|(_, client)| client);
         client.ok_or_else(|| {
+            self.failures.report(address);
             Problem::of(
                 ProblemKind::Unauthenticated,
                 "no client in the configuration of lapsed has this token",

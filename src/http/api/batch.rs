@@ -76,7 +76,7 @@ async fn create(
     caller.require(Scope::Schedule)?;
     require_type(request.headers(), &[JSON, NDJSON])?;
     let is_array = require_type(request.headers(), &[JSON]).is_ok();
-    let body = body(request, &site.stopping, BYTES_MAX).await?;
+    let (body, _share) = body(&site, request, BYTES_MAX).await?;
     let texts = match is_array {
         true => elements(&body)?,
         false => lines(&body),

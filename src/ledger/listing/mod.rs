@@ -46,6 +46,8 @@ pub struct ListFilter {
     pub cursor: Option<ListCursor>,
     /// Maximum number of tasks on a page.
     pub limit: u32,
+    /// Leaves payloads and results out: they are not read.
+    pub brief: bool,
 }
 
 impl ListFilter {
@@ -69,6 +71,7 @@ impl ListFilter {
             except: _,
             cursor: _,
             limit: _,
+            brief: _,
         } = self
         else {
             return false;

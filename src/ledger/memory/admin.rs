@@ -25,7 +25,13 @@ impl Admin for MemoryLedger {
         let table = self.table();
         let (rows, next) = fitting(&table, filter, now)?;
         Ok(ListPage {
-            tasks: rows.iter().map(|row| row.record(now)).collect(),
+            tasks: rows
+                .iter()
+                .map(|row| match filter.brief {
+                    true => row.record(now).in_brief(),
+                    false => row.record(now),
+                })
+                .collect(),
             next,
             ..ListPage::default()
         })

@@ -43,6 +43,7 @@ impl Conditions {
             except,
             cursor: _,
             limit: _,
+            brief: _,
         } = filter;
         let mut conditions = Self {
             wheres: Vec::new(),

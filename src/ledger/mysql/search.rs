@@ -67,8 +67,12 @@ impl MysqlLedger {
     pub(super) async fn list_page(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
         filter.check_cursor()?;
         let mut conn = self.pools.acquire().await?;
+        let template = match filter.brief {
+            true => queries::RECORD_BRIEF,
+            false => queries::RECORD,
+        };
         let found = self
-            .search(&mut conn, queries::RECORD, filter)
+            .search(&mut conn, template, filter)
             .await
             .map_err(error)?;
         let mut page = ListPage {

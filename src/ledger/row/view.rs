@@ -53,6 +53,7 @@ impl Row {
             except: _,
             cursor: _,
             limit: _,
+            brief: _,
         } = filter;
         let says = |text: &String| {
             let latest = self.last_error.as_deref().unwrap_or_default();

@@ -49,6 +49,11 @@ pub(super) fn one(
 
 /// Reads a whole row.
 pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Stored> {
+    read_some(found, false)
+}
+
+/// Reads a row; a `brief` one without payload and result.
+pub(super) fn read_some(found: &Found<'_>, brief: bool) -> rusqlite::Result<Stored> {
     let text_key = text(found, 1)?.unwrap_or_default();
     let (key, malformed) = match TaskKey::parse(&text_key) {
         Ok(key) => (key, None),
@@ -91,9 +96,9 @@ pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Stored> {
         reason: text(found, 18)?.and_then(|word| word.parse().ok()),
         last_error: owned(19)?,
         history: text(found, 20)?.map_or_else(Vec::new, |lines| Mishap::read_lines(&lines)),
-        result: owned(21)?,
+        result: if brief { None } else { owned(21)? },
         recurrence: text(found, 22)?.map(|text| StoredRecurrence::read(&text)),
-        payload: owned(23)?,
+        payload: if brief { None } else { owned(23)? },
     };
     Ok(Stored { row, malformed })
 }

@@ -56,7 +56,7 @@ pub(super) fn search(session: &Session<'_>, filter: &ListFilter) -> Result<Found
         let mut statement = part.statement(session)?;
         let mut walk = part.begin(&mut statement)?;
         while let Some(row) = walk.next()? {
-            let stored = rows::read(row)?;
+            let stored = rows::read_some(row, filter.brief)?;
             let cursor = || part.cursor(&stored);
             read += 1;
             let full = found.rows.len() + 1 == limit;

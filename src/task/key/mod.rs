@@ -46,6 +46,9 @@ pub struct TaskKey {
     args_end: u8,
 }
 
+/// Stands for what is not shown of a task. Valid as an argument of a key.
+pub const HIDDEN: &str = "hidden";
+
 impl TaskKey {
     /// Parses a key.
     ///
@@ -106,6 +109,16 @@ impl TaskKey {
         check_name(Part::Class, class)?;
         check_name(Part::Method, method)?;
         Self::parse(&text)
+    }
+
+    /// Returns the key with [`HIDDEN`] instead of its arguments; without any if that does not fit.
+    pub fn without_arguments(&self) -> Self {
+        let hidden = Self::build(self.class(), self.method(), [HIDDEN]);
+        // A key of the maximum length may have an argument that is shorter.
+        let none = || Self::build(self.class(), self.method(), Vec::<&str>::new());
+        hidden
+            .or_else(|_| none())
+            .expect("the beginning of a key is a key")
     }
 
     /// Returns the whole key.

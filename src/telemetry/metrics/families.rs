@@ -45,6 +45,7 @@ labels!(ByResult { result });
 labels!(ByState { state });
 labels!(Node { node });
 labels!(ByCommand { command });
+labels!(ByServer { server });
 
 /// Declares the metrics: the name of each, its type and its help text. `with` constructs a metric that has no default.
 /// The text format appends `_total` to the names of counters.
@@ -113,4 +114,5 @@ families! {
     resp_refused: Family<ByReason, Counter>, "Connections that the front door refused, by reason";
     resp_commands: Family<ByCommand, Counter>, "Commands of Redis clients, by name";
     resp_errors: Family<ByCommand, Counter>, "Errors that Redis clients were answered with, by command";
+    logins_failed: Family<ByServer, Counter>, "Wrong tokens and passwords, by server";
 }

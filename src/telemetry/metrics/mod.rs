@@ -8,8 +8,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
 use self::families::{
-    ByCommand, ByReason, ByResult, BySource, ByState, Families, Node, Route, RouteOutcome,
-    RouteReason,
+    ByCommand, ByReason, ByResult, ByServer, BySource, ByState, Families, Node, Route,
+    RouteOutcome, RouteReason,
 };
 use super::drop_reason::DropReason;
 use super::history::{PerSource, Recorder};
@@ -341,6 +341,14 @@ impl Metrics {
         self.families
             .resp_refused
             .get_or_create(&ByReason::of(reason))
+            .inc();
+    }
+
+    /// Counts a wrong token or password at a server.
+    pub fn login_failed(&self, server: &'static str) {
+        self.families
+            .logins_failed
+            .get_or_create(&ByServer::of(server))
             .inc();
     }
 

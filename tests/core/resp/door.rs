@@ -17,6 +17,7 @@ use crate::support::wait::DEADLINE;
 pub struct Door {
     pub tasks: TaskClient,
     pub metrics: Arc<Metrics>,
+    queues: Option<PullQueues>,
     address: SocketAddr,
     _stop: oneshot::Sender<()>,
 }
@@ -51,7 +52,7 @@ impl Door {
         let metrics = Arc::new(Metrics::default());
         let listener = Listener::open(&config.resp, tasks.clone(), Arc::clone(&metrics));
         let mut listener = listener.unwrap().unwrap();
-        if let Some(workers) = workers {
+        if let Some(workers) = workers.clone() {
             listener = listener.with_workers(workers);
         }
         let address = listener.address();
@@ -62,9 +63,17 @@ impl Door {
         Self {
             tasks,
             metrics,
+            queues: workers,
             address,
             _stop: stop,
         }
+    }
+
+    /// Number of calls of workers that wait.
+    pub fn waiting(&self) -> usize {
+        let queues = self.queues.as_ref().expect("an engine runs").status();
+        let workers = queues.iter().flat_map(|queue| &queue.workers);
+        workers.map(|worker| worker.waiting).sum()
     }
 
     pub async fn connect(&self) -> Wire {

@@ -1,5 +1,7 @@
 //! The front door for Redis clients, on the ledger in memory.
 
+mod access;
+mod budgets;
 mod connections;
 mod door;
 mod scheduling;

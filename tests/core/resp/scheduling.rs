@@ -184,6 +184,45 @@ async fn a_broken_or_discarded_transaction_changes_nothing() {
 }
 
 #[tokio::test]
+async fn commands_about_the_connection_are_queued_as_in_redis() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    wire.send("MULTI\r\nCOMMAND COUNT\r\nCLIENT SETNAME one\r\nSETEX C@m 100 a\r\nCLIENT GETNAME\r\nEXEC\r\n")
+        .await;
+    let said = wire.read_until("$3\r\none\r\n").await;
+    let (queued, replies) = said.split_once("*4\r\n:").expect("four replies");
+    assert_eq!(queued, "+OK\r\n".to_owned() + &"+QUEUED\r\n".repeat(4));
+    assert!(
+        replies.ends_with("\r\n+OK\r\n+OK\r\n$3\r\none\r\n"),
+        "{replies}"
+    );
+    wire.send("MULTI\r\nCLIENT SETNAME two\r\nDISCARD\r\n")
+        .await;
+    wire.read_until("+QUEUED\r\n+OK\r\n").await;
+    assert_eq!(wire.says("CLIENT GETNAME").await, "$3\r\none");
+    for wrong in [
+        "CLIENT NOSUCH",
+        "CLIENT SETNAME",
+        "COMMAND NOSUCH",
+        "CONFIG GET",
+        "EXEC x",
+    ] {
+        wire.send(format!("MULTI\r\nSETEX C@other 100 a\r\n{wrong}\r\n"))
+            .await;
+        if wrong != "EXEC x" {
+            wire.send("EXEC\r\n").await;
+        }
+        wire.send("PING\r\n").await;
+        let said = wire.read_until("+PONG\r\n").await;
+        assert!(
+            said.contains("-EXECABORT Transaction discarded because of"),
+            "{said}"
+        );
+        assert_eq!(wire.says("EXISTS C@other").await, ":0", "{wrong}");
+    }
+}
+
+#[tokio::test]
 async fn a_watched_task_that_changed_prevents_the_transaction() {
     let door = Door::open();
     let mut wire = door.connect().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::TaskKey;
 use lapsed::task::State;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::door::{Door, Wire};
 use crate::support::wait::{DEADLINE, until};
@@ -396,6 +396,53 @@ async fn a_worker_that_disconnects_while_it_waits_loses_nothing() {
         (task.state, task.attempt, task.crashes),
         (State::Done, 1, 0)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_take_is_answered_after_a_minute_at_the_latest() {
+    let door = Door::working(MAIL);
+    for block in ["0", "3600000"] {
+        let mut wire = door.connect().await;
+        let begun = Instant::now();
+        assert_eq!(
+            wire.says(&format!("LAPSED.TAKE mail BLOCK {block}")).await,
+            "*0"
+        );
+        let took = begun.elapsed();
+        assert!((60..62).contains(&took.as_secs()), "{took:?}");
+    }
+}
+
+/// The three ask first and never again, as workers that lost their power: neither a byte nor the end of the connection comes.
+#[tokio::test]
+async fn workers_that_vanish_while_they_wait_kill_no_task_that_a_living_one_waits_for() {
+    let door = Door::working(&MAIL.replace("10s", "1s"));
+    let mut vanished = Vec::new();
+    for _ in 0..3 {
+        let mut wire = door.connect().await;
+        wire.send("LAPSED.TAKE mail BLOCK 0\r\n").await;
+        vanished.push(wire);
+    }
+    until("they wait", async || door.waiting() == 3).await;
+    let mut living = door.connect().await;
+    living.send("LAPSED.TAKE mail BLOCK 0\r\n").await;
+    until("it waits, too", async || door.waiting() == 4).await;
+    due_now(&door, "Mail@send").await;
+    let said = timeout(Duration::from_secs(30), async {
+        let mut said = String::new();
+        while claims(&said).is_empty() {
+            said += &living.read_until("\r\n").await;
+        }
+        said
+    })
+    .await
+    .expect("the living worker gets it");
+    let claim = claims(&said).remove(0);
+    living.send(format!("LAPSED.DONE {claim}\r\n")).await;
+    living.read_until("+OK\r\n").await;
+    let key = TaskKey::parse("Mail@send").unwrap();
+    let task = door.tasks.find(key).await.unwrap().unwrap();
+    assert_eq!((task.state, task.crashes), (State::Done, 1));
 }
 
 #[tokio::test]

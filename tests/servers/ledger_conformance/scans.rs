@@ -18,6 +18,7 @@ rules! {
     a_scan_for_overdue_news_leaves_out_what_is_leased
     overdue_tasks_are_found_by_class_and_method
     lists_are_filtered_and_paged
+    a_brief_list_leaves_payloads_and_results_out
     a_list_is_of_the_classes_that_its_globs_name
     pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out
 }
@@ -326,6 +327,29 @@ async fn lists_are_filtered_and_paged(ledger: &impl Ledger) {
         ..window
     };
     assert!(ledger.list(&none).await.unwrap().tasks.is_empty());
+}
+
+async fn a_brief_list_leaves_payloads_and_results_out(ledger: &impl Ledger) {
+    let due = ledger.sync_clock().await.unwrap();
+    let key = TaskKey::parse("Brief@send@1").unwrap();
+    let task = NewTask {
+        payload: Some("[1]".into()),
+        tag: Some("brief_tag".into()),
+        ..NewTask::new(key, UnixMs(due.0 + 60_000))
+    };
+    ledger.create(&[task]).await.unwrap();
+    for (brief, payload) in [(false, Some("[1]")), (true, None)] {
+        let filter = ListFilter {
+            tag: Some("brief_tag".into()),
+            limit: 10,
+            brief,
+            ..ListFilter::default()
+        };
+        let tasks = ledger.list(&filter).await.unwrap().tasks;
+        assert_eq!(tasks.len(), 1);
+        assert_eq!(tasks[0].payload.as_deref(), payload);
+        assert_eq!(tasks[0].tag.as_deref(), Some("brief_tag"));
+    }
 }
 
 async fn a_list_is_of_the_classes_that_its_globs_name(ledger: &impl Ledger) {

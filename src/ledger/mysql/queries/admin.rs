@@ -86,6 +86,18 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}`{index} WHERE ";
 
+/// `list` without payloads. As [`RECORD`].
+pub const RECORD_BRIEF: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \
+       CAST(due_at * 1000 AS SIGNED) AS due_ms, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
+       CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \
+       CAST(NULL AS CHAR) AS payload, \
+       recurrence, last_error, reason, history, CAST(NULL AS CHAR) AS result, \
+       CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
+     FROM `{t}`{index} WHERE ";
+
 /// `list`, `pick_dead`: the place of a row in an index, which covers it. Otherwise as [`RECORD`].
 pub const PLACE: &str = "SELECT {columns} FROM `{t}`{index} WHERE ";
 

@@ -1,0 +1,54 @@
+//! Watched keys: rows as they were, to be compared.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::ledger::SeriesRow;
+use crate::task::{State, TaskKey};
+
+/// A watched key with its row.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// The key.
+    pub key: TaskKey,
+    seen: Option<Seen>,
+}
+
+/// A row, with a hash instead of its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    row: Box<SeriesRow>,
+    value: Option<[u8; 32]>,
+}
+
+impl Watched {
+    /// Remembers the row of a key.
+    pub fn new(key: &TaskKey, row: Option<&SeriesRow>) -> Self {
+        Self {
+            key: key.clone(),
+            seen: row.map(Seen::of),
+        }
+    }
+
+    /// True if the row is still as it was.
+    pub fn is_still(&self, row: Option<&SeriesRow>) -> bool {
+        self.seen == row.map(Seen::of)
+    }
+}
+
+impl Seen {
+    fn of(row: &SeriesRow) -> Self {
+        let value = row.payload.as_ref().map(|text| Sha256::digest(text).into());
+        let mut row = SeriesRow {
+            payload: None,
+            ..row.clone()
+        };
+        // The time of a retry comes without a change.
+        if row.lookup.state == State::Waiting {
+            row.lookup.state = State::Pending;
+        }
+        Self {
+            row: Box::new(row),
+            value,
+        }
+    }
+}
