@@ -25,7 +25,10 @@ pub struct Backup {
 pub(super) fn back_up(file: &DatabaseFile, to: &Path) -> Result<Backup, LedgerError> {
     let cannot = |error: &Error| refused(format!("cannot write `{}`: {error}", to.display()));
     if to.symlink_metadata().is_ok() {
-        return Err(cannot(&Error::from(ErrorKind::AlreadyExists)));
+        let path = to.display();
+        return Err(refused(format!(
+            "`{path}` exists already: no backup replaces a file"
+        )));
     }
     let part = Part::create(to).map_err(|error| cannot(&error))?;
     let source = file.open(Access::Read)?;

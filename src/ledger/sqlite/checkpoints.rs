@@ -4,6 +4,7 @@
 //! syncs and for pages all over the file. Here a thread copies them. Commits go on meanwhile, so the thread does not reach
 //! the end of the log; the writer copies the rest between two commits, a few pages, and the log starts over.
 
+use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -31,6 +32,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Checkpoints {
     file: DatabaseFile,
     copier: Option<Copier>,
+    /// No thread is started before: the system started none.
+    start_at: Option<Instant>,
     /// The thread has been asked since the writer last copied the rest.
     has_asked: bool,
 }
@@ -55,6 +58,7 @@ impl Checkpoints {
         Self {
             file,
             copier: None,
+            start_at: None,
             has_asked: false,
         }
     }
@@ -64,17 +68,31 @@ impl Checkpoints {
         let log = checkpoint(connection, "NOOP")?;
         let waiting = log.pages.saturating_sub(log.copied);
         if waiting >= COPY_AT {
-            let file = &self.file;
-            self.copier
-                .get_or_insert_with(|| Copier::start(file.clone()))
-                .ask();
-            self.has_asked = true;
+            self.ask(thread::Builder::new());
         } else if self.has_asked && log.pages >= RESTART_AT && waiting <= REST_MAX {
             // Once only: a reader may keep the log from starting over.
             self.has_asked = false;
             checkpoint(connection, "PASSIVE")?;
         }
         Ok(())
+    }
+
+    /// Asks the thread to copy, and starts it if there is none. Without a thread, a commit copies when the log is at its
+    /// maximum.
+    fn ask(&mut self, thread: thread::Builder) {
+        if self.copier.is_none() && self.start_at.is_none_or(|at| at <= Instant::now()) {
+            match Copier::start(self.file.clone(), thread) {
+                Ok(copier) => self.copier = Some(copier),
+                Err(error) => {
+                    self.start_at = Some(Instant::now() + PAUSE);
+                    tracing::warn!(%error, "cannot start the thread that copies the write-ahead log; trying again");
+                }
+            }
+        }
+        if let Some(copier) = &self.copier {
+            copier.ask();
+            self.has_asked = true;
+        }
     }
 
     /// Ends the thread and closes its connection.
@@ -84,17 +102,15 @@ impl Checkpoints {
 }
 
 impl Copier {
-    fn start(file: DatabaseFile) -> Self {
+    fn start(file: DatabaseFile, thread: thread::Builder) -> io::Result<Self> {
         // One request stands for all that arrive before the thread takes it.
         let (ask, asked) = sync_channel(1);
-        let thread = thread::Builder::new().name("lapsed-checkpoint".to_owned());
-        let thread = thread
-            .spawn(move || copy_when_asked(&file, &asked))
-            .expect("the system starts threads");
-        Self {
+        let thread = thread.name("lapsed-checkpoint".to_owned());
+        let thread = thread.spawn(move || copy_when_asked(&file, &asked))?;
+        Ok(Self {
             ask: Some(ask),
             thread: Some(thread),
-        }
+        })
     }
 
     fn ask(&self) {
@@ -140,6 +156,18 @@ fn copy(file: &DatabaseFile, open: &mut Option<Connection>) -> Result<(), Ledger
     copied.map(|_| ()).map_err(|source| file.error(source))
 }
 
+/// Copies what it can to the database after a commit that found the disk full: the log starts over, and what it takes is
+/// used again.
+pub(super) fn make_room(connection: &Connection) {
+    let rolled_back = match connection.is_autocommit() {
+        true => Ok(()),
+        false => connection.execute_batch("ROLLBACK"),
+    };
+    if let Err(error) = rolled_back.and_then(|()| checkpoint(connection, "PASSIVE")) {
+        tracing::debug!(%error, "could not copy the write-ahead log on a full disk");
+    }
+}
+
 /// Copies the whole log to the database. Waits for readers and for other processes that write, as every statement.
 ///
 /// # Errors
@@ -175,6 +203,20 @@ fn checkpoint(connection: &Connection, mode: &'static str) -> rusqlite::Result<L
 mod tests {
     use super::*;
     use crate::task::TableName;
+
+    #[test]
+    fn a_thread_that_cannot_be_started_leaves_the_copying_to_commits_until_it_can() {
+        let file = DatabaseFile {
+            path: "unused".into(),
+            table: TableName::new("t").unwrap(),
+        };
+        let mut checkpoints = Checkpoints::new(file);
+        checkpoints.ask(thread::Builder::new().stack_size(1 << 60));
+        assert!(checkpoints.copier.is_none());
+        checkpoints.start_at = None;
+        checkpoints.ask(thread::Builder::new());
+        assert!(checkpoints.copier.is_some());
+    }
 
     #[test]
     fn a_log_that_grows_while_it_is_copied_starts_over() {

@@ -61,6 +61,19 @@ pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
     }
 }
 
+/// True if the file system had no space for a statement.
+pub(super) fn is_disk_full(error: &LedgerError) -> bool {
+    let LedgerError::Refused {
+        source: Some(source),
+        ..
+    } = error
+    else {
+        return false;
+    };
+    let source = source.downcast_ref::<rusqlite::Error>();
+    source.and_then(rusqlite::Error::sqlite_error_code) == Some(ErrorCode::DiskFull)
+}
+
 /// The message for a database in `path` that this user may not write.
 pub(super) fn read_only(path: &Path) -> String {
     match read_only_place(path) {

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use super::SqliteLedger;
 use super::error::refused;
-use super::file::{Access, DatabaseFile};
+use super::file::{Access, DatabaseFile, network_name};
 use crate::ledger::LedgerError;
 
 /// What there is to know about the file of a ledger.
@@ -108,22 +108,6 @@ fn facts(file: &DatabaseFile) -> Result<FileFacts, LedgerError> {
             .f_bavail
             .saturating_mul(system.f_bsize.unsigned_abs()),
         network: network_name(system.f_type.unsigned_abs()),
-    })
-}
-
-/// Returns the name of a network file system by its number, as `statfs(2)` lists them.
-fn network_name(number: u64) -> Option<&'static str> {
-    Some(match number & 0xffff_ffff {
-        0x6969 => "NFS",
-        0x517b => "SMB",
-        0xff53_4d42 => "CIFS",
-        0xfe53_4d42 => "SMB2",
-        0x0102_1997 => "9P",
-        0x00c3_6400 => "Ceph",
-        0x5346_414f => "AFS",
-        0x7461_636f => "OCFS2",
-        0x0116_1970 => "GFS2",
-        _ => return None,
     })
 }
 

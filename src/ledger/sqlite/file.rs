@@ -1,7 +1,7 @@
 //! The file of a ledger: opens connections, and notices when the file is replaced.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
@@ -30,6 +30,7 @@ const JOURNAL_PAGES_MAX: i64 = 12_288;
 /// A database file and the table in it.
 #[derive(Debug, Clone)]
 pub(super) struct DatabaseFile {
+    /// Without symbolic links: SQLite resolves them, and so its other files are beside the file itself.
     pub path: PathBuf,
     pub table: TableName,
 }
@@ -42,7 +43,10 @@ pub(super) enum Access {
 }
 
 /// Device and inode of a file; `None` if there is none.
-type Inode = Option<(u64, u64)>;
+pub(super) type Inode = Option<(u64, u64)>;
+
+/// Maximum number of symbolic links that lead to a file, as in the kernel.
+const LINKS_MAX: usize = 40;
 
 /// The files that a path names at some time: the database, its write-ahead log, and the index of the log, which all
 /// connections share.
@@ -59,6 +63,18 @@ impl FileIdentity {
         self.database.is_some() && self.log.is_some() && self.index.is_some()
     }
 
+    /// The error of a connection that opened these files, if it has lost commits because `now` are the present ones.
+    pub fn loss(&self, now: &Self, file: &DatabaseFile) -> LedgerError {
+        if self.database != now.database {
+            return file.replaced();
+        }
+        refused(format!(
+            "the write-ahead log of `{}` was deleted while it was open, and another program has begun a new one: \
+             what was committed last, and was in the deleted log alone, is lost",
+            file.path.display()
+        ))
+    }
+
     /// True if the log or its index of a connection that opened these files was deleted, and `now` are the present ones.
     /// False if another process has an index of its own already: it does not know of the commits of this connection.
     pub fn has_lost_log(&self, now: &Self) -> bool {
@@ -67,6 +83,27 @@ impl FileIdentity {
 }
 
 impl DatabaseFile {
+    /// The file that `path` leads to. It need not exist yet.
+    pub fn new(path: PathBuf, table: TableName) -> Self {
+        Self {
+            path: resolve(path),
+            table,
+        }
+    }
+
+    /// Refuses a file that has several names: SQLite would keep a log beside each of them, and what is in one log is
+    /// unknown to the programs that use the other.
+    pub fn refuse_links(&self) -> Result<(), LedgerError> {
+        let names = fs::metadata(&self.path).map_or(1, |file| file.nlink());
+        if names > 1 {
+            return Err(refused(format!(
+                "`{}` has {names} names (hard links), expected one: SQLite keeps a log for each name",
+                self.path.display()
+            )));
+        }
+        Ok(())
+    }
+
     /// Opens a connection to a ledger that has been migrated. Never creates the file.
     pub fn open(&self, access: Access) -> Result<Connection, LedgerError> {
         let connection = self.open_any(access)?;
@@ -167,7 +204,53 @@ impl DatabaseFile {
     }
 }
 
-fn inode(path: &Path) -> Inode {
+/// Gives a file that root has created to the owner of another one: a daemon with a user of its own is to use it.
+pub(super) fn give_to_owner_of(place: &Path, file: &File) {
+    if rustix::process::geteuid().is_root()
+        && let Ok(place) = fs::metadata(place)
+    {
+        // Where root may not, the daemon says that it cannot write the file.
+        let _ = fchown(file, Some(place.uid()), Some(place.gid()));
+    }
+}
+
+/// Returns the path without symbolic links, as far as it exists.
+fn resolve(path: PathBuf) -> PathBuf {
+    let mut path = path;
+    for _ in 0..LINKS_MAX {
+        let place = path.parent().unwrap_or(Path::new(""));
+        // A link to a file that does not exist yet.
+        match fs::read_link(&path) {
+            Ok(target) => path = place.join(target),
+            Err(_) => break,
+        }
+    }
+    let place = path.parent().filter(|place| *place != Path::new(""));
+    let place = fs::canonicalize(place.unwrap_or(Path::new(".")));
+    match (place, path.file_name()) {
+        (Ok(place), Some(name)) => place.join(name),
+        // Opening it says what is wrong.
+        _ => path,
+    }
+}
+
+/// Returns the name of a network file system by its number, as `statfs(2)` lists them.
+pub(super) fn network_name(number: u64) -> Option<&'static str> {
+    Some(match number & 0xffff_ffff {
+        0x6969 => "NFS",
+        0x517b => "SMB",
+        0xff53_4d42 => "CIFS",
+        0xfe53_4d42 => "SMB2",
+        0x0102_1997 => "9P",
+        0x00c3_6400 => "Ceph",
+        0x5346_414f => "AFS",
+        0x7461_636f => "OCFS2",
+        0x0116_1970 => "GFS2",
+        _ => return None,
+    })
+}
+
+pub(super) fn inode(path: &Path) -> Inode {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::error::refused;
-use super::file::{Access, DatabaseFile};
+use super::file::{Access, DatabaseFile, give_to_owner_of};
 use super::schema::{Problem, check, format, missing, statements};
 use crate::ledger::LedgerError;
 use crate::task::TableName;
@@ -32,6 +32,7 @@ pub(super) fn migrate(file: &DatabaseFile, dry_run: bool) -> Result<Migrated, Le
     }
     if !dry_run {
         create_file(file)?;
+        file.refuse_links()?;
     }
     let access = match dry_run {
         true => Access::Read,
@@ -82,7 +83,10 @@ fn create_file(file: &DatabaseFile) -> Result<(), LedgerError> {
         .mode(0o600)
         .open(&file.path);
     match created {
-        Ok(_) => Ok(()),
+        Ok(created) => {
+            give_to_owner_of(file.directory(), &created);
+            Ok(())
+        }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => {
             check_directory(file)?;

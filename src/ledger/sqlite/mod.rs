@@ -16,6 +16,7 @@ mod documents;
 mod error;
 mod facts;
 mod file;
+mod job;
 mod lock;
 mod migration;
 mod pauses;
@@ -48,6 +49,7 @@ use self::lock::DaemonLock;
 pub use self::migration::Migrated;
 use self::queries::Queries;
 use self::readers::Readers;
+pub(crate) use self::schema::NEWER;
 use self::session::Session;
 use self::writer::Writer;
 use super::{FileTransactions, Ledger, LedgerError, Reservation};
@@ -88,7 +90,7 @@ impl SqliteLedger {
             .map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
         let clock = LedgerClock::wall();
         let queries = Arc::new(Queries::new(&table));
-        let file = DatabaseFile { path, table };
+        let file = DatabaseFile::new(path, table);
         let turn = Arc::new(Mutex::new(()));
         let readers = Readers::new(file.clone(), Arc::clone(&queries), clock.clone());
         Ok(Self {
@@ -195,5 +197,25 @@ impl Ledger for SqliteLedger {
     async fn close(&self) {
         self.readers.idle().close();
         self.writer.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[tokio::test]
+    async fn a_write_that_panics_ends_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/lapsed.db", directory.path().display());
+        let config = Config::from_toml(&format!("[ledger]\nurl = '{url}'")).unwrap();
+        let ledger = SqliteLedger::new(&config.ledger).unwrap();
+        ledger.migrate(false).await.unwrap();
+        let panics = |_: &Session<'_>| -> rusqlite::Result<()> { panic!("as a defect would") };
+        let ended = ledger.write(panics).await.unwrap_err();
+        assert!(ended.is_transient(), "{ended}");
+        ledger.check_writable().await.unwrap();
+        ledger.close().await;
     }
 }

@@ -9,6 +9,9 @@ use crate::task::TableName;
 /// Version of the format that this program writes. A change after which older programs can still use the file keeps it.
 const FORMAT: i64 = 1;
 
+/// Part of the message for a file of a newer format.
+pub const NEWER: &str = "it was written by a newer version of lapsed";
+
 const DEFINITION: &str = include_str!("../../../migrations/sqlite.sql");
 
 /// Reason why a database is not a ledger that this program can use.
@@ -25,9 +28,9 @@ impl Problem {
             Self::NoTable => {
                 format!("`{path}` has no table `{table}`: run `lapsed migrate`")
             }
-            Self::Newer(found) => format!(
-                "`{path}` has format {found}, expected {FORMAT}: it was written by a newer version of lapsed"
-            ),
+            Self::Newer(found) => {
+                format!("`{path}` has format {found}, expected {FORMAT}: {NEWER}")
+            }
         }
     }
 }

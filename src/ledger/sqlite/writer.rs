@@ -6,7 +6,7 @@
 //!
 //! Its connection makes all commits of this ledger but those of handlers, so it can tell those of others from its own.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{self, Arc};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::checkpoints::{self, Checkpoints};
+use super::error::is_disk_full;
 use super::file::{Access, DatabaseFile, FileIdentity};
+use super::job::{Job, Write, ended};
 use super::queries::Queries;
 use super::readers::IdleReaders;
 use super::session::Session;
@@ -28,48 +30,6 @@ const WAITING_MAX: usize = 4_096;
 /// A transaction takes no further jobs after this time, so that those in it are answered.
 const TRANSACTION_MAX: Duration = Duration::from_millis(20);
 
-/// A verb, and the caller that waits for its result.
-trait Job: Send {
-    /// Runs the verb. Returns its error, in which case its changes are to be undone.
-    fn run(&mut self, session: &Session<'_>, file: &DatabaseFile) -> Result<(), LedgerError>;
-
-    /// Sends the result, once the transaction has ended like this.
-    fn answer(self: Box<Self>, transaction: Result<(), LedgerError>);
-}
-
-struct Write<V, T> {
-    /// `None` once it has run.
-    verb: Option<V>,
-    done: Option<Result<T, LedgerError>>,
-    caller: oneshot::Sender<Result<T, LedgerError>>,
-}
-
-impl<V, T> Job for Write<V, T>
-where
-    V: FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send,
-    T: Send,
-{
-    fn run(&mut self, session: &Session<'_>, file: &DatabaseFile) -> Result<(), LedgerError> {
-        let Some(verb) = self.verb.take() else {
-            return Ok(());
-        };
-        let done = verb(session).map_err(|source| file.error(source));
-        let failed = done.as_ref().err().cloned();
-        self.done = Some(done);
-        failed.map_or(Ok(()), Err)
-    }
-
-    fn answer(self: Box<Self>, transaction: Result<(), LedgerError>) {
-        let answer = match (transaction, self.done) {
-            (_, Some(Err(error))) | (Err(error), _) => Err(error),
-            (Ok(()), Some(Ok(done))) => Ok(done),
-            (Ok(()), None) => Err(ended()),
-        };
-        // The caller may have gone.
-        let _ = self.caller.send(answer);
-    }
-}
-
 /// The caller that waits for [`Writer::outside_commits`].
 type Look = oneshot::Sender<Result<u64, LedgerError>>;
 
@@ -81,7 +41,8 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// The handle of the thread. The thread starts with the first job.
+/// The handle of the thread. The thread starts with the first job. If it panics, the next job starts another: what was
+/// committed is in the file, and the rest is rolled back.
 #[derive(Debug)]
 pub(super) struct Writer {
     file: DatabaseFile,
@@ -89,7 +50,7 @@ pub(super) struct Writer {
     clock: LedgerClock,
     turn: Arc<Mutex<()>>,
     readers: IdleReaders,
-    thread: OnceLock<mpsc::Sender<Message>>,
+    thread: sync::Mutex<Option<mpsc::Sender<Message>>>,
 }
 
 impl Writer {
@@ -106,7 +67,7 @@ impl Writer {
             clock,
             turn,
             readers,
-            thread: OnceLock::new(),
+            thread: sync::Mutex::default(),
         }
     }
 
@@ -123,12 +84,8 @@ impl Writer {
         verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         let (caller, answer) = oneshot::channel();
-        let job = Message::Job(Box::new(Write {
-            verb: Some(verb),
-            done: None,
-            caller,
-        }));
-        self.thread().send(job).await.map_err(|_| ended())?;
+        let job = Message::Job(Box::new(Write::new(verb, caller)));
+        self.thread()?.send(job).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 
@@ -143,50 +100,58 @@ impl Writer {
     /// Cancel safe.
     pub async fn outside_commits(&self) -> Result<u64, LedgerError> {
         let (look, answer) = oneshot::channel();
-        let sent = self.thread().send(Message::Look(look));
-        sent.await.map_err(|_| ended())?;
+        let thread = self.thread()?;
+        let sent = thread.send(Message::Look(look)).await;
+        sent.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 
     /// Closes the connection once all jobs so far have been answered. A later job opens another.
     pub async fn close(&self) {
-        let Some(thread) = self.thread.get() else {
+        let Some(thread) = self.handle().clone() else {
             return;
         };
         let (closed, wait) = oneshot::channel();
         if thread.send(Message::Close(closed)).await.is_ok() {
-            // An error says that the thread has ended, and its connection with it.
             let _ = wait.await;
         }
     }
 
-    fn thread(&self) -> &mpsc::Sender<Message> {
-        self.thread.get_or_init(|| {
-            let (sender, messages) = mpsc::channel(WAITING_MAX);
-            let writer = WriterThread {
-                checkpoints: Checkpoints::new(self.file.clone()),
-                file: self.file.clone(),
-                queries: Arc::clone(&self.queries),
-                clock: self.clock.clone(),
-                turn: Arc::clone(&self.turn),
-                readers: self.readers.clone(),
-                open: None,
-                outside_commits: 0,
-            };
-            let thread = thread::Builder::new().name("lapsed-writer".to_owned());
-            thread
-                .spawn(move || writer.run(messages))
-                .expect("the system starts threads");
-            sender
-        })
+    /// Returns the thread that runs. Starts one if there is none.
+    ///
+    /// # Errors
+    /// The system starts no more threads for now.
+    fn thread(&self) -> Result<mpsc::Sender<Message>, LedgerError> {
+        let mut thread = self.handle();
+        if let Some(running) = thread.as_ref().filter(|thread| !thread.is_closed()) {
+            return Ok(running.clone());
+        }
+        if thread.is_some() {
+            tracing::error!("the thread that writes the ledger's file panicked: starting another");
+        }
+        let (sender, messages) = mpsc::channel(WAITING_MAX);
+        let writer = WriterThread {
+            checkpoints: Checkpoints::new(self.file.clone()),
+            file: self.file.clone(),
+            queries: Arc::clone(&self.queries),
+            clock: self.clock.clone(),
+            turn: Arc::clone(&self.turn),
+            readers: self.readers.clone(),
+            open: None,
+            // Unlike the number of an earlier thread.
+            outside_commits: u64::from(rand::random::<u32>()),
+        };
+        let started = thread::Builder::new().name("lapsed-writer".to_owned());
+        let started = started.spawn(move || writer.run(messages));
+        started.map_err(|source| LedgerError::Unavailable {
+            message: "cannot start the thread that writes".to_owned(),
+            source: Some(Arc::new(source)),
+        })?;
+        Ok(thread.insert(sender).clone())
     }
-}
 
-/// The error for a thread that has panicked.
-fn ended() -> LedgerError {
-    LedgerError::Unavailable {
-        message: "the thread that writes has ended".to_owned(),
-        source: None,
+    fn handle(&self) -> sync::MutexGuard<'_, Option<mpsc::Sender<Message>>> {
+        self.thread.lock().expect("nothing panics while holding it")
     }
 }
 
@@ -275,10 +240,15 @@ impl WriterThread {
             None
         };
         let mut result = self.run_all(&mut jobs, next, begun);
-        match result {
+        match &result {
             Ok(()) => result = self.check_files(),
-            // Another connection may not have the error.
-            Err(_) => self.open = None,
+            Err(error) => {
+                if let Some(open) = self.open.as_ref().filter(|_| is_disk_full(error)) {
+                    checkpoints::make_room(&open.connection);
+                }
+                // Another connection may not have the error.
+                self.open = None;
+            }
         }
         drop(turn);
         for job in jobs {
@@ -300,7 +270,7 @@ impl WriterThread {
     }
 
     fn count_outside_commits(&mut self) -> Result<u64, LedgerError> {
-        // An error is one of the next open, too.
+        // It has been logged, and says nothing about the files that are there now.
         let _ = self.check_files();
         let file = self.file.clone();
         let open = self.open()?;
@@ -318,6 +288,30 @@ impl WriterThread {
     fn run_all(
         &mut self,
         jobs: &mut Vec<Box<dyn Job>>,
+        next: impl FnMut() -> Option<Box<dyn Job>>,
+        begun: Instant,
+    ) -> Result<(), LedgerError> {
+        if let Err(error) = self.begin() {
+            // It is the same for all that wait, some of them for as long as this took.
+            let more = std::iter::from_fn(next).take(WAITING_MAX);
+            jobs.extend(more);
+            return Err(error);
+        }
+        self.run_begun(jobs, next, begun)
+    }
+
+    /// Begins a transaction. Waits while another process writes.
+    fn begin(&mut self) -> Result<(), LedgerError> {
+        let file = self.file.clone();
+        let connection = &self.open()?.connection;
+        let begun = connection.prepare_cached("BEGIN IMMEDIATE");
+        let begun = begun.and_then(|mut statement| statement.execute([]));
+        begun.map(|_| ()).map_err(|source| file.error(source))
+    }
+
+    fn run_begun(
+        &mut self,
+        jobs: &mut Vec<Box<dyn Job>>,
         mut next: impl FnMut() -> Option<Box<dyn Job>>,
         begun: Instant,
     ) -> Result<(), LedgerError> {
@@ -329,7 +323,6 @@ impl WriterThread {
             let done = statement.and_then(|mut statement| statement.execute([]));
             done.map(|_| ()).map_err(|source| file.error(source))
         };
-        run("BEGIN IMMEDIATE")?;
         let mut at = 0;
         while at < jobs.len() {
             let session = Session {
@@ -371,22 +364,24 @@ impl WriterThread {
         let kept = match open.identity.has_lost_log(&now) {
             // The connection still has what was deleted. It stays open if it cannot be copied now.
             true => Ok(checkpoints::copy_all(&open.connection, &self.file)?),
-            false => Err(self.file.replaced()),
+            false => Err(open.identity.loss(&now, &self.file)),
         };
         self.checkpoints.close();
         self.open = None;
         // The connections of a process share an index until the last of them is closed.
         self.readers.close();
-        if kept.is_ok() {
-            tracing::warn!(
+        match &kept {
+            Ok(()) => tracing::warn!(
                 "`-wal` or `-shm` of the ledger's file was deleted: what it held is now in the file; leave these to SQLite"
-            );
+            ),
+            Err(error) => tracing::error!(%error, "tasks were lost"),
         }
         kept
     }
 
     fn open(&mut self) -> Result<&mut Open, LedgerError> {
         if self.open.is_none() {
+            self.file.refuse_links()?;
             let (connection, identity) = self.file.open_identified(Access::Write)?;
             self.open = Some(Open {
                 connection,

@@ -1,8 +1,9 @@
 //! Files that cannot be used, and faults while one is in use.
 
 use std::fs;
+use std::time::Duration;
 
-use lapsed::ledger::{Claims as _, Ledger, LedgerError, NewTask, Producer};
+use lapsed::ledger::{CancelAnswer, Claims as _, Ledger, LedgerError, NewTask, Producer};
 use lapsed::task::{TaskKey, UnixMs};
 
 use super::Place;
@@ -94,6 +95,31 @@ async fn a_file_that_another_process_keeps_locked_can_be_used_afterwards() {
     assert_eq!(ledger.look_up(&[task("1").key]).await.unwrap(), [None]);
     application.execute_batch("COMMIT").unwrap();
     ledger.create(&[task("1")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn jobs_that_wait_together_for_a_locked_file_are_answered_together() {
+    let (place, ledger) = Place::migrated().await;
+    ledger.create(&[task("0")]).await.unwrap();
+    let application = place.application();
+    application.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = tokio::time::Instant::now();
+    let keys: Vec<TaskKey> = (0..12).map(|n| task(&n.to_string()).key).collect();
+    let cancels = keys
+        .iter()
+        .map(|key| ledger.cancel(std::slice::from_ref(key)));
+    for answer in futures_util::future::join_all(cancels).await {
+        assert!(answer.unwrap_err().is_transient());
+    }
+    // One wait is 5 s. The first may begin before the others have arrived.
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+    application.execute_batch("COMMIT").unwrap();
+    let cancelled = ledger.cancel(&keys[..1]).await.unwrap();
+    assert_eq!(cancelled, [CancelAnswer::Cancelled]);
 }
 
 /// Many requests share a transaction. Those that fail take nothing of the others with them.

@@ -1,7 +1,7 @@
 //! What happens to the file of a daemon while it runs: it cannot grow, it is deleted, it is of another version.
 
 use lapsed::rusqlite::Connection;
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 use super::embedded::Embedded;
 use crate::support::process::Process;
@@ -95,6 +95,29 @@ async fn a_log_and_an_index_that_are_deleted_in_use_lose_no_task() {
         assert_eq!(tasks(&place), names, "{ending}");
         assert_eq!(place.run(&["doctor"]).0, 0, "{ending}");
     }
+}
+
+#[tokio::test]
+async fn a_log_that_another_program_has_replaced_is_an_error_and_the_file_is_used_again() {
+    let place = Embedded::new();
+    let (mut daemon, mut wire) = place.serve().await;
+    assert_eq!(create(&mut wire, "1-lost", "x"), ok());
+    // The other program is first.
+    daemon.signal(Signal::STOP);
+    for ending in ["-wal", "-shm"] {
+        std::fs::remove_file(place.path(&format!("lapsed.db{ending}"))).unwrap();
+    }
+    let (code, _, stderr) = place.run(&["schedule", "Job@record@2-other", "--in", "1h"]);
+    assert_eq!(code, 0, "{stderr}");
+    daemon.signal(Signal::CONT);
+    daemon.until_logged("ERROR tasks were lost").await;
+    daemon
+        .until_logged("another program has begun a new one")
+        .await;
+    assert_eq!(create(&mut wire, "3-after", "x"), ok());
+    daemon.kill();
+    assert_eq!(tasks(&place), ["2-other", "3-after"]);
+    assert_eq!(place.run(&["doctor"]).0, 0);
 }
 
 #[tokio::test]
