@@ -60,6 +60,12 @@ pub struct Deps {
 }
 
 impl Deps {
+    /// True if keys that programs arm are adopted when they are heard of. Entries of other timers stay until they are read.
+    pub fn hears_keys(&self) -> bool {
+        let has_keys = self.timer.is_listening().is_some() && !self.timer.keeps_entries();
+        has_keys && self.router.adopts_any()
+    }
+
     /// Records that the ledger answered. After an outage it also has to take writes: a full disk can be read. Leases may have
     /// expired during an outage, so its end requests a lease scan.
     ///

@@ -41,6 +41,11 @@ impl Handle {
         self.deps.timer.is_listening()
     }
 
+    /// True if the daemon adopts keys that it hears being armed: without events, a bare `SETEX` may be lost.
+    pub fn hears_keys(&self) -> bool {
+        self.deps.hears_keys()
+    }
+
     /// Waits until the daemon is ready: the ledger answers, and the timer receives events if it has a server.
     pub async fn ready(&self) {
         const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -45,14 +45,22 @@ fn reasons(
     ledger: bool,
     trouble: Option<&str>,
     subscription: Option<bool>,
+    hears_keys: bool,
     stopping: bool,
 ) -> Vec<String> {
     let ledger = (!ledger).then(|| match trouble {
         Some(trouble) => format!("The ledger does not answer, so no task starts: {trouble}."),
         None => "The ledger has not answered yet, so no task starts.".to_owned(),
     });
-    let subscription = (subscription == Some(false))
-        .then(|| "The subscription to Redis is down: tasks may start up to 2 s late.".to_owned());
+    let subscription = (subscription == Some(false)).then(|| {
+        let what = "No events arrive from Redis: tasks may start up to 2 s late";
+        match hears_keys {
+            true => format!(
+                "{what}, and a bare SETEX is not seen: it is lost if it expires before a scan finds its key."
+            ),
+            false => format!("{what}."),
+        }
+    });
     let stopping = stopping
         .then(|| "The daemon is stopping: runs end, and no further task starts here.".to_owned());
     [ledger, subscription, stopping]
@@ -79,7 +87,13 @@ async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
         Json(Readiness {
             ready,
             ledger,
-            reasons: reasons(ledger, reason.as_deref(), subscription, stopping),
+            reasons: reasons(
+                ledger,
+                reason.as_deref(),
+                subscription,
+                engine.hears_keys(),
+                stopping,
+            ),
             reason,
             subscription,
             stopping,

@@ -253,10 +253,12 @@ impl<'a> Session<'a> {
     fn warn_silent(&self) {
         self.state.set_listening(false);
         if let Some(held_back) = self.state.warnings.admit("silent") {
-            tracing::warn!(
+            tracing::error!(
                 redis.node = self.state.node(),
+                remedy = "set `notify-keyspace-events` to `Exg`",
                 held_back,
-                "no expired events arrive; tasks are found by looking ahead in the ledger"
+                "no expired events arrive: a bare SETEX is not seen, and is lost if it expires before a scan finds its key; \
+                 tasks with a row are found by looking ahead in the ledger"
             );
         }
     }

@@ -5,6 +5,7 @@
 //! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other tasks.
 
 mod report;
+mod unheard;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::engine::reports::AuditSkipped;
 use crate::engine::undelete;
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
-use crate::timer::{Alarm, ArmMode, Cause};
+use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, TimerError};
 
 /// Maximum time that the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
@@ -129,8 +130,13 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Audits when activated: at once when Redis has changed, else at most once a minute.
+    /// Audits when activated, and adopts unheard keys. Never returns.
     pub async fn run(self) {
+        tokio::join!(self.audit_when_activated(), self.adopt_unheard());
+    }
+
+    /// Audits when activated: at once when Redis has changed, else at most once a minute.
+    async fn audit_when_activated(&self) {
         let mut last: Option<Instant> = None;
         let mut progress = Progress::default();
         loop {
@@ -328,20 +334,33 @@ impl Audit {
         if !self.deps.router.adopts_any() && !self.deps.timer.keeps_entries() {
             return Ok(Page::Last);
         }
-        let wants = |key: &TaskKey| self.deps.router.adopts(key);
-        let page = match self.deps.timer.scan_foreign(progress.cursor, &wants).await {
-            Ok(page) => page,
+        match self.scan_keys(progress).await {
+            Ok(page) => self.adopt_page(page, progress).await,
             Err(error) => {
                 if let Some(held_back) = self.deps.failures.admit("go through the keys") {
                     tracing::warn!(%error, held_back, "some keys armed without a row may not be adopted; the next audit checks them again");
                 }
                 // A refused command is refused the next time, too.
-                return Ok(match error.is_transient() {
+                Ok(match error.is_transient() {
                     true => Page::Failed,
                     false => Page::Last,
-                });
+                })
             }
-        };
+        }
+    }
+
+    /// Reads the next page of the keys.
+    async fn scan_keys(&self, progress: &Progress) -> Result<ArmedPage, TimerError> {
+        let wants = |key: &TaskKey| self.deps.router.adopts(key);
+        self.deps.timer.scan_foreign(progress.cursor, &wants).await
+    }
+
+    /// Adopts the keys of a page that the ledger lacks.
+    async fn adopt_page(
+        &self,
+        page: ArmedPage,
+        progress: &mut Progress,
+    ) -> Result<Page, LedgerError> {
         progress.report.adopted += self.adopter.adopt(page.foreign).await?;
         self.remove_ended(page.overdue).await?;
         progress.cursor = page.next;

@@ -1,6 +1,6 @@
 //! Gauges: tasks by state, and waiting signals by route.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::overdue::OldestUnpaused;
 use crate::engine::deps::Deps;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
-use crate::ledger::{Admin, DetailedStatsLimits, LedgerError};
+use crate::ledger::{Admin, DetailedStatsLimits, DueScan, LedgerError, Window};
 use crate::timer::Cause;
 
 /// Minimum interval between counts of tasks.
@@ -20,9 +20,16 @@ const COUNT_EVERY: Duration = Duration::from_secs(15);
 /// Counting takes at most one part in this many of the time.
 const COUNT_SHARE: u32 = 100;
 
+/// Tasks of a pull queue that are overdue for longer are reported, if no worker asks for them.
+const UNASKED_FOR: Duration = Duration::from_secs(60);
+
+/// Overdue tasks that are looked at for that, oldest first.
+const UNASKED_MAX: u32 = 1_000;
+
 /// Counts the tasks of each state.
 pub struct TaskGauges {
     pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
     pub pauses: Arc<PauseWatch>,
 }
 
@@ -38,6 +45,12 @@ impl TaskGauges {
             // A failed count says nothing about whether tasks can run.
             if let Err(error) = counted.await {
                 self.deps.log_failure("count tasks", &error);
+            }
+            // After a start, workers may not have asked yet.
+            if cause != Cause::Start
+                && let Err(error) = self.warn_of_unasked().await
+            {
+                self.deps.log_failure("look for overdue tasks", &error);
             }
             let rest = COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE);
             cause = activity.next(rest).await;
@@ -59,6 +72,44 @@ impl TaskGauges {
                 }
             }
             false => self.deps.metrics.counted_elsewhere(),
+        }
+        Ok(())
+    }
+}
+
+impl TaskGauges {
+    /// Warns of tasks that wait for workers which do not ask. Workers may ask another daemon, so only a daemon that is
+    /// alone warns.
+    async fn warn_of_unasked(&self) -> Result<(), LedgerError> {
+        if self.deps.ownership.members() > 1 || self.deps.router.pull_queues().is_empty() {
+            return Ok(());
+        }
+        let scan = DueScan {
+            window: Window::OverdueOldest(UNASKED_FOR),
+            after: None,
+            limit: UNASKED_MAX,
+        };
+        let paused = self.pauses.paused();
+        let mut tasks = BTreeMap::<Arc<str>, usize>::new();
+        for row in self.deps.ledger.scan(scan).await?.rows {
+            let route = self.deps.router.find(&row.key);
+            let route = route.filter(|route| self.queue.is_idle(route));
+            let Some(pull) = route.and_then(|route| route.pull.clone()) else {
+                continue;
+            };
+            if paused.hinders(&row.key, row.arming.due).is_none() {
+                *tasks.entry(pull.queue).or_default() += 1;
+            }
+        }
+        if let Some((queue, tasks)) = tasks.into_iter().max_by_key(|(_, tasks)| *tasks)
+            && let Some(held_back) = self.deps.warnings.admit("unasked")
+        {
+            tracing::warn!(
+                queue = &*queue,
+                tasks_min = tasks,
+                held_back,
+                "overdue tasks wait for workers: no worker asks for their queue; start its workers"
+            );
         }
         Ok(())
     }

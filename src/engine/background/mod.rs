@@ -150,6 +150,7 @@ impl Background {
         };
         let task_gauges = TaskGauges {
             deps: deps(),
+            queue: queue(),
             pauses: pauses(),
         };
         let history = HistoryKeeper {

@@ -77,6 +77,24 @@ async fn a_route_may_refuse_to_adopt_and_another_may_adopt_alone() {
 }
 
 #[tokio::test]
+async fn a_key_that_no_event_announces_is_found_by_a_scan_before_it_expires() {
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    let settings = "rename-command CONFIG \"\"\nnotify-keyspace-events \"\"\n";
+    std::fs::write(conf.path(), settings).unwrap();
+    let include = conf.path().to_str().unwrap();
+    let setup = Setup::new("sentinel.interval = '1h'");
+    let options = PrivateRedis::options().set("include", include);
+    let rig = setup.redis(options).start().await;
+    let daemon = rig.daemon();
+    daemon.has_audited().await;
+    assert_eq!(daemon.status.is_listening(), Some(false));
+    // Long enough for a scan on a busy machine, short enough for no audit.
+    rig.arm("Job@record@unheard", 20_000).await;
+    rig.until_adopted("Job@record@unheard").await;
+    rig.until_done(1).await;
+}
+
+#[tokio::test]
 async fn our_own_armings_cost_the_database_nothing() {
     const OURS: i64 = 300;
     let setup = Setup::new("sweep.interval = '1h'\nsentinel.interval = '1h'");
