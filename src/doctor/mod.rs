@@ -11,10 +11,12 @@
 //! - Checks see what a daemon would see. Running daemons are known from their heartbeats in Redis.
 
 mod clocks;
+mod daemon;
 #[cfg(feature = "sqlite")]
 mod file;
 mod finding;
 mod ledger;
+mod programs;
 mod redis;
 mod report;
 mod runner;
@@ -25,6 +27,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 pub use finding::{Finding, Severity};
+pub use programs::missing_programs;
 pub use report::Report;
 
 use crate::Config;
@@ -48,15 +51,20 @@ pub async fn examine(config: &Config) -> Report {
     if config.ledger.sqlite_file().is_some() {
         let mut of_file = Runner::new(until);
         file::examine(config, &mut of_file).await;
-        return of_file.findings.into_iter().collect();
+        let daemon = daemon::examine(config).await;
+        let findings = of_file.findings.into_iter().chain(daemon);
+        return findings.chain(programs::examine(config)).collect();
     }
     let (mut of_redis, mut of_ledger) = (Runner::new(until), Runner::new(until));
-    let (redis, ledger) = tokio::join!(
+    let (redis, ledger, daemon) = tokio::join!(
         redis::examine(config, &mut of_redis),
         ledger::examine(config, &mut of_ledger),
+        daemon::examine(config),
     );
     let findings = of_redis.findings.into_iter().chain(of_ledger.findings);
-    findings.chain(clocks::compare(redis, ledger)).collect()
+    let findings = findings.chain(clocks::compare(redis, ledger));
+    let findings = findings.chain(daemon);
+    findings.chain(programs::examine(config)).collect()
 }
 
 /// Finding that names the source of the configuration.

@@ -2,17 +2,24 @@
 
 mod judge;
 
+use std::time::Duration;
+
 use super::Finding;
+use super::Severity;
+use super::ledger::backlog::{BACKLOG, BACKLOG_MAX, Backlog};
 use super::ledger::documents::{DOCUMENTS, WITHOUT};
 use super::runner::{Runner, words};
-use super::units::{count, span};
+use super::units::count;
 use crate::Config;
-use crate::ledger::sqlite::SqliteLedger;
-use crate::ledger::{Admin as _, Collection, Documents as _, Ledger as _, LedgerError};
+use crate::handler::{Handlers, Router};
+use crate::ledger::sqlite::{NEWER, SqliteLedger};
+use crate::ledger::{
+    Admin as _, Collection, Documents as _, DueScan, Ledger as _, LedgerError, Scans as _, Window,
+};
+use crate::task::TaskKey;
 
 const REACHABLE: &str = "ledger.reachable";
 const INTEGRITY: &str = "ledger.integrity";
-const BACKLOG: &str = "ledger.backlog";
 
 /// Checks the file.
 pub(super) async fn examine(config: &Config, runner: &mut Runner) {
@@ -63,24 +70,34 @@ async fn examine_file(config: &Config, ledger: &SqliteLedger, runner: &mut Runne
     let backlog = async {
         let waited = ledger.overdue_for().await?;
         let counts = ledger.stats().await?;
-        Ok::<_, LedgerError>((waited, counts))
+        let overdue = DueScan {
+            window: Window::OverdueOldest(Duration::ZERO),
+            after: None,
+            limit: BACKLOG_MAX + 1,
+        };
+        let rows = match counts.overdue {
+            0 => Vec::new(),
+            _ => ledger.scan(overdue).await?.rows,
+        };
+        let keys: Vec<TaskKey> = rows.into_iter().map(|row| row.key).collect();
+        Ok::<_, LedgerError>((waited, counts, keys))
     };
     let backlog = match runner.bounded(backlog).await {
-        Some(Ok((_, counts))) if counts.overdue == 0 => Finding::ok(
-            BACKLOG,
-            format!(
-                "{} tasks are pending, none is overdue",
-                count(counts.pending)
-            ),
-        ),
-        Some(Ok((waited, counts))) => {
-            let found = format!(
-                "{} tasks are overdue, the oldest for {}",
-                count(counts.overdue),
-                span(waited)
-            );
-            Finding::note(BACKLOG, found)
-                .remedy("look whether a daemon runs, and whether `lapsed pauses` lists them")
+        Some(Ok((_, counts, keys))) if keys.is_empty() => {
+            let pending = match counts.pending {
+                1 => "1 task is pending".to_owned(),
+                tasks => format!("{} tasks are pending", count(tasks)),
+            };
+            Finding::ok(BACKLOG, format!("{pending}, none is overdue"))
+        }
+        Some(Ok((waited, _, keys))) => {
+            let router = Router::new(Handlers::new(), config);
+            let finding = Backlog::of(&keys, &router, waited).judge();
+            match finding.severity {
+                Severity::Note => finding
+                    .remedy("look whether a daemon runs, and whether `lapsed pauses` lists them"),
+                _ => finding,
+            }
         }
         Some(Err(error)) => Finding::unknown(BACKLOG, words(&error)),
         None => Finding::unknown(BACKLOG, "it took too long"),
@@ -92,6 +109,10 @@ fn unusable(error: &LedgerError) -> Finding {
     let remedy = match error {
         LedgerError::Unavailable { .. } => {
             "find the process that keeps the file locked, or look at the disk"
+        }
+        // The only remedy that keeps the tasks.
+        LedgerError::Refused { message, .. } if message.contains(NEWER) => {
+            "install that version of lapsed"
         }
         _ => {
             "create the table with `lapsed migrate`, or correct `ledger.url` and the rights of this user on the file and its directory"

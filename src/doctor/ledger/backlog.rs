@@ -1,5 +1,6 @@
-//! Backlog check: overdue tasks that wait for a daemon.
+//! Backlog check: overdue tasks that wait for a daemon, or for a worker of a pull queue.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::mysql::MySqlArguments;
@@ -13,18 +14,24 @@ use crate::handler::Router;
 use crate::ledger::mysql::queries::{Queries, SCAN_OVERDUE_OLDEST};
 use crate::task::{TaskKey, UnixMs};
 
-pub(super) const BACKLOG: &str = "ledger.backlog";
+pub(in crate::doctor) const BACKLOG: &str = "ledger.backlog";
 
 /// Maximum number of overdue rows that are counted.
-const BACKLOG_MAX: u32 = 10_000;
+pub(in crate::doctor) const BACKLOG_MAX: u32 = 10_000;
+
+/// Workers that ask have their tasks sooner.
+const WORKERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Maximum number of malformed keys that are named.
 const MALFORMED_NAMED: usize = 3;
 
-/// Backlog check: overdue tasks that wait for a daemon.
-#[derive(Debug)]
-pub(super) struct Backlog {
+/// Overdue tasks, by what they wait for.
+#[derive(Debug, Default)]
+pub(in crate::doctor) struct Backlog {
+    /// Tasks that a daemon runs.
     with_route: usize,
+    /// Tasks that workers take, by their queue.
+    pulled: BTreeMap<String, usize>,
     without_route: usize,
     /// Rows whose key is malformed.
     malformed: Vec<String>,
@@ -49,32 +56,53 @@ impl Backlog {
             Some(row) => now.since(UnixMs(row.try_get("due_ms")?)),
             None => Duration::ZERO,
         };
-        let (mut with_route, mut malformed) = (0, Vec::new());
+        let mut backlog = Self::of(&[], router, oldest);
+        backlog.more = more;
         for row in &rows {
             let key: String = row.try_get_unchecked("key")?;
             match TaskKey::parse(&key) {
-                Ok(key) => with_route += usize::from(router.find(&key).is_some()),
-                Err(_) => malformed.push(key),
+                Ok(key) => backlog.count(&key, router),
+                Err(_) => backlog.malformed.push(key),
             }
         }
-        Ok(Self {
-            with_route,
-            without_route: rows.len() - with_route - malformed.len(),
-            malformed,
-            more,
-            oldest,
-        })
+        Ok(backlog)
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    /// The backlog of these overdue tasks. `oldest`: how long the oldest one is overdue.
+    pub(in crate::doctor) fn of(keys: &[TaskKey], router: &Router, oldest: Duration) -> Self {
+        let most = BACKLOG_MAX as usize;
+        let mut backlog = Self {
+            more: keys.len() > most,
+            oldest,
+            ..Self::default()
+        };
+        for key in keys.iter().take(most) {
+            backlog.count(key, router);
+        }
+        backlog
+    }
+
+    fn count(&mut self, key: &TaskKey, router: &Router) {
+        match router.find(key) {
+            Some(route) => match route.pull {
+                Some(pull) => *self.pulled.entry(pull.queue.to_string()).or_default() += 1,
+                None => self.with_route += 1,
+            },
+            None => self.without_route += 1,
+        }
+    }
+
+    pub(in crate::doctor) fn judge(&self) -> Finding {
         let Self {
             with_route,
+            pulled,
             without_route,
             malformed,
             more,
             oldest,
         } = self;
-        let all = with_route + without_route + malformed.len();
+        let of_workers: usize = pulled.values().sum();
+        let all = with_route + of_workers + without_route + malformed.len();
         if all == 0 {
             return Finding::ok(BACKLOG, "nothing is overdue");
         }
@@ -100,6 +128,29 @@ impl Backlog {
             count(*with_route as u64),
             count(*without_route as u64),
         );
+        let queues: Vec<String> = pulled
+            .iter()
+            .map(|(queue, tasks)| format!("{} for the queue `{queue}`", count(*tasks as u64)))
+            .collect();
+        let found = match of_workers {
+            0 => found,
+            1 => format!(
+                "{found}; 1 waits until a worker asks for it: {}",
+                queues.join(", ")
+            ),
+            tasks => format!(
+                "{found}; {} wait until a worker asks for them: {}",
+                count(tasks as u64),
+                queues.join(", ")
+            ),
+        };
+        if of_workers > 0 && *oldest >= WORKERS_WITHIN && malformed.is_empty() {
+            let names: Vec<String> = pulled.keys().map(|queue| format!("`{queue}`")).collect();
+            return Finding::new(BACKLOG, Severity::Warning, found).remedy(format!(
+                "if no worker asks for {}, start its workers: no daemon runs these tasks by itself",
+                names.join(", ")
+            ));
+        }
         let finding = match malformed.len() {
             0 => Finding::new(BACKLOG, Severity::Note, found),
             rows => {
@@ -140,13 +191,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_backlog_of_a_pull_queue_waits_for_its_workers() {
+        let routes = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail' }\n\
+                      [[routes]]\nmatch = '^Order@'\nlog = {}\n";
+        let config = crate::Config::from_toml(routes).unwrap();
+        let router = Router::new(crate::Handlers::new(), &config);
+        let keys = ["Mail@send@1", "Mail@send@2", "Order@close@1", "Other@m"];
+        let keys = keys.map(|key| TaskKey::parse(key).unwrap());
+        let judged = Backlog::of(&keys, &router, Duration::from_secs(61)).judge();
+        assert_eq!(judged.severity, Severity::Warning);
+        assert_eq!(
+            judged.found,
+            "4 tasks are overdue, the oldest for 61 s: 1 has a route here and runs as soon as a daemon has a free slot, unless paused, 1 has none and stays; 2 wait until a worker asks for them: 2 for the queue `mail`"
+        );
+        assert!(judged.remedy.unwrap().contains("no worker asks for `mail`"));
+        // Workers that are busy, or about to ask.
+        let soon = Backlog::of(&keys, &router, Duration::from_secs(5)).judge();
+        assert_eq!(soon.severity, Severity::Note);
+    }
+
+    #[test]
     fn a_backlog_counts_tasks_with_and_without_a_route() {
         let backlog = Backlog {
             with_route: 9,
             without_route: 3,
-            malformed: Vec::new(),
-            more: false,
             oldest: Duration::from_secs(7200),
+            ..Backlog::default()
         };
         let judged = backlog.judge();
         assert_eq!(

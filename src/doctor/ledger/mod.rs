@@ -1,6 +1,6 @@
 //! Ledger checks: connection, server, table, and their order.
 
-mod backlog;
+pub(super) mod backlog;
 mod capacity;
 pub(super) mod documents;
 mod grants;

@@ -31,7 +31,28 @@ pub(super) fn daemons(members: Option<&[Heartbeat]>) -> Finding {
         1 => "1 daemon is running".to_owned(),
         count => format!("{count} daemons are running"),
     };
-    Finding::ok(DAEMONS, format!("{are}: {}{more}", names.join(", ")))
+    let found = format!("{are}: {}{more}", names.join(", "));
+    match unlike(members) {
+        None => Finding::ok(DAEMONS, found),
+        Some((one, other)) => Finding::warning(
+            DAEMONS,
+            format!(
+                "{found}; {} and {} have different routes or handlers, or adopt different keys",
+                one.name, other.name
+            ),
+        )
+        .remedy("start every daemon with the same configuration, unless the difference is meant: compare what `lapsed check-config` prints on their machines"),
+    }
+}
+
+/// Two daemons that do not run and adopt the same tasks; `None` if all do.
+fn unlike(members: &[Heartbeat]) -> Option<(&Heartbeat, &Heartbeat)> {
+    let (one, rest) = members.split_first()?;
+    let digest = one.capabilities.digest();
+    let other = rest
+        .iter()
+        .find(|other| other.capabilities.digest() != digest)?;
+    Some((one, other))
 }
 
 /// Judges the subscribers. `daemons`: running daemons of this ledger; each may own one of the connections.
@@ -155,5 +176,12 @@ mod tests {
         let two = daemons(Some(&[note("a:1"), note("b:2")]));
         assert_is(&two, Severity::Ok, "2 daemons are running: a:1, b:2");
         assert_is(&daemons(None), Severity::Note, "could not be checked");
+        let mut unlike = [note("a:1"), note("b:2"), note("c:3")];
+        unlike[2].capabilities.routes.push("^Order@".to_owned());
+        assert_is(
+            &daemons(Some(&unlike)),
+            Severity::Warning,
+            "a:1 and c:3 have different routes",
+        );
     }
 }
