@@ -161,7 +161,12 @@ fn verdict(
     if status.success() {
         return Ok(());
     }
-    let said = match show(stderr) {
+    // Some programs report errors on stdout: PHP does for a script that is not there.
+    let said = match (show(stderr), stdout.advice()) {
+        (said, None) if said.is_empty() => show(stdout.tail()),
+        (said, _) => said,
+    };
+    let said = match said {
         said if said.is_empty() => String::new(),
         said => format!(
             ": {}",
@@ -215,7 +220,31 @@ impl Drop for ProcessGroup {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
+
+    #[test]
+    fn a_program_that_reports_its_error_on_stdout_is_heard() {
+        let failed = |stdout: &str, stderr: &[u8]| {
+            let mut output = Output::default();
+            output.push(stdout.as_bytes(), OUTPUT_BYTES_MAX);
+            let ended = verdict("php", ExitStatus::from_raw(1 << 8), &output, stderr);
+            ended.unwrap_err().to_string()
+        };
+        let missing = "Could not open input file: nosuch.php\n";
+        assert_eq!(
+            failed(missing, b""),
+            "`php` ended with exit status: 1: Could not open input file: nosuch.php"
+        );
+        assert_eq!(
+            failed(missing, b"broken\n"),
+            "`php` ended with exit status: 1: broken"
+        );
+        // A last line that gives advice is no error.
+        let advised = failed("work\nlapsed: retry-after 1s\n", b"");
+        assert!(!advised.contains("work"), "{advised}");
+    }
 
     #[test]
     fn output_is_shown_as_it_was_said_on_one_line_that_moves_no_cursor() {

@@ -37,6 +37,11 @@ impl Output {
         &self.head
     }
 
+    /// The end.
+    pub fn tail(&self) -> &[u8] {
+        &self.tail
+    }
+
     /// Parses the last line; `None` if it does not begin with `lapsed:`.
     ///
     /// # Errors
