@@ -11,6 +11,7 @@ use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Ledger as _, sqlite::SqliteLedger};
 use serde_json::{Value, json};
 
+use super::log::stderr_line;
 use super::output::Output;
 #[cfg(feature = "sqlite")]
 use super::usage;
@@ -24,6 +25,9 @@ pub struct Migrate {
     /// Convert the key column to utf8mb4, so that keys can contain any character
     #[arg(long)]
     utf8mb4: bool,
+    /// Do nothing unless the ledger is in an SQLite file, e.g. before each start of the daemon
+    #[arg(long)]
+    sqlite_only: bool,
 }
 
 impl Migrate {
@@ -31,6 +35,9 @@ impl Migrate {
         #[cfg(feature = "sqlite")]
         if config.ledger.sqlite_file().is_some() {
             return self.run_on_file(config, output).await;
+        }
+        if self.sqlite_only {
+            return Ok(ExitCode::SUCCESS);
         }
         let ledger = MysqlLedger::new(&config.ledger)?;
         let table = ledger.table();
@@ -53,15 +60,15 @@ impl Migrate {
         }
         let mut steps = Vec::new();
         let mut tell = |progress: Progress<'_>| match progress {
-            Progress::Begun(step) => eprintln!("{step} ..."),
+            Progress::Begun(step) => stderr_line!("{step} ..."),
             Progress::Done { step, method } => {
                 steps.push(told(step, method, table, true));
-                eprintln!("  done ({method})");
+                stderr_line!("  done ({method})");
             }
             Progress::StartedOver(step) => {
-                eprintln!("{step}: rows changed meanwhile, starting over")
+                stderr_line!("{step}: rows changed meanwhile, starting over")
             }
-            Progress::Skipped(step) => eprintln!(
+            Progress::Skipped(step) => stderr_line!(
                 "  skipped: this user may not create it and cannot see whether it exists; if it does not, migrate as a user with {}",
                 step.privileges()
             ),
