@@ -108,6 +108,8 @@
 //! All but `otel` are on by default.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+// They panic when stdout or stderr cannot be written.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "webhook")]
 #[doc(hidden)] // for the program and the tests

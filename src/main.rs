@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
+// They panic when stdout or stderr cannot be written: see `cli::log` and `cli::output`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 
@@ -20,7 +22,7 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: start runtime: {error}");
+            cli::write_line(format_args!("error: start runtime: {error}"));
             return ExitCode::from(cli::EXIT_FAILED);
         }
     };

@@ -7,11 +7,13 @@ use clap::{ArgGroup, Args};
 use lapsed::client::{CancelReport, WouldCancel};
 use lapsed::compose::Adapters;
 use lapsed::ledger::{CancelAnswer, CancelFilter, Lookup};
-use lapsed::task::{State, TaskKey};
+use lapsed::task::{KeyError, State};
 use lapsed::{Config, TaskClient};
 use serde_json::json;
 
 use super::filters::some_text;
+use super::log::stderr_line;
+use super::named::NamedTask;
 use super::output::Output;
 use super::progress::Progress;
 use super::{EXIT_FAILED, EXIT_USAGE};
@@ -19,9 +21,9 @@ use super::{EXIT_FAILED, EXIT_USAGE};
 #[derive(Args)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["key", "tag", "prefix", "class"]))]
 pub struct Cancel {
-    /// Task key: Class@method[@argument]*
+    /// Task key: Class@method[@argument]*, or the id of a task
     #[arg(conflicts_with_all = ["tag", "prefix", "class", "dry_run"], value_parser = task_key)]
-    key: Option<TaskKey>,
+    key: Option<NamedTask>,
     /// Cancel all tasks with this tag
     #[arg(long, value_parser = some_text)]
     tag: Option<String>,
@@ -40,9 +42,10 @@ pub struct Cancel {
 }
 
 /// Parses a key. Rows with a malformed key can be cancelled by prefix only.
-fn task_key(text: &str) -> Result<TaskKey, String> {
-    TaskKey::parse(text)
-        .map_err(|error| format!("{error}; a row with such a key is cancelled by `--prefix`"))
+fn task_key(text: &str) -> Result<NamedTask, String> {
+    text.parse().map_err(|error: KeyError| {
+        format!("{error}; a row with such a key is cancelled by `--prefix`")
+    })
 }
 
 impl Cancel {
@@ -56,7 +59,7 @@ impl Cancel {
         filter.class = self.class;
         filter.method = self.method;
         if let Err(error) = filter.check() {
-            eprintln!("error: {error}");
+            stderr_line!("error: {error}");
             return Ok(ExitCode::from(EXIT_USAGE));
         }
         let tasks = TaskClient::connect(config).await?;
@@ -90,14 +93,19 @@ impl Cancel {
         if !progress.is_interrupted() {
             return Ok(code);
         }
-        eprintln!("interrupted: the remaining tasks are unchanged");
+        stderr_line!("interrupted: the remaining tasks are unchanged");
         Ok(ExitCode::from(EXIT_FAILED))
     }
 }
 
-async fn cancel_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+async fn cancel_one(
+    named: &NamedTask,
+    config: &Config,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
     let adapters = Adapters::new(config)?;
     adapters.ledger.check().await?;
+    let key = &named.key(&*adapters.ledger).await?;
     let before = adapters.ledger.look_up(std::slice::from_ref(key)).await?;
     let is_cancelled = |lookup: &Lookup| lookup.state == State::Cancelled && !lookup.deleted;
     let was_cancelled = before.iter().flatten().any(is_cancelled);
@@ -129,7 +137,7 @@ fn tell(report: &CancelReport, output: Output) -> anyhow::Result<ExitCode> {
     if *locked == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!(
+    stderr_line!(
         "error: another session has locked {locked} of them, which are unchanged; cancel again when it has finished"
     );
     Ok(ExitCode::from(EXIT_FAILED))

@@ -4,9 +4,11 @@ use std::process::ExitCode;
 
 use lapsed::Config;
 use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig};
+use lapsed::doctor::missing_programs;
 use lapsed::task::UnixMs;
 use serde_json::json;
 
+use super::log::stderr_line;
 use super::output::Output;
 
 pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Result<ExitCode> {
@@ -21,6 +23,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
     let warnings: Vec<String> = unreachable_routes(&config.routes)
         .into_iter()
         .chain(of_series)
+        .chain(missing_programs(config))
         .collect();
     let (routes, recurring) = (config.routes.len(), config.recurring.len());
     let value = json!({
@@ -44,7 +47,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
     }
     output.print(&value, text)?;
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        stderr_line!("warning: {warning}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use super::backup;
 use super::bench;
 #[cfg(all(feature = "sqlite", feature = "resp"))]
 use super::dev;
+use super::log::stderr_line;
 use super::{
     cancel, dead_letters, doctor, import, list, listen, migrate, moving, pauses, prune, rearm,
     schedule, stats, take, tasks, token,
@@ -20,8 +21,9 @@ pub(super) enum Command {
     ///
     /// SIGTERM and SIGINT shut down gracefully: running tasks have `engine.drain_timeout` to finish, then they are
     /// released without counting an attempt. A second signal stops at once. SIGHUP reloads the routes, the recurring
-    /// tasks and the retention; the log names other changed sections, which need a restart. LAPSED_LOG sets the log
-    /// filter, e.g. `info` or `lapsed::engine=debug`.
+    /// tasks and the retention; the log names other changed sections, which need a restart. While stdin or stderr is a
+    /// terminal, SIGHUP stops instead: the terminal was closed. LAPSED_LOG sets the log filter, e.g. `info` or
+    /// `lapsed::engine=debug`.
     Listen(listen::Listen),
     /// Run a daemon without configuration and servers, to try things out
     ///
@@ -168,7 +170,9 @@ impl Command {
                     tracing::warn!("the variable `{name}` is not read: did you mean `{meant}`?");
                 }
                 _ => {
-                    eprintln!("warning: the variable `{name}` is not read: did you mean `{meant}`?")
+                    stderr_line!(
+                        "warning: the variable `{name}` is not read: did you mean `{meant}`?"
+                    )
                 }
             }
         }
@@ -180,7 +184,7 @@ impl Command {
         };
         let is_set = names.iter().any(|name| name.starts_with("LAPSED__"));
         if *source == ConfigSource::Defaults && !is_set && !says_so_itself {
-            eprintln!("note: configuration: {source}");
+            stderr_line!("note: configuration: {source}");
         }
     }
 }

@@ -8,12 +8,14 @@ use clap::Args;
 use lapsed::client::{ClientError, DeadCount, Pace};
 use lapsed::compose::Adapters;
 use lapsed::ledger::ListFilter;
-use lapsed::task::{State, TaskKey};
+use lapsed::task::State;
 use lapsed::{Config, TaskClient};
 use serde_json::json;
 
 use super::EXIT_FAILED;
 use super::filters::Filters;
+use super::log::stderr_line;
+use super::named::NamedTask;
 use super::output::Output;
 use super::pauses;
 use super::progress::Progress;
@@ -43,9 +45,9 @@ pub struct Discard {
 
 #[derive(Args)]
 struct Which {
-    /// Task key: Class@method[@argument]*
+    /// Task key: Class@method[@argument]*, or the id of a task
     #[arg(conflicts_with_all = ["class", "method", "tag", "prefix", "recurring", "reason", "older_than", "newer_than", "error", "limit", "all"])]
-    key: Option<TaskKey>,
+    key: Option<NamedTask>,
     #[command(flatten)]
     filters: Filters,
     /// All dead tasks; required if no filter is given
@@ -102,8 +104,13 @@ impl Discard {
     }
 }
 
-async fn discard_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+async fn discard_one(
+    named: &NamedTask,
+    config: &Config,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
     let ledger = Adapters::new(config)?.ledger;
+    let key = &named.key(&*ledger).await?;
     let Some(task) = ledger.find(key).await? else {
         anyhow::bail!("there is no task `{key}`");
     };
@@ -123,12 +130,13 @@ async fn discard_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::
 }
 
 async fn dry_run_of_one(
-    key: &TaskKey,
+    named: &NamedTask,
     config: &Config,
     output: Output,
     verb: &str,
 ) -> anyhow::Result<ExitCode> {
     let ledger = Adapters::new(config)?.ledger;
+    let key = &named.key(&*ledger).await?;
     match ledger.find(key).await? {
         Some(task) if task.state == State::Dead => {
             let value = json!({ verb: 1, "dry_run": true });
@@ -208,7 +216,7 @@ impl Many {
         if !progress.is_interrupted() {
             return Ok(ExitCode::SUCCESS);
         }
-        eprintln!("interrupted: {count} of {at_least}{would_be} {verb}; the rest is unchanged");
+        stderr_line!("interrupted: {count} of {at_least}{would_be} {verb}; the rest is unchanged");
         Ok(ExitCode::from(EXIT_FAILED))
     }
 }

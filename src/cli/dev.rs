@@ -14,6 +14,7 @@ use lapsed::{Config, ConfigError};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::listen::{self, Listening};
+use super::log::stderr_line;
 use super::output;
 
 /// The variable by which other commands find the file.
@@ -57,7 +58,7 @@ impl Dev {
 
         let (dev, from) = (self.clone(), source.clone());
         let load = move || dev.config(&from);
-        let tell = |at| output::say(&self.welcome(at));
+        let tell = |at| output::try_say(&self.welcome(at));
         let result = listen::listen(config, &source, load, tell).await;
         result.map_err(|error| match is_address_in_use(&error) {
             true => error.context(
@@ -111,7 +112,7 @@ impl Dev {
 /// Tells other commands of the file of `lapsed dev` in this directory if the configuration names no ledger.
 pub fn note_file(config: &Config) {
     if config.ledger.url == Config::default().ledger.url && Path::new(FILE).exists() {
-        eprintln!(
+        stderr_line!(
             "note: the tasks of `lapsed dev` are in `{FILE}`, and this command does not look there: set {LEDGER_URL}=sqlite://{FILE}"
         );
     }

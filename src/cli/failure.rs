@@ -6,6 +6,8 @@ use lapsed::engine::EngineError;
 use lapsed::ledger::LedgerError;
 use lapsed::{ClientError, ConfigError};
 
+use super::log::stderr_line;
+
 /// Exit code: failed at run time.
 pub const EXIT_FAILED: u8 = 1;
 
@@ -61,7 +63,7 @@ pub fn is_callers(error: &anyhow::Error) -> bool {
 
 /// Reports wrong usage that clap cannot detect.
 pub fn usage(message: &str) -> anyhow::Result<ExitCode> {
-    eprintln!("error: {message}");
+    stderr_line!("error: {message}");
     Ok(ExitCode::from(EXIT_USAGE))
 }
 

@@ -9,6 +9,7 @@ use lapsed::ledger::{ListCursor, ListFilter, StateFilter};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 
 use super::filters::Filters;
+use super::log::stderr_line;
 use super::output::Output;
 
 #[derive(Args)]
@@ -88,16 +89,16 @@ impl List {
             false => output.tasks(&page.tasks, &page.malformed, &paused)?,
         }
         if !page.malformed.is_empty() {
-            eprintln!(
+            stderr_line!(
                 "{} of these rows have a malformed key and never run: `lapsed cancel --prefix` cancels them",
                 page.malformed.len()
             );
         }
         if let Some(searched) = page.searched {
-            eprintln!("stopped searching after {searched} rows, few of which match");
+            stderr_line!("stopped searching after {searched} rows, few of which match");
         }
         if let Some(next) = page.next {
-            eprintln!("there may be more: --cursor {next}");
+            stderr_line!("there may be more: --cursor {next}");
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,5 +1,6 @@
 //! `lapsed listen`: the daemon process with signals, HTTP and systemd.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::log;
 use super::otel::Export;
 use super::usage;
 
@@ -57,7 +59,7 @@ impl Listen {
         }
         let source = ConfigSource::find(file.as_deref());
         let load = move || Config::load(file.as_deref());
-        listen(config, &source, load, |_| Ok(())).await
+        listen(config, &source, load, |_| ()).await
     }
 }
 
@@ -73,8 +75,9 @@ pub async fn listen(
     config: Config,
     source: &ConfigSource,
     load: impl Fn() -> Result<Config, ConfigError> + Send + 'static,
-    tell: impl FnOnce(Listening) -> anyhow::Result<()>,
+    tell: impl FnOnce(Listening),
 ) -> anyhow::Result<ExitCode> {
+    log::write_from_a_thread();
     let started = config.clone();
     let mut adapters = Adapters::new(&config)?;
     let export = Export::start(&config.otel, &adapters.metrics)?;
@@ -104,12 +107,18 @@ pub async fn listen(
     tell(Listening {
         http: http_address,
         resp: resp_address,
-    })?;
+    });
     survive_file_size_limit()?;
     let helpers = [
         tokio::spawn(send_alerts(&config, &adapters, handle.clone())),
         tokio::spawn(stop_on_signals(stop.clone(), handle.clone())?),
-        tokio::spawn(reload_on_hangup(router, handle.clone(), started, load)?),
+        tokio::spawn(obey_hangups(
+            stop.clone(),
+            router,
+            handle.clone(),
+            started,
+            load,
+        )?),
         tokio::spawn(tell_systemd(handle)),
     ];
 
@@ -264,6 +273,7 @@ fn stop_on_signals(
                     "stopping at once: interrupted tasks run again when their leases expire"
                 );
                 handle.end_runs().await;
+                log::flush();
                 std::process::exit(i32::from(super::EXIT_FAILED));
             }
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
@@ -280,17 +290,33 @@ fn survive_file_size_limit() -> anyhow::Result<()> {
     signal(exceeded).map(drop).context("watch for SIGXFSZ")
 }
 
-/// SIGHUP reloads the routes, the recurring tasks and the retention, and logs which other sections have changed. An
-/// invalid configuration changes nothing.
-fn reload_on_hangup(
+/// Whether SIGHUP means that the terminal of this daemon was closed. `nohup` and service managers give it other files.
+fn has_a_terminal() -> bool {
+    std::io::stdin().is_terminal() || std::io::stderr().is_terminal()
+}
+
+/// SIGHUP stops a daemon that was started in a terminal, gracefully. It comes once from the shell and once from the
+/// kernel, so a second one changes nothing.
+///
+/// Otherwise SIGHUP reloads the routes, the recurring tasks and the retention, and logs which other sections have changed.
+/// An invalid configuration changes nothing.
+fn obey_hangups(
+    stop: CancellationToken,
     router: Arc<Router>,
     handle: Handle,
     started: Config,
     load: impl Fn() -> Result<Config, ConfigError> + Send + 'static,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
     let mut hangup = signal(SignalKind::hangup()).context("watch for SIGHUP")?;
+    // Asked now: a terminal that was closed is none.
+    let is_of_a_terminal = has_a_terminal();
     Ok(async move {
         while hangup.recv().await.is_some() {
+            if is_of_a_terminal {
+                tracing::info!("stopping: the terminal was closed");
+                stop.cancel();
+                continue;
+            }
             match load() {
                 Ok(config) => {
                     router.reload(&config);

@@ -19,8 +19,10 @@ mod hash_password;
 mod import;
 mod list;
 mod listen;
+mod log;
 mod migrate;
 mod moving;
+mod named;
 #[cfg_attr(not(feature = "otel"), path = "otel/absent.rs")]
 mod otel;
 mod output;
@@ -40,16 +42,17 @@ mod token;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, ValueEnum};
+use clap::{Args, CommandFactory, Parser};
 use lapsed::Config;
 use lapsed::config::ConfigSource;
-use tracing_subscriber::EnvFilter;
 
 use self::command::Command;
 use self::failure::{depends_on_configuration, is_callers};
+use self::log::{Color, LogFormat, stderr_line};
 use self::output::Output;
 
 pub use self::failure::{EXIT_FAILED, EXIT_SICK, EXIT_USAGE, chain, usage};
+pub use self::log::write_line;
 
 /// Delayed tasks on the Redis and MySQL you already have.
 #[derive(Parser)]
@@ -86,37 +89,26 @@ struct Global {
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
 impl Cli {
     /// Runs the command and returns the exit code.
     pub async fn run(self) -> ExitCode {
-        self.global.start_log();
+        log::start(self.global.log_format, self.global.color);
         let source = ConfigSource::find(self.global.config.as_deref());
-        match self.dispatch(&source).await {
-            Ok(code) => code,
-            Err(error) => {
-                let usage = is_callers(&error);
-                for line in chain(&error).lines() {
-                    eprintln!("error: {line}");
-                }
-                if depends_on_configuration(&error) {
-                    eprintln!("note: configuration: {source}");
-                }
-                ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED })
+        let result = self.dispatch(&source).await;
+        // An error is printed after what the daemon has logged.
+        log::flush();
+        result.unwrap_or_else(|error| {
+            for line in chain(&error).lines() {
+                stderr_line!("error: {line}");
             }
-        }
+            if depends_on_configuration(&error) {
+                stderr_line!("note: configuration: {source}");
+            }
+            ExitCode::from(match is_callers(&error) {
+                true => EXIT_USAGE,
+                false => EXIT_FAILED,
+            })
+        })
     }
 
     async fn dispatch(self, source: &ConfigSource) -> anyhow::Result<ExitCode> {
@@ -185,30 +177,6 @@ impl Cli {
             Command::Dev(_) => unreachable!("answered above"),
             #[cfg(feature = "resp")]
             Command::HashPassword => unreachable!("answered above"),
-        }
-    }
-}
-
-impl Global {
-    /// Starts logging. `LAPSED_LOG` is a filter of tracing, e.g. `info` or `lapsed::engine=debug`.
-    fn start_log(&self) {
-        let filter = std::env::var("LAPSED_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
-        let filter = EnvFilter::try_new(&filter).unwrap_or_else(|error| {
-            eprintln!("warning: LAPSED_LOG: {error}; using `info`");
-            EnvFilter::new("info,sqlx=warn")
-        });
-        let ansi = match self.color {
-            Color::Auto => std::io::IsTerminal::is_terminal(&std::io::stderr()),
-            Color::Always => true,
-            Color::Never => false,
-        };
-        let log = tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
-            .with_env_filter(filter)
-            .with_ansi(ansi);
-        match self.log_format {
-            LogFormat::Text => log.with_target(false).init(),
-            LogFormat::Json => log.json().flatten_event(true).init(),
         }
     }
 }

@@ -15,6 +15,7 @@ use lapsed::{Config, ConfigError};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::log::stderr_line;
 use super::output::Output;
 use super::pauses;
 use super::progress::Progress;
@@ -106,7 +107,7 @@ impl Move {
                 lines.join("\n")
             );
             match self.dry_run {
-                true => eprintln!("warning: {problem}"),
+                true => stderr_line!("warning: {problem}"),
                 false => return usage(&problem),
             }
         }
@@ -132,7 +133,8 @@ impl Move {
                 counts.moved
             )
         })?;
-        self.tell(&counts, &left, progress.is_interrupted(), output)
+        let old = config.ledger.url.to_string();
+        self.tell(&old, &counts, &left, progress.is_interrupted(), output)
     }
 
     /// Passes until nothing is left to try again, or until Ctrl-C.
@@ -175,6 +177,7 @@ impl Move {
 
     fn tell(
         &self,
+        old: &str,
         counts: &MoveCounts,
         left: &Left,
         interrupted: bool,
@@ -196,32 +199,35 @@ impl Move {
             "refused": left.unfit_count, "refused_first": unfit, "no_tasks": left.foreign,
             "complete": complete, "dry_run": false,
         });
-        let mut text = format!("moved: {moved}, of which {known} were there");
+        let mut text = format!("moved: {moved}, of which {known} were already there");
         if self.with_finished {
             text += &format!("; finished tasks copied: {copied}");
         }
         if left.later > 0 {
             text += &format!("; running: {}", left.later);
         }
+        if complete {
+            text += &format!("\ncomplete: no unfinished task is left in {old}");
+        }
         output.print(&value, text)?;
         for (key, why) in &left.unfit {
-            eprintln!("error: `{key}`: {why}");
+            stderr_line!("error: `{key}`: {why}");
         }
         if left.unfit_count > 0 {
-            eprintln!(
+            stderr_line!(
                 "error: the other ledger refused {} tasks, which stay",
                 left.unfit_count
             );
         }
         if left.foreign > 0 {
-            eprintln!("note: {} rows are no tasks, and stay", left.foreign);
+            stderr_line!("note: {} rows are no tasks, and stay", left.foreign);
         }
         if complete {
-            eprintln!("note: {STAYS}");
+            stderr_line!("note: {STAYS}");
         }
         let failed = left.unfit_count > 0 || (interrupted && !self.follow);
         if interrupted && !self.follow {
-            eprintln!("interrupted: run it again, it continues");
+            stderr_line!("interrupted: run it again, it continues");
         }
         Ok(match failed {
             true => EXIT_FAILED.into(),

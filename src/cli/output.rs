@@ -203,7 +203,11 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ("attempt", Some(attempt.to_string())),
         ("max attempts", max_attempts.map(|runs| runs.to_string())),
         ("crashes", (*crashes > 0).then(|| crashes.to_string())),
-        ("daemon", (!daemon.is_empty()).then(|| daemon.clone())),
+        // A task that has not started since it was scheduled still has the one of an earlier run.
+        (
+            "daemon",
+            (*attempt > 0 && !daemon.is_empty()).then(|| daemon.clone()),
+        ),
         (
             "cancellation",
             cancel_requested.then(|| "requested, waits for the run to end".to_owned()),
@@ -312,6 +316,12 @@ pub fn say(line: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => Ok(result?),
     }
+}
+
+/// As [`say`], for a daemon: an error of writing is ignored.
+#[cfg_attr(not(all(feature = "resp", feature = "sqlite")), expect(dead_code))]
+pub fn try_say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 #[cfg(test)]

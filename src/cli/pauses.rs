@@ -12,6 +12,7 @@ use lapsed::task::{Hindrance, Pause, PauseKind, Paused, Scope, TaskKey, UnixMs};
 use serde_json::{Value, json};
 
 use super::EXIT_FAILED;
+use super::log::stderr_line;
 use super::output::{Output, say};
 
 #[derive(Args)]
@@ -55,7 +56,7 @@ impl PauseTasks {
         value["already"] = json!(already);
         output.print(&value, text)?;
         if !config.routes.is_empty() && !has_route(config, &scope) {
-            eprintln!(
+            stderr_line!(
                 "note: no route of this configuration names {}: check that it is spelled as in the task keys",
                 named(&scope)
             );
@@ -112,7 +113,7 @@ impl Resume {
         let value = json!({ "resumed": was.is_some(), "was": was, "still": still });
         output.print(&value, text)?;
         for pause in &still {
-            eprintln!(
+            stderr_line!(
                 "warning: still paused: {}, {}",
                 named(&pause.scope),
                 pause.origin()
@@ -223,7 +224,7 @@ pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now:
             true => "stay pending",
             false => "stay pending once every daemon has seen it, within 2 s",
         };
-        eprintln!("warning: {what}, {}: such tasks {stay}", pause.origin());
+        stderr_line!("warning: {what}, {}: such tasks {stay}", pause.origin());
     }
 }
 

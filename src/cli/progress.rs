@@ -10,6 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::log::stderr_line;
+
 /// Interval of progress lines if stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -72,8 +74,8 @@ impl Progress {
         let mut said = self.said.lock().expect("nothing panics while holding it");
         if self.bar.is_hidden() && said.elapsed() >= LINE_EVERY {
             match self.total {
-                Some(total) => eprintln!("{count} of {total}"),
-                None => eprintln!("{count}"),
+                Some(total) => stderr_line!("{count} of {total}"),
+                None => stderr_line!("{count}"),
             }
             *said = Instant::now();
         }
@@ -85,7 +87,7 @@ impl Progress {
 
     /// Prints a line on stderr, above the bar.
     pub fn line(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| stderr_line!("{text}"));
     }
 
     /// Removes the bar and stops watching for Ctrl-C.

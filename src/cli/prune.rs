@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::EXIT_FAILED;
 use super::filters::duration;
+use super::log::stderr_line;
 use super::output::Output;
 use super::progress::Progress;
 use super::usage;
@@ -99,7 +100,7 @@ impl Prune {
         let text = format!("{at_least}{} {would_be}pruned", words.join(", "));
         output.print(&value, text)?;
         if interrupted {
-            eprintln!("interrupted: deleted rows are gone, the rest is unchanged");
+            stderr_line!("interrupted: deleted rows are gone, the rest is unchanged");
             return Ok(ExitCode::from(EXIT_FAILED));
         }
         Ok(ExitCode::SUCCESS)

@@ -16,6 +16,7 @@ use lapsed::timer::{Alarm, ArmMode, Armed, TimerError};
 use serde_json::json;
 
 use super::EXIT_FAILED;
+use super::log::stderr_line;
 use super::output::Output;
 use super::progress::Progress;
 
@@ -99,7 +100,7 @@ impl Rearm {
             ),
         )?;
         if progress.is_interrupted() {
-            eprintln!("interrupted: `lapsed rearm{next}` arms the other tasks");
+            stderr_line!("interrupted: `lapsed rearm{next}` arms the other tasks");
             return Ok(EXIT_FAILED.into());
         }
         Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
@@ -14,6 +15,7 @@ use lapsed::task::{Due, PAYLOAD_BYTES_MAX, SECRET_BYTES_MIN, TaskKey, Traceparen
 use lapsed::{Config, IfPending, Receipt, Task};
 use serde_json::json;
 
+use super::log::stderr_line;
 use super::output::Output;
 use super::pauses::stays_pending_now;
 use super::recurrence_options::RecurrenceOptions;
@@ -109,14 +111,19 @@ impl Schedule {
         let adapters = Adapters::new(config)?;
         adapters.ledger.check().await?;
         let tasks = adapters.client();
-        let recurrence = options.resolve(due, tasks.now().await?);
+        let now = tasks.now().await?;
+        let recurrence = options.resolve(due, now);
         let made = match (recurrence.map_err(anyhow::Error::msg)?, due) {
             (Some(recurrence), _) => tasks.create_recurring(task, recurrence).await?,
             (None, due) => tasks.create(task, due.unwrap_or(Due::NOW)).await?,
         };
         tell(&adapters, &key, &made, output).await?;
+        let late = now.since(made.due());
+        if due.is_some() && late >= LONG_AGO {
+            stderr_line!("note: due now: the time has passed {} ago", ago(late));
+        }
         if !config.routes.is_empty() && !config.routes.iter().any(|route| route.fits(&key)) {
-            eprintln!(
+            stderr_line!(
                 "note: no route of this configuration matches `{key}`: only a program with a handler for it runs it"
             );
         }
@@ -149,6 +156,20 @@ impl Schedule {
     }
 }
 
+/// A task that is due for longer was given a time in the past, maybe by mistake.
+const LONG_AGO: Duration = Duration::from_secs(60);
+
+/// Describes a length of time by its largest unit.
+fn ago(length: Duration) -> String {
+    let (count, unit) = match length.as_secs() {
+        minutes @ ..3_600 => (minutes / 60, "minute"),
+        hours @ ..172_800 => (hours / 3_600, "hour"),
+        days => (days / 86_400, "day"),
+    };
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}
+
 /// Prints the result of creating a task.
 async fn tell(
     adapters: &Adapters,
@@ -173,7 +194,7 @@ async fn tell(
         ),
     )?;
     if made.not_armed() == Some(NotArmed::Unreachable) {
-        eprintln!(
+        stderr_line!(
             "warning: the task is in the ledger, but Redis did not accept its key; the daemon finds it in the ledger"
         );
     }
@@ -224,5 +245,23 @@ fn read_some(from: impl Read, bytes: Option<u64>) -> anyhow::Result<String> {
         _ if text.len() <= PAYLOAD_BYTES_MAX => Ok(text.trim_end().to_owned()),
         Some(bytes) => bail!("payload has {bytes} bytes, expected at most {limit}"),
         None => bail!("payload has more than {limit} bytes, expected at most {limit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_time_is_said_by_its_largest_unit() {
+        for (seconds, said) in [
+            (60, "1 minute"),
+            (3_599, "59 minutes"),
+            (3_600, "1 hour"),
+            (172_799, "47 hours"),
+            (172_800, "2 days"),
+        ] {
+            assert_eq!(ago(Duration::from_secs(seconds)), said);
+        }
     }
 }

@@ -6,6 +6,7 @@ use lapsed::{Config, Engine, Handlers};
 use serde_json::json;
 
 use super::EXIT_FAILED;
+use super::log::stderr_line;
 use super::output::Output;
 
 pub async fn run(config: Config, output: Output) -> anyhow::Result<ExitCode> {
@@ -21,6 +22,6 @@ pub async fn run(config: Config, output: Output) -> anyhow::Result<ExitCode> {
     if audit.complete {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("error: the audit did not finish: some keys were not checked");
+    stderr_line!("error: the audit did not finish: some keys were not checked");
     Ok(EXIT_FAILED.into())
 }

@@ -15,6 +15,7 @@ use tokio::time::interval;
 use super::EXIT_FAILED;
 use super::filters::some_text;
 use super::list::moment;
+use super::log::stderr_line;
 use super::output::Output;
 
 /// Tasks that are claimed, printed and completed together.
@@ -79,10 +80,10 @@ impl Take {
             }
         }
         if kept_back > 0 {
-            eprintln!("note: {kept_back} due tasks are paused or held, and stay");
+            stderr_line!("note: {kept_back} due tasks are paused or held, and stay");
         }
         if total.lost > 0 {
-            eprintln!(
+            stderr_line!(
                 "error: {} of the printed tasks could not be completed: they run again",
                 total.lost
             );

@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
+use lapsed::Config;
 use lapsed::compose::Adapters;
 use lapsed::ledger::{ListFilter, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::{KeyError, Paused, TaskKey};
-use lapsed::{Config, TaskClient};
 use serde::Serialize;
 use serde_json::json;
 
+use super::log::stderr_line;
+use super::named::NamedTask;
 use super::output::{Listed, Malformed, Output, say, task_lines};
 use super::pauses::{kept_back, stays_pending_now};
 use super::schedule::When;
@@ -62,12 +64,12 @@ const REDRIVEN: &str = "redriven";
 
 #[derive(Args)]
 pub struct OneKey {
-    /// Task key: Class@method[@argument]*
-    key: TaskKey,
+    /// Task key: Class@method[@argument]*, or the id of a task
+    key: NamedTask,
 }
 
-impl From<TaskKey> for OneKey {
-    fn from(key: TaskKey) -> Self {
+impl From<NamedTask> for OneKey {
+    fn from(key: NamedTask) -> Self {
         Self { key }
     }
 }
@@ -75,7 +77,10 @@ impl From<TaskKey> for OneKey {
 impl OneKey {
     pub async fn ttl(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         const NO_SUCH_TASK: i64 = -2;
-        let left = TaskClient::connect(config).await?.pttl(&self.key).await?;
+        let adapters = Adapters::new(config)?;
+        adapters.ledger.check().await?;
+        let key = self.key.key(&*adapters.ledger).await?;
+        let left = adapters.client().pttl(&key).await?;
         let left = left.map_or(NO_SUCH_TASK, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
         output.print(&json!({ "ttl_ms": left }), left)?;
         Ok(ExitCode::SUCCESS)
@@ -83,56 +88,56 @@ impl OneKey {
 
     pub async fn run_now(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
-        let answer = adapters.ledger.run_now(&self.key).await?;
-        self.tell_due(&adapters, answer, "run", output).await
+        let key = self.key.key(&*adapters.ledger).await?;
+        let answer = adapters.ledger.run_now(&key).await?;
+        tell_due(&key, &adapters, answer, "run", output).await
     }
 
     pub async fn redrive(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
-        let answer = adapters.ledger.redrive(&self.key).await?;
-        self.tell_due(&adapters, answer, REDRIVEN, output).await
+        let key = self.key.key(&*adapters.ledger).await?;
+        let answer = adapters.ledger.redrive(&key).await?;
+        tell_due(&key, &adapters, answer, REDRIVEN, output).await
     }
+}
 
-    async fn tell_due(
-        &self,
-        adapters: &Adapters,
-        answer: RunNowAnswer,
-        verb: &str,
-        output: Output,
-    ) -> anyhow::Result<ExitCode> {
-        match answer {
-            RunNowAnswer::Due(arming) => {
-                adapters.client().arm_again(&self.key, arming).await;
-                let (kept_back, but) = stays_pending_now(adapters, &self.key, arming.due).await;
-                let mut value = json!({ "id": arming.to_string(), "key": self.key.as_str(), "kept_back": kept_back });
-                if verb == REDRIVEN {
-                    value[REDRIVEN] = json!(1);
-                    value["dry_run"] = json!(false);
-                }
-                output.print(
-                    &value,
-                    format!("{} is due now (id {arming}){but}", self.key),
-                )?;
-                Ok(ExitCode::SUCCESS)
+async fn tell_due(
+    key: &TaskKey,
+    adapters: &Adapters,
+    answer: RunNowAnswer,
+    verb: &str,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
+    match answer {
+        RunNowAnswer::Due(arming) => {
+            adapters.client().arm_again(key, arming).await;
+            let (kept_back, but) = stays_pending_now(adapters, key, arming.due).await;
+            let mut value =
+                json!({ "id": arming.to_string(), "key": key.as_str(), "kept_back": kept_back });
+            if verb == REDRIVEN {
+                value[REDRIVEN] = json!(1);
+                value["dry_run"] = json!(false);
             }
-            RunNowAnswer::Refused(state) => bail!("`{}` is {state} and cannot be {verb}", self.key),
-            RunNowAnswer::Unknown => bail!("there is no task `{}`", self.key),
+            output.print(&value, format!("{key} is due now (id {arming}){but}"))?;
+            Ok(ExitCode::SUCCESS)
         }
+        RunNowAnswer::Refused(state) => bail!("`{key}` is {state} and cannot be {verb}"),
+        RunNowAnswer::Unknown => bail!("there is no task `{key}`"),
     }
 }
 
 /// `show` also accepts a malformed key: another program may have written a row with it.
 #[derive(Args)]
 pub struct Show {
-    /// Task key: Class@method[@argument]*
+    /// Task key: Class@method[@argument]*, or the id of a task
     key: String,
 }
 
 impl Show {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
-        let key = match TaskKey::parse(&self.key) {
-            Ok(key) => key,
+        let key = match self.key.parse::<NamedTask>() {
+            Ok(named) => named.key(&*adapters.ledger).await?,
             Err(error) => return self.show_malformed(&adapters, output, error).await,
         };
         match adapters.ledger.find(&key).await? {
@@ -152,7 +157,7 @@ impl Show {
                 if output.json {
                     say("null")?;
                 }
-                eprintln!("error: there is no task `{}`", key);
+                stderr_line!("error: there is no task `{}`", key);
                 Ok(ExitCode::from(EXIT_FAILED))
             }
         }

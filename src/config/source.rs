@@ -33,9 +33,10 @@ pub enum ConfigSource {
 impl ConfigSource {
     /// Returns the given file, else `LAPSED_CONFIG`, else the first of [`SEARCH_PATHS`] that exists.
     pub fn find(file: Option<&Path>) -> Self {
+        let variable = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
         let named = file
             .map(Path::to_owned)
-            .or_else(|| std::env::var_os(FILE_VARIABLE).map(PathBuf::from));
+            .or_else(|| variable().map(PathBuf::from));
         let found = || {
             let mut paths = SEARCH_PATHS.iter().map(PathBuf::from);
             paths.find(|path| path.exists())

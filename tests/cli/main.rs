@@ -7,6 +7,8 @@ mod options;
 mod refusals;
 mod soak;
 mod sweep_command;
+mod systemd_unit;
+mod unwritable_log;
 
 /// What this binary uses of `tests/support`.
 #[path = "../support"]

@@ -54,6 +54,7 @@ use self::environment::{Choice, Environment};
 use self::lateness::Nets;
 use self::report::Heading;
 use self::scenario::Scenario;
+use super::log::stderr_line;
 use super::output::Output;
 
 #[derive(Args)]
@@ -104,7 +105,7 @@ impl Bench {
         let notes = notes(&scenario, &environment);
         let cleaned = environment.clean_up().await;
         if let (Err(_), Err(left)) = (&result, &cleaned) {
-            eprintln!("warning: {left:#}");
+            stderr_line!("warning: {left:#}");
         }
         let report = result?;
         let heading = Heading {

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
 use self::line::Wanted;
+use super::log::stderr_line;
 use super::output::Output;
 use super::{EXIT_FAILED, chain, usage};
 
@@ -92,7 +93,7 @@ impl Batch<'_> {
                 Stands::Refused => {
                     self.tally.refused += 1;
                     let exists = made.exists(key);
-                    self.bar.suspend(|| eprintln!("line {number}: {exists}"));
+                    self.bar.suspend(|| stderr_line!("line {number}: {exists}"));
                 }
             }
             self.tally.unarmed += u64::from(made.not_armed() == Some(NotArmed::Unreachable));
@@ -145,7 +146,7 @@ pub async fn schedule(
                 Ok(wanted) => batch.take(wanted, number).await?,
                 Err(problem) => {
                     batch.tally.refused += 1;
-                    bar.suspend(|| eprintln!("line {number}: {problem}"));
+                    bar.suspend(|| stderr_line!("line {number}: {problem}"));
                 }
             }
         }
@@ -179,12 +180,12 @@ impl Tally {
             format!("{scheduled} scheduled{were_there}, {refused} refused"),
         )?;
         if unarmed > 0 {
-            eprintln!(
+            stderr_line!(
                 "warning: Redis did not accept the keys of {unarmed} tasks; the daemon finds them in the ledger"
             );
         }
         if let Some(key) = first_unrouted {
-            eprintln!(
+            stderr_line!(
                 "note: no route of this configuration matches {unrouted} of these tasks, the first is `{key}`: only a program with a handler for them runs them"
             );
         }

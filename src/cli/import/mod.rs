@@ -36,6 +36,7 @@ use self::options::Options;
 use self::rules::Rules;
 use self::source::Source;
 use self::tally::Tally;
+use super::log::stderr_line;
 use super::output::Output;
 use super::progress::Progress;
 use super::usage;
@@ -85,11 +86,11 @@ impl Import {
             )
         })?;
         if complete && tally.read() == 0 {
-            eprintln!("note: no job waits there: {}", options.place(config));
+            stderr_line!("note: no job waits there: {}", options.place(config));
         }
         if complete {
             for remark in source.remarks().await? {
-                eprintln!("note: {remark}");
+                stderr_line!("note: {remark}");
             }
         }
         tally.tell(options.source, options.dry_run, complete, output)

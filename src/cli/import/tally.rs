@@ -8,6 +8,7 @@ use lapsed::task::{TaskKey, UnixMs};
 use serde_json::{Value, json};
 
 use crate::cli::EXIT_FAILED;
+use crate::cli::log::stderr_line;
 use crate::cli::output::Output;
 
 /// Maximum number of `Class@method` that are counted one by one.
@@ -145,22 +146,22 @@ impl Tally {
             self.text(source, dry_run),
         )?;
         if self.unarmed > 0 {
-            eprintln!(
+            stderr_line!(
                 "warning: Redis did not accept the keys of {} tasks; the daemon finds them in the ledger",
                 self.unarmed
             );
         }
         for (lack, count) in &self.lacks {
-            eprintln!("note: {count} jobs {lack}");
+            stderr_line!("note: {count} jobs {lack}");
         }
         if let Some(key) = &self.first_unrouted {
-            eprintln!(
+            stderr_line!(
                 "note: no route of this configuration matches {} of these tasks, the first is `{key}`: only a program with a handler for them runs them",
                 self.unrouted
             );
         }
         if !complete {
-            eprintln!("interrupted: start the same import again, it continues");
+            stderr_line!("interrupted: start the same import again, it continues");
         }
         Ok(match complete && self.refused == 0 {
             true => ExitCode::SUCCESS,

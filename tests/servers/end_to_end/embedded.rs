@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lapsed::rusqlite::Connection;
 use lapsed::task::State;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -225,4 +226,69 @@ async fn tasks_move_from_a_file_to_mysql_while_both_daemons_run() {
     assert_eq!(place.json(&["stats"])["pending"], 0);
     there.stop().await;
     drop(here);
+}
+
+#[tokio::test]
+async fn overdue_tasks_of_a_queue_without_workers_are_named_by_the_log_and_the_doctor() {
+    let place = Embedded::with("[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail' }");
+    let insert = "INSERT INTO tb_time_limit_task (key, start_time, end_time) \
+                  VALUES ('Mail@send@1', 1, (unixepoch() - 300) * 1000)";
+    let connection = Connection::open(place.path("lapsed.db")).unwrap();
+    connection.execute(insert, []).unwrap();
+    let daemon = place.listen();
+    daemon.until_logged("overdue tasks wait for workers").await;
+    daemon.until_logged("queue=\"mail\"").await;
+    let (code, doctor, _) = place.run(&["doctor"]);
+    assert_eq!(code, 0, "{doctor}");
+    assert!(doctor.contains("1 task is overdue"), "{doctor}");
+    let expected = "1 waits until a worker asks for it: 1 for the queue `mail`";
+    assert!(doctor.contains(expected), "{doctor}");
+    assert!(doctor.contains("start its workers"), "{doctor}");
+}
+
+#[tokio::test]
+async fn commands_take_the_id_of_a_log_line_in_place_of_the_key() {
+    let place = Embedded::new();
+    for name in ["1", "2", "3"] {
+        let key = format!("Job@record@{name}");
+        assert_eq!(place.run(&["schedule", &key, "--in", "1h"]).0, 0);
+    }
+    let id = |key: &str| {
+        place.json(&["show", key])["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (first, second) = (id("Job@record@1"), id("Job@record@2"));
+    assert_eq!(place.json(&["show", &second])["key"], "Job@record@2");
+    assert_eq!(place.json(&["run", &second])["key"], "Job@record@2");
+    assert_eq!(place.json(&["cancel", &first])["cancelled"], 1);
+    assert_eq!(place.json(&["show", "Job@record@3"])["state"], "pending");
+    // `run` made it another arming.
+    let (code, _, text) = place.run(&["show", &second]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("the due time of `Job@record@2` has changed"),
+        "{text}"
+    );
+    let (code, _, text) = place.run(&["redrive", "99-5"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("no task with the id `99-5`"), "{text}");
+    let (code, _, text) = place.run(&["show", "99"]);
+    assert_eq!(code, 2, "{text}");
+}
+
+#[tokio::test]
+async fn a_due_time_in_the_past_is_said() {
+    let place = Embedded::new();
+    let past = ["schedule", "Job@record", "--at", "2020-12-01T10:00:00Z"];
+    let (code, _, text) = place.run(&past);
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("note: due now: the time has passed"),
+        "{text}"
+    );
+    let (code, _, text) = place.run(&["schedule", "Job@record", "--in", "0s"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(!text.contains("has passed"), "{text}");
 }

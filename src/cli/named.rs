@@ -1,0 +1,78 @@
+//! A task on the command line, by its key or by its id.
+
+use std::str::FromStr;
+
+use anyhow::bail;
+use lapsed::ledger::{Ledger, ListCursor, ListFilter};
+use lapsed::task::{Arming, KeyError, TaskKey};
+
+/// The task that an argument names.
+#[derive(Debug, Clone)]
+pub enum NamedTask {
+    /// By its key.
+    Key(TaskKey),
+    /// By its id, `<row id>-<due ms>`, as logs, handlers and answers have it. No key looks like it: a key has `@` in it.
+    Id(Arming),
+}
+
+impl FromStr for NamedTask {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        TaskKey::parse(text).map(Self::Key).or_else(|error| {
+            let id = text.parse().map(Self::Id);
+            id.map_err(|_| error)
+        })
+    }
+}
+
+impl NamedTask {
+    /// Returns the key. One that is given need not be of a task.
+    ///
+    /// # Errors
+    /// There is no task with this id.
+    pub async fn key(&self, ledger: &dyn Ledger) -> anyhow::Result<TaskKey> {
+        let arming = match self {
+            Self::Key(key) => return Ok(key.clone()),
+            Self::Id(arming) => arming,
+        };
+        let Some(before) = arming.row.checked_sub(1) else {
+            bail!("there is no task with the id `{arming}`");
+        };
+        let filter = ListFilter {
+            cursor: Some(ListCursor::Row(before)),
+            limit: 1,
+            ..ListFilter::default()
+        };
+        let page = ledger.list(&filter).await?;
+        let found = page.tasks.into_iter().next();
+        let row = |id: &str| id.parse::<Arming>().ok().map(|arming| arming.row);
+        match found.filter(|task| row(&task.id) == Some(arming.row)) {
+            Some(task) if task.id == arming.to_string() => Ok(task.key),
+            Some(task) => bail!(
+                "there is no task with the id `{arming}` any more: the due time of `{}` has changed, and its id is `{}`",
+                task.key,
+                task.id
+            ),
+            None => bail!("there is no task with the id `{arming}`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_named_by_its_key_or_its_id() {
+        let parse = |text: &str| text.parse::<NamedTask>();
+        assert!(matches!(parse("Order@close@42"), Ok(NamedTask::Key(_))));
+        let Ok(NamedTask::Id(arming)) = parse("753-1795459396881") else {
+            panic!("expected an id");
+        };
+        assert_eq!((arming.row, arming.due.0), (753, 1_795_459_396_881));
+        for wrong in ["", "753", "753-", "-5", "Order"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
