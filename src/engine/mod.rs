@@ -81,7 +81,7 @@ pub use self::handle::Handle;
 pub use self::history::{HISTORY_KEPT, History, HistoryPoint};
 pub use self::pull::{
     ClaimToken, Leased, PullError, PullQueueStatus, PullQueues, Report, TAKE_MAX, TakenTasks,
-    TokenError, WorkerStatus,
+    WorkerStatus,
 };
 pub(crate) use self::stepper::Stepper;
 pub use self::taker::{TakeReport, TakenTask, Taker};
@@ -188,6 +188,7 @@ impl Engine {
         let lifecycle = &deps.lifecycle;
         let _reserved = deps.ledger.reserve().await?;
         prepare(&deps, &background.pauses).await?;
+        pull.read_key().await;
 
         let tasks = TaskTracker::new();
         let (ended, unsettled) = pipeline.settlements();

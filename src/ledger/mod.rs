@@ -55,6 +55,7 @@ mod row;
 mod scans;
 mod series;
 mod settlement;
+mod shared_key;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
@@ -95,6 +96,7 @@ pub use self::retention::{Prune, PruneCursor, Pruned, Retention};
 pub use self::scans::Scans;
 pub use self::series::SeriesRow;
 pub use self::settlement::{Settled, Settlement};
+pub use self::shared_key::{SharedKey, shared_key};
 pub use self::stats::{
     DetailedStats, DetailedStatsLimits, MethodStats, Percentiles, RECENT, Stats,
 };

@@ -203,11 +203,13 @@ fn settle(
     args: Args<'_>,
     report: Result<Report, Reply>,
 ) -> BoxFuture<'static, Reply> {
-    let (claim, queues) = (claim(args.get(1)), queues(door));
+    let (text, queues) = (args.get(1).unwrap_or_default().to_vec(), queues(door));
     async move {
         let settled = async {
-            let report = report?;
-            let settled = queues?.settle(&claim?, report).await;
+            let (report, queues) = (report?, queues?);
+            let claim = claim(&queues, &text).await;
+            let claim = claim.map_err(|error| failure(&error))?;
+            let settled = queues.settle(&claim, report).await;
             settled.map_err(|error| failure(&error))
         };
         settled.await.map_or_else(|error| error, |_| Reply::OK)
@@ -216,8 +218,8 @@ fn settle(
 }
 
 fn renew(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
-    let claims: Result<Vec<ClaimToken>, Reply> = match args.len() - 1 {
-        1..=RENEW_MAX => args.from(1).map(|text| claim(Some(text))).collect(),
+    let texts: Result<Vec<Vec<u8>>, Reply> = match args.len() - 1 {
+        1..=RENEW_MAX => Ok(args.from(1).map(<[u8]>::to_vec).collect()),
         _ => Err(Reply::err(format_args!(
             "expected at most {RENEW_MAX} claims"
         ))),
@@ -225,7 +227,7 @@ fn renew(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Re
     let queues = queues(door);
     async move {
         let renewed = async {
-            let renewed = queues?.renew(&claims?).await;
+            let renewed = renew_all(&queues?, &texts?).await;
             renewed.map_err(|error| failure(&error))
         };
         match renewed.await {
@@ -243,6 +245,26 @@ fn renew(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Re
     .boxed()
 }
 
+/// Renews claims. A token that was changed is a claim that is lost.
+async fn renew_all(queues: &PullQueues, texts: &[Vec<u8>]) -> Result<Vec<Renewal>, PullError> {
+    let mut claims: Vec<Option<ClaimToken>> = Vec::with_capacity(texts.len());
+    for text in texts {
+        claims.push(match claim(queues, text).await {
+            Ok(claim) => Some(claim),
+            Err(PullError::Forged) => None,
+            Err(error) => return Err(error),
+        });
+    }
+    let good: Vec<ClaimToken> = claims.iter().flatten().cloned().collect();
+    let mut renewed = queues.renew(&good).await?.into_iter();
+    let renewal = |claim: Option<ClaimToken>| claim.and_then(|_| renewed.next());
+    Ok(claims
+        .into_iter()
+        .map(renewal)
+        .map(|renewal| renewal.unwrap_or(Renewal::Lost))
+        .collect())
+}
+
 fn number(renewal: Renewal) -> Reply {
     Reply::Int(match renewal {
         Renewal::Held => 1,
@@ -256,9 +278,11 @@ fn queues(door: &Door) -> Result<PullQueues, Reply> {
     queues.ok_or_else(|| Reply::err("no engine runs in this process"))
 }
 
-fn claim(text: Option<&[u8]>) -> Result<ClaimToken, Reply> {
-    let claim = std::str::from_utf8(text.unwrap_or_default()).unwrap_or_default();
-    claim.parse().map_err(Reply::err)
+async fn claim(queues: &PullQueues, text: &[u8]) -> Result<ClaimToken, PullError> {
+    match std::str::from_utf8(text) {
+        Ok(text) => queues.claim(text).await,
+        Err(_) => Err(PullError::Forged),
+    }
 }
 
 fn delay(ms: &[u8]) -> Result<Duration, Reply> {
@@ -275,7 +299,7 @@ fn text(arg: Option<&[u8]>) -> Result<String, Reply> {
 
 fn failure(error: &PullError) -> Reply {
     match error {
-        PullError::Fenced(_) => Reply::Error(format!("FENCED {error}")),
+        PullError::Fenced(_) | PullError::Forged => Reply::Error(format!("FENCED {error}")),
         PullError::NotYet | PullError::NotRunning => Reply::Error(format!("TRYAGAIN {error}")),
         PullError::Ledger(ledger) if ledger.is_transient() => {
             Reply::Error(format!("TRYAGAIN {error}"))

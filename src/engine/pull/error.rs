@@ -1,6 +1,5 @@
 //! Errors of pull queues.
 
-use super::token::TokenError;
 use crate::engine::queue::demand::GROUPS_MAX;
 use crate::ledger::{LedgerError, Settled};
 use crate::task::RESULT_BYTES_MAX;
@@ -12,9 +11,14 @@ pub enum PullError {
     /// No route of this daemon has a pull queue of this name.
     #[error("no route has a pull queue `{0}`")]
     UnknownQueue(String),
-    /// The text is not a claim token.
-    #[error(transparent)]
-    Token(#[from] TokenError),
+    /// The text is too short for a claim token.
+    #[error("not a claim token: expected the text that came with the task")]
+    Token,
+    /// The token was changed, or is of another ledger. Nothing of it is believed.
+    #[error(
+        "claim was lost: expected the text that came with the task, found one that no daemon of this ledger has signed"
+    )]
+    Forged,
     /// The number of tasks is out of range.
     #[error("expected a count of 1 to {max}, found {found}")]
     Count {

@@ -13,7 +13,7 @@ use crate::engine::queue::permits::Permits;
 use crate::engine::reports::RunStarted;
 use crate::engine::spans::{Contexts, Span};
 use crate::handler::{Route, TaskContext};
-use crate::ledger::Claim;
+use crate::ledger::{Claim, SharedKey};
 use crate::task::SUSPECT_CRASHES;
 
 /// The hand-over stage of pull routes: takes the place of the execute stage.
@@ -87,17 +87,22 @@ impl HandOver {
                 }
             }
         }
+        if by_queue.is_empty() {
+            return;
+        }
+        let shared = &self.queues.0;
+        let key = shared.keys.signing(&*shared.deps.ledger).await;
         for (queue, mut ready) in by_queue {
             // The queue has takers: they brought the demand for these claims.
             if let Ok(takers) = self.queues.takers_of(&queue) {
-                self.hand_over(&takers, &mut ready);
+                self.hand_over(&takers, &mut ready, &key);
             }
-            self.give_back(ready);
+            self.give_back(ready, &key);
         }
     }
 
     /// Hands tasks to takers. Leaves those that no taker waits for.
-    fn hand_over(&self, takers: &Takers, ready: &mut VecDeque<Ready>) {
+    fn hand_over(&self, takers: &Takers, ready: &mut VecDeque<Ready>, key: &SharedKey) {
         let mut left = VecDeque::new();
         while let Some(first) = ready.pop_front() {
             let claim = &first.pulled.claim;
@@ -111,7 +116,7 @@ impl HandOver {
             let leased = |ready: &Ready| {
                 let PulledClaim { claim, pull, .. } = &ready.pulled;
                 Leased {
-                    claim: ClaimToken::new(claim, &worker, now, pull.visibility),
+                    claim: ClaimToken::new(claim, &worker, now, pull.visibility, key),
                     task: ready.context.clone(),
                 }
             };
@@ -160,7 +165,7 @@ impl HandOver {
     }
 
     /// Releases the claims for which no worker waits any more.
-    fn give_back(&self, ready: VecDeque<Ready>) {
+    fn give_back(&self, ready: VecDeque<Ready>, key: &SharedKey) {
         if ready.is_empty() {
             return;
         }
@@ -169,7 +174,7 @@ impl HandOver {
         let tasks = ready.into_iter().map(|ready| {
             let PulledClaim { claim, pull, .. } = &ready.pulled;
             let unused = Leased {
-                claim: ClaimToken::new(claim, "", claim.due_at, pull.visibility),
+                claim: ClaimToken::new(claim, "", claim.due_at, pull.visibility, key),
                 task: ready.context,
             };
             (unused, ready.span)

@@ -7,6 +7,7 @@
 mod error;
 pub mod hand_over;
 pub mod idle;
+mod keys;
 mod outstanding;
 mod status;
 mod takers;
@@ -21,6 +22,7 @@ use serde::de::IgnoredAny;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
+use self::keys::ClaimKeys;
 use self::outstanding::Outstanding;
 use super::deps::Deps;
 use super::execute::{Ended, Reported};
@@ -33,7 +35,7 @@ use crate::task::{ERROR_BYTES_MAX, Failure, Outcome, RESULT_BYTES_MAX, RetryAdvi
 pub use self::error::PullError;
 pub use self::status::{PullQueueStatus, WorkerStatus};
 pub use self::taking::TAKE_MAX;
-pub use self::token::{ClaimToken, TokenError};
+pub use self::token::ClaimToken;
 
 /// How long a settlement waits for the ledger before it answers [`PullError::NotYet`].
 const SETTLE_WAIT: Duration = Duration::from_secs(10);
@@ -48,6 +50,7 @@ struct Shared {
     /// By name of the queue.
     takers: Mutex<HashMap<Arc<str>, Arc<Takers>>>,
     outstanding: Arc<Outstanding>,
+    keys: ClaimKeys,
     /// The channel to the settle stage, from the start of the engine until its drain.
     settlements: OnceLock<mpsc::WeakSender<Ended>>,
     /// Notified when the last taker of a queue has left.
@@ -101,6 +104,7 @@ impl PullQueues {
             queue,
             takers: Mutex::default(),
             outstanding: Arc::default(),
+            keys: ClaimKeys::default(),
             settlements: OnceLock::new(),
             last_left: Notify::new(),
         }))
@@ -110,6 +114,40 @@ impl PullQueues {
     pub(super) fn start(&self, ended: &mpsc::Sender<Ended>) {
         // The engine starts once.
         let _ = self.0.settlements.set(ended.downgrade());
+    }
+
+    /// Reads the key that the daemons share before the first claim, if a route has a pull queue. Without it, it is read
+    /// when it is needed.
+    pub(super) async fn read_key(&self) {
+        if self.0.deps.router.pull_queues().is_empty() {
+            return;
+        }
+        if let Err(error) = self.0.keys.read(&*self.0.deps.ledger).await {
+            tracing::warn!(%error, "could not read the key of claim tokens: until the ledger gives it, claims are valid on this daemon only");
+        }
+    }
+
+    /// Reads a claim token that a worker presents, and verifies that a daemon of this ledger made it.
+    ///
+    /// # Errors
+    /// [`PullError::Token`] and [`PullError::Forged`] for another text, [`PullError::Ledger`] if it cannot be verified now.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn claim(&self, text: &str) -> Result<ClaimToken, PullError> {
+        let keys = &self.0.keys;
+        if !ClaimToken::may_be(text) {
+            return Err(PullError::Token);
+        }
+        if let Some(claim) = ClaimToken::open(text, &keys.known()) {
+            return Ok(claim);
+        }
+        match keys.read(&*self.0.deps.ledger).await {
+            Ok(true) => ClaimToken::open(text, &keys.known()).ok_or(PullError::Forged),
+            Err(error) if error.is_transient() => Err(error.into()),
+            // A ledger without documents has no key: the daemons accept their own tokens only.
+            Ok(false) | Err(_) => Err(PullError::Forged),
+        }
     }
 
     /// Settles a task as its worker reports. A report may be repeated: the same answer follows, unless the task was
@@ -128,7 +166,7 @@ impl PullQueues {
         let now = deps.ledger.clock().now();
         let held = claim.held(now);
         let lease = claim.lease;
-        let claimed = claim.claim(now)?;
+        let claimed = claim.claim(now);
         let route = deps.router.settling(&claimed.key);
         let (name, as_run) = (Arc::clone(&route.name), outcome.as_str());
         let run = self.0.outstanding.take_span(&lease);
@@ -229,9 +267,7 @@ impl PullQueues {
         let giving_back = async move {
             for (task, run) in tasks {
                 outstanding.end(&task.claim.lease);
-                let Ok(claim) = task.claim.claim(now) else {
-                    continue;
-                };
+                let claim = task.claim.claim(now);
                 let route = deps.router.settling(&claim.key);
                 let mut ended = Ended::unreceived(claim, route);
                 ended.span =

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::takers::Ticket;
 use super::{PullError, PullQueues, TakenTasks};
-use crate::task::ClassGlob;
+use crate::task::{ClassGlob, is_invisible};
 use crate::telemetry::Metrics;
 use crate::timer::Cause;
 
@@ -62,7 +62,7 @@ impl PullQueues {
                 max: TAKE_MAX,
             });
         }
-        if worker.chars().count() > WORKER_CHARS_MAX || worker.chars().any(char::is_control) {
+        if worker.chars().count() > WORKER_CHARS_MAX || worker.contains(is_invisible) {
             return Err(PullError::Worker);
         }
         let takers = self.takers_of(queue)?;

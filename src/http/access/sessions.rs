@@ -18,7 +18,7 @@ use sha2::Sha256;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::ledger::{Collection, DocumentRange, Ledger, LedgerError};
+use crate::ledger::{Collection, DocumentRange, Ledger, LedgerError, SharedKey as Key, shared_key};
 use crate::task::UnixMs;
 
 /// Name of the shared key in the ledger.
@@ -35,8 +35,6 @@ const ENDED_MAX: u32 = 10_000;
 
 /// The beginning of a cookie: the version of its form.
 const VERSION: &str = "1";
-
-type Key = [u8; 32];
 
 /// Sessions of browsers.
 pub(super) struct Sessions {
@@ -167,7 +165,7 @@ impl Sessions {
     async fn ask(&self, shared: Option<Key>) -> Result<(Key, Vec<String>), LedgerError> {
         let shared = match shared {
             Some(shared) => shared,
-            None => self.shared_key().await?,
+            None => shared_key(&*self.ledger, KEY_NAME).await?,
         };
         let range = DocumentRange {
             since: UnixMs(self.ledger.clock().now().0 - self.length.as_millis() as i64),
@@ -176,26 +174,6 @@ impl Sessions {
         let ended = self.ledger.documents(Collection::EndedSessions, &range);
         let ended = ended.await?.into_iter().map(|document| document.name);
         Ok((shared, ended.collect()))
-    }
-
-    /// Reads the shared key, or makes one. The first daemon wins.
-    async fn shared_key(&self) -> Result<Key, LedgerError> {
-        let of = Collection::SharedKeys;
-        let text = match self.ledger.find_document(of, KEY_NAME).await? {
-            Some(found) => found.body,
-            None => {
-                let new = serde_json::json!(BASE64.encode(rand::random::<Key>())).to_string();
-                let existing = self.ledger.insert_document(of, KEY_NAME, &new).await?;
-                existing.map_or(new, |existing| existing.body)
-            }
-        };
-        let text: Option<String> = serde_json::from_str(&text).ok();
-        let key = text.and_then(|text| BASE64.decode(text).ok());
-        key.and_then(|key| key.try_into().ok())
-            .ok_or_else(|| LedgerError::Refused {
-                message: format!("the document `{KEY_NAME}` is no key; delete it"),
-                source: None,
-            })
     }
 }
 

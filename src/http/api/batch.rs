@@ -238,10 +238,12 @@ impl<'a> Batch<'a> {
 
     async fn tell(self) -> Result<String, Problem> {
         let answers: Vec<BatchLine> = self.answers.into_iter().flatten().collect();
-        let created = answers.iter().filter(|line| line.status == 201).count();
-        if created > 0 {
+        let created = answers.iter().filter(|line| line.status == 201);
+        let created: Vec<&ReceiptView> = created.filter_map(|line| line.task.as_ref()).collect();
+        if !created.is_empty() {
             self.site.events.touch(Topic::Tasks);
-            let change = Change::of_many("create", "batch", created as u64);
+            let change = Change::of_many("create", "batch", created.len() as u64);
+            let change = change.naming(created.iter().map(|task| task.key.clone()));
             self.site.audit(self.caller, change).await;
         }
         let mut text = String::new();

@@ -10,14 +10,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::{AnyOther, ClaimLost};
-use crate::engine::{ClaimToken, PullError, Report};
+use crate::engine::{ClaimToken, Report};
 use crate::http::access::{Caller, Scope};
+use crate::http::audit::Change;
 use crate::http::events::Topic;
 use crate::http::input::{InPath, JsonBody, OptionalJson, duration_text};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::ledger::Renewal;
-use crate::task::{RetryAdvice, parse_length};
+use crate::task::{self, RetryAdvice, parse_length};
 
 /// Routes of claims.
 pub fn routes() -> OpenApiRouter<Site> {
@@ -29,15 +30,18 @@ pub fn routes() -> OpenApiRouter<Site> {
         .routes(routes!(release))
 }
 
-/// The claim in the path.
+/// The claim in the path, of a task that the caller may work on.
 struct Claim(ClaimToken);
 
-impl<S: Send + Sync> FromRequestParts<S> for Claim {
+impl FromRequestParts<Site> for Claim {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let InPath(text) = InPath::from_request_parts(parts, state).await?;
-        let claim = text.parse().map_err(PullError::from)?;
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Problem> {
+        let caller = Caller::from_request_parts(parts, site).await?;
+        caller.require(Scope::Work)?;
+        let InPath(text) = InPath::from_request_parts(parts, site).await?;
+        let claim = site.engine.pull().claim(&text).await?;
+        caller.require_key(claim.key())?;
         Ok(Self(claim))
     }
 }
@@ -167,12 +171,7 @@ async fn snooze(
         AnyOther,
     ),
 )]
-async fn renew(
-    State(site): State<Site>,
-    caller: Caller,
-    Claim(claim): Claim,
-) -> Result<StatusCode, Problem> {
-    caller.require(Scope::Work)?;
+async fn renew(State(site): State<Site>, Claim(claim): Claim) -> Result<StatusCode, Problem> {
     let renewed = site
         .engine
         .pull()
@@ -213,8 +212,28 @@ async fn settle(
     claim: &ClaimToken,
     report: Report,
 ) -> Result<StatusCode, Problem> {
-    caller.require(Scope::Work)?;
+    let has_failed = matches!(report, Report::Failed { .. });
     site.engine.pull().settle(claim, report).await?;
     site.events.touch(Topic::Tasks);
+    if has_failed {
+        note_death(site, caller, claim).await;
+    }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Adds an entry to the audit log if the task is dead after the report of a failure.
+async fn note_death(site: &Site, caller: &Caller, claim: &ClaimToken) {
+    match site.tasks.find(claim.key().clone()).await {
+        Ok(Some(found))
+            if found.state == task::State::Dead && found.id == claim.arming().to_string() =>
+        {
+            let change = Change::of_task("fail", claim.key());
+            site.audit(caller, change).await;
+        }
+        Ok(_) => {}
+        // The report stands.
+        Err(error) => {
+            tracing::debug!(%error, "could not read whether the task of a failure is dead")
+        }
+    }
 }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 pub use self::entry::{AuditEntry, AuditPage};
-use self::writer::{Entry, Message, WAITING_MAX, Writer};
+use self::writer::{Entry, KEYS_MAX, Message, WAITING_MAX, Writer};
 use super::access::Caller;
 use crate::ledger::{Collection, Document, DocumentPlace, DocumentRange, Ledger, LedgerError};
 use crate::task::TaskKey;
@@ -30,6 +30,8 @@ pub struct Change {
     reason: String,
     /// Class and method of the task, if it is a change of a single task.
     kind: Option<String>,
+    /// Keys of the tasks, at most 50, if they are named one by one.
+    keys: Vec<String>,
 }
 
 impl Change {
@@ -41,6 +43,7 @@ impl Change {
             tasks: 1,
             reason: String::new(),
             kind: Some(format!("{}@{}", key.class(), key.method())),
+            keys: Vec::new(),
         }
     }
 
@@ -52,7 +55,15 @@ impl Change {
             tasks,
             reason: String::new(),
             kind: None,
+            keys: Vec::new(),
         }
+    }
+
+    /// Names the tasks. The entry has the first 50 keys.
+    #[must_use]
+    pub fn naming(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+        self.keys = keys.into_iter().take(KEYS_MAX).collect();
+        self
     }
 
     /// Adds the reason that the caller gave.
@@ -94,6 +105,7 @@ impl AuditLog {
             tasks,
             reason,
             kind,
+            keys,
         } = change;
         let (name, address) = (caller.name(), caller.address());
         match kind {
@@ -126,7 +138,7 @@ impl AuditLog {
             subject,
             tasks,
             reason,
-            keys: Vec::new(),
+            keys,
         };
         let (written, answer) = match kind {
             Some(_) => (None, None),

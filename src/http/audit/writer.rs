@@ -19,7 +19,7 @@ pub(super) const WAITING_MAX: usize = 4_096;
 const COLLECT_FOR: Duration = Duration::from_millis(100);
 
 /// Maximum number of keys of one entry.
-const KEYS_MAX: usize = 50;
+pub(super) const KEYS_MAX: usize = 50;
 
 /// Number of times that a batch of entries is tried again while the ledger does not answer, and the rest between two of them.
 const RETRIES: u32 = 5;

@@ -109,10 +109,10 @@ impl From<PullError> for Problem {
         let kind = match error {
             PullError::Ledger(error) => return error.into(),
             PullError::UnknownQueue(_) => ProblemKind::NoQueue,
-            PullError::Fenced(_) => ProblemKind::ClaimLost,
+            PullError::Fenced(_) | PullError::Forged => ProblemKind::ClaimLost,
             PullError::NotYet => ProblemKind::NotYet,
             PullError::NotRunning => ProblemKind::Stopping,
-            PullError::Token(_)
+            PullError::Token
             | PullError::Count { .. }
             | PullError::Worker
             | PullError::Groups

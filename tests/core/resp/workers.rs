@@ -467,3 +467,45 @@ async fn a_waiting_worker_is_answered_and_does_not_keep_others_waiting() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_changed_token_is_fenced_and_changes_nothing() {
+    let door = Door::working(MAIL);
+    let other = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    due_now(&door, "Mail@send@1").await;
+    due_now(&other, "Mail@send@1").await;
+    let good = claim(&mut wire).await;
+    let foreign = claim(&mut other.connect().await).await;
+    let (fence, rest) = good.split_once('.').unwrap();
+    let (_, of_other) = foreign.split_once('.').unwrap();
+    let last = if good.ends_with('A') { "B" } else { "A" };
+    let forged = [
+        format!("{}{last}", &good[..good.len() - 1]),
+        format!("9{good}"),
+        format!("{fence}.{of_other}"),
+        format!("{fence}.x{rest}"),
+        format!("{fence}."),
+        fence.to_owned(),
+        foreign,
+    ];
+    for forged in &forged {
+        for report in [
+            format!("LAPSED.DONE {forged}"),
+            format!("LAPSED.FAIL {forged} why PERMANENT"),
+            format!("LAPSED.SNOOZE {forged} 1000"),
+            format!("LAPSED.RELEASE {forged}"),
+            format!("LAPSED.RENEW {forged}"),
+        ] {
+            let answer = wire.says(&report).await;
+            assert!(answer.starts_with("-FENCED "), "{report}: {answer}");
+        }
+    }
+    let renewed = wire
+        .says(&format!("LAPSED.RENEW {} {good}", forged[0]))
+        .await;
+    assert_eq!(renewed, "*2\r\n:0\r\n:1");
+    assert_eq!(state(&door, "Mail@send@1").await, State::Running);
+    assert_eq!(wire.says(&format!("LAPSED.DONE {good}")).await, "+OK");
+    assert_eq!(state(&door, "Mail@send@1").await, State::Done);
+}

@@ -85,3 +85,36 @@ async fn requests_say_that_the_ledger_does_not_answer() {
     let reasons = api.get("/readyz").await.json()["reasons"].to_string();
     assert!(reasons.contains("The ledger does not answer"), "{reasons}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_token_runs_no_other_task_on_mysql_and_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ran");
+    let settings = format!(
+        "[[routes]]\nmatch = '^Mail@send'\npull = {{ queue = 'mail', visibility = '30s' }}\n\
+         [[routes]]\nmatch = '^Admin@'\nexec = ['touch', '{}']\nadopt = true\n",
+        file.display()
+    );
+    let rig = Setup::new(&settings).start().await;
+    let api = Api::serve(&rig.config()).await;
+    super::workers::refuses_forged_tokens(&api).await;
+    let armed: i64 = rig.redis_says(&["EXISTS", "Admin@wipe@all"]).await;
+    assert_eq!(armed, 0, "nothing was armed in Redis");
+    assert!(!file.exists());
+
+    // A claim is valid on another daemon of the ledger, and after a restart.
+    let other = Api::serve(&rig.config()).await;
+    api.create("Mail@send@1", "0ms").await;
+    api.create("Mail@send@2", "0ms").await;
+    let (one, two) = (
+        super::workers::take_one(&api).await,
+        super::workers::take_one(&api).await,
+    );
+    let done = super::workers::report(&other, &one, "done", None).await;
+    assert_eq!(done.status, 204, "{}", done.text);
+    api.stop().await;
+    other.stop().await;
+    let again = Api::serve(&rig.config()).await;
+    let done = super::workers::report(&again, &two, "done", None).await;
+    assert_eq!(done.status, 204, "{}", done.text);
+}

@@ -163,3 +163,35 @@ async fn a_worker_of_a_class_gets_its_tasks_of_a_queue_and_leaves_the_others() {
     assert_eq!(take("post-token", 10).await, [""; 0]);
     assert_eq!(take("office-token", 10).await, [other]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_settled_only_by_a_caller_of_its_class_and_with_the_scope_of_workers() {
+    let api = start().await;
+    let path = "/v1/tasks/Mail@sendOther@1";
+    let put = send(&api, "office-token", "PUT", path, &json!({"in": "0ms"})).await;
+    assert_eq!(put.status, 201);
+    let asked = json!({"wait": "20s"});
+    let taken = send(&api, "office-token", "POST", "/v1/queues/mail/take", &asked).await;
+    let claim = taken.json()["tasks"][0]["claim"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let report = async |token: &str, verb: &str, body: &Value| {
+        let path = format!("/v1/claims/{claim}/{verb}");
+        send(&api, token, "POST", &path, body).await
+    };
+    for (verb, body) in [
+        ("done", json!({})),
+        ("fail", json!({"error": "x"})),
+        ("snooze", json!({"in": "1s"})),
+        ("renew", json!({})),
+        ("release", json!({})),
+    ] {
+        for token in ["post-token", "read-token", "shop-token"] {
+            report(token, verb, &body)
+                .await
+                .is_problem(403, "forbidden");
+        }
+    }
+    assert_eq!(report("office-token", "done", &json!({})).await.status, 204);
+}

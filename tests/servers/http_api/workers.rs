@@ -12,13 +12,13 @@ async fn take(api: &Api, asked: Value) -> Vec<Value> {
     answer.json()["tasks"].as_array().unwrap().clone()
 }
 
-async fn take_one(api: &Api) -> Value {
+pub async fn take_one(api: &Api) -> Value {
     let mut tasks = take(api, json!({"wait": "20s", "worker": "w-1"})).await;
     assert_eq!(tasks.len(), 1, "{tasks:?}");
     tasks.remove(0)
 }
 
-async fn report(api: &Api, task: &Value, verb: &str, body: Option<Value>) -> Answer {
+pub async fn report(api: &Api, task: &Value, verb: &str, body: Option<Value>) -> Answer {
     let path = format!("/v1/claims/{}/{verb}", task["claim"].as_str().unwrap());
     match body {
         Some(body) => api.send("POST", &path, body).await,
@@ -151,4 +151,96 @@ async fn what_does_not_fit_is_refused() {
         204,
         "the claim still holds"
     );
+}
+
+/// Tokens that were made from this one without the key of the daemons.
+pub fn forged(token: &str) -> Vec<String> {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+    let (fence, rest) = token.split_once('.').unwrap();
+    let rest = BASE64.decode(rest).unwrap();
+    // The signature is not JSON: what is before it ends with the array.
+    let end = rest.iter().rposition(|byte| *byte == b']').unwrap() + 1;
+    let end = (1..=end).find(|end| serde_json::from_slice::<Vec<Value>>(&rest[..*end]).is_ok());
+    let (packed, signature) = rest.split_at(end.unwrap());
+    let fields: Vec<Value> = serde_json::from_slice(packed).unwrap();
+    let mut forged = vec![
+        format!("9{token}"),
+        format!("{token}A"),
+        format!("{fence}.e30"),
+    ];
+    for place in 0..fields.len() {
+        for value in [
+            json!("Admin@wipe@all"),
+            json!(3_153_600_000_000_u64),
+            json!(7),
+        ] {
+            let mut fields = fields.clone();
+            fields[place] = value;
+            let packed = json!(fields).to_string();
+            let rest = BASE64.encode([packed.as_bytes(), signature].concat());
+            forged.push(format!("{fence}.{rest}"));
+        }
+    }
+    forged
+}
+
+/// Asserts that every report with a forged token is refused, and that the task stays as it is.
+pub async fn refuses_forged_tokens(api: &Api) {
+    api.create("Mail@send@9", "0ms").await;
+    let task = take_one(api).await;
+    let token = task["claim"].as_str().unwrap();
+    let forged = forged(token);
+    assert!(forged.len() > 30, "{}", forged.len());
+    let before = api.get("/v1/tasks/Mail@send@9").await.json();
+    for token in forged {
+        for (verb, body) in [
+            ("done", None),
+            ("fail", Some(json!({"error": "x", "retry_after": "2s"}))),
+            ("snooze", Some(json!({"in": "1s"}))),
+            ("renew", None),
+            ("release", None),
+        ] {
+            let answer = report(api, &json!({ "claim": token }), verb, body).await;
+            answer.is_problem(409, "claim-lost");
+        }
+    }
+    let mut after = api.get("/v1/tasks/Mail@send@9").await.json();
+    after["due_in_ms"] = before["due_in_ms"].clone();
+    assert_eq!(
+        (&after["state"], &after["attempt"]),
+        (&before["state"], &before["attempt"])
+    );
+    assert_eq!(report(api, &task, "done", None).await.status, 204);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_token_is_refused_and_changes_nothing() {
+    let api = Api::start().await;
+    refuses_forged_tokens(&api).await;
+    let unknown = api.get("/v1/tasks/Admin@wipe@all").await;
+    unknown.is_problem(404, "no-task");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_a_worker_kills_is_in_the_audit_log() {
+    let api = Api::start().await;
+    for (key, body) in [
+        ("Mail@send@1", json!({"error": "x", "permanent": true})),
+        ("Mail@send@2", json!({"error": "x", "retry_after": "1h"})),
+    ] {
+        api.create(key, "0ms").await;
+        let task = take_one(&api).await;
+        assert_eq!(report(&api, &task, "fail", Some(body)).await.status, 204);
+    }
+    let lines = json!([{"key": "Order@close@1", "in": "1h"}, {"key": "Order@close@2", "in": "1h"}]);
+    api.send("POST", "/v1/tasks/batch", lines).await;
+    crate::support::wait::until("the entries are written", async || {
+        let log = api.get("/audit").await.text;
+        log.contains("fail") && log.contains("Order@close@2")
+    })
+    .await;
+    let log = api.get("/audit").await.text;
+    assert!(log.contains("Mail@send@1") && log.contains("Order@close@1"));
+    assert_eq!(log.matches(">fail<").count(), 1, "{log}");
 }

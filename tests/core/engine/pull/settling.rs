@@ -1,6 +1,6 @@
 //! Settling tasks as workers report.
 
-use lapsed::engine::{ClaimToken, PullError, Report};
+use lapsed::engine::{PullError, Report};
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, CancelAnswer, Ledger, Renewal, Settled};
 use lapsed::task::{Reason, RetryAdvice, State, UnixMs};
@@ -171,7 +171,7 @@ async fn a_token_is_valid_after_a_restart_and_on_another_daemon() {
     sleep(seconds(5)).await;
     let queues = rig.status.pull();
     for (token, report) in tokens.iter().zip([done(), failed(RetryAdvice::Never)]) {
-        let claim: ClaimToken = token.parse().unwrap();
+        let claim = queues.claim(token).await.unwrap();
         assert_eq!(
             queues.settle(&claim, report).await.unwrap(),
             Settled::Applied
