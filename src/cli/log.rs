@@ -3,7 +3,7 @@
 //! An error of writing is never more than a lost line. A daemon does not wait for its log either: a thread writes the
 //! lines, and those that do not fit into its queue are dropped and counted.
 
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments};
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use lapsed::task::on_one_line;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// Maximum size of the lines that wait to be written, in bytes.
 const WAITING_MAX: usize = 1 << 20;
@@ -71,8 +75,22 @@ pub fn start(format: LogFormat, color: Color) {
         .with_env_filter(filter)
         .with_ansi(ansi);
     match format {
-        LogFormat::Text => log.with_target(false).init(),
+        LogFormat::Text => {
+            let fields = debug_fn(write_field).delimited(" ");
+            log.with_target(false).fmt_fields(fields).init();
+        }
         LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+}
+
+/// Writes a field of the text log. Texts of other programs stay on the line of their entry.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = format!("{value:?}");
+    let text = on_one_line(&text);
+    match (field.name(), writer.has_ansi_escapes()) {
+        ("message", _) => write!(writer, "{text}"),
+        (name, true) => write!(writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{text}"),
+        (name, false) => write!(writer, "{name}={text}"),
     }
 }
 

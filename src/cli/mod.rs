@@ -39,6 +39,7 @@ mod task_options;
 mod tasks;
 mod token;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -5,7 +5,9 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use lapsed::ledger::{MalformedRow, TaskRecord};
-use lapsed::task::{HISTORY_ERROR_BYTES_MAX, Hindrance, Mishap, Paused, State};
+use lapsed::task::{
+    HISTORY_ERROR_BYTES_MAX, Hindrance, Mishap, Paused, State, is_invisible, on_one_line,
+};
 use serde::Serialize;
 
 use super::recurrence_options;
@@ -21,7 +23,7 @@ impl Output {
     /// Prints one value: as JSON, or as text.
     pub fn print<T: Serialize>(self, value: &T, text: impl Display) -> anyhow::Result<()> {
         let line = if self.json {
-            serde_json::to_string(value)?
+            visible_json(&serde_json::to_string(value)?)
         } else {
             text.to_string()
         };
@@ -38,9 +40,9 @@ impl Output {
         let come_again = tasks.iter().any(|task| task.recurrence.is_some());
         let mut tasks = tasks.iter().map(|task| Listed::new(task, paused));
         if self.json {
-            tasks.try_for_each(|task| say(&serde_json::to_string(&task)?))?;
+            tasks.try_for_each(|task| say(&visible_json(&serde_json::to_string(&task)?)))?;
             let mut malformed = malformed.iter().map(Malformed::new);
-            return malformed.try_for_each(|row| say(&serde_json::to_string(&row)?));
+            return malformed.try_for_each(|row| say(&visible_json(&serde_json::to_string(&row)?)));
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -55,11 +57,11 @@ impl Output {
                 Some(hindrance) => format!("{}, {}", task.state, hindrance.as_str()),
             };
             let mut row = vec![
-                task.key.to_string(),
+                shown(Some(task.key.as_str())),
                 state,
                 task.due_at.to_string(),
                 task.attempt.to_string(),
-                task.tag.as_deref().map(on_one_line).unwrap_or_default(),
+                shown(task.tag.as_deref()),
                 task.last_error
                     .as_deref()
                     .map(first_line)
@@ -73,7 +75,7 @@ impl Output {
         }
         for row in malformed {
             let state = format!("{}, malformed", row.state);
-            table.add_row([on_one_line(&row.key), state, row.due_at.to_string()]);
+            table.add_row([shown(Some(&row.key)), state, row.due_at.to_string()]);
         }
         say(&table.trim_fmt())
     }
@@ -90,13 +92,13 @@ impl Output {
             let died = task.finished.map(|finished| finished.to_string());
             let error = task.last_error.as_deref().map(first_line);
             table.add_row([
-                task.key.to_string(),
+                shown(Some(task.key.as_str())),
                 task.reason
                     .map(|reason| reason.to_string())
                     .unwrap_or_default(),
                 died.unwrap_or_default(),
                 task.attempt.to_string(),
-                task.tag.as_deref().map(on_one_line).unwrap_or_default(),
+                shown(task.tag.as_deref()),
                 error.unwrap_or_default(),
             ]);
         }
@@ -151,7 +153,7 @@ impl<'a> Malformed<'a> {
             due_at,
         } = self.row;
         let fields = [
-            ("key", on_one_line(key)),
+            ("key", shown(Some(key))),
             ("id", id.clone()),
             (
                 "state",
@@ -162,6 +164,11 @@ impl<'a> Malformed<'a> {
         let lines = fields.map(|(name, value)| format!("{name:<13} {value}"));
         lines.join("\n")
     }
+}
+
+/// A text of another program in a table.
+pub fn shown(text: Option<&str>) -> String {
+    text.map(on_one_line).unwrap_or_default().into_owned()
 }
 
 /// Formats a task, one field per line; unset fields are left out.
@@ -230,7 +237,7 @@ pub fn task_lines(task: &TaskRecord) -> String {
     ];
     let lines = fields
         .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<13} {}", value?)));
+        .filter_map(|(name, value)| Some(format!("{name:<13} {}", on_one_line(&value?))));
     let titles = ["history"].into_iter().chain(std::iter::repeat(""));
     let history = titles.zip(history);
     let history = history.map(|(title, mishap)| format!("{title:<13} {}", mishap_line(mishap)));
@@ -270,7 +277,7 @@ fn mishap_line(mishap: &Mishap) -> String {
     if !error.is_empty() {
         line += &format!(": {}", beginning(error));
     }
-    format!("{line}  ({daemon})")
+    on_one_line(&format!("{line}  ({daemon})")).into_owned()
 }
 
 fn occurrences(task: &TaskRecord) -> Option<String> {
@@ -291,23 +298,23 @@ fn beginning(text: &str) -> String {
     }
 }
 
-/// Escapes control characters in texts of other programs.
-fn on_one_line(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(shown).collect()
-}
-
+/// The first line of an error, as much as fits into a table.
 fn first_line(text: &str) -> String {
     const CHARS_MAX: usize = 80;
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(CHARS_MAX)
-        .collect()
+    let first = text.lines().next().unwrap_or_default();
+    on_one_line(first).chars().take(CHARS_MAX).collect()
+}
+
+/// JSON that a terminal shows as it is: the characters that JSON allows in texts and a terminal obeys are escaped.
+fn visible_json(json: &str) -> String {
+    let mut visible = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_invisible(c) {
+            true => visible += &format!("\\u{:04x}", u32::from(c)),
+            false => visible.push(c),
+        }
+    }
+    visible
 }
 
 /// Prints a line on stdout. A closed pipe (`| head`) ends the program silently.
@@ -326,7 +333,7 @@ pub fn try_say(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use lapsed::task::{How, UnixMs};
+    use lapsed::task::{How, TaskKey, UnixMs};
 
     use super::*;
 
@@ -357,8 +364,60 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_stays_on_its_line() {
-        assert_eq!(on_one_line("a\nb\u{1b}[2J é"), "a\\nb\\u{1b}[2J é");
+    fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
+        const HOSTILE: &str =
+            "\u{1b}]0;T\u{7}\u{1b}[2Jfine\r\nstate         done\u{9b}1;1H\u{202e}";
+        let task = TaskRecord {
+            id: "1-2".to_owned(),
+            key: TaskKey::parse("Mail@send@gnp.\u{202e}exe").unwrap(),
+            state: State::Dead,
+            due: UnixMs(0),
+            due_at: UnixMs(0),
+            created: UnixMs(0),
+            attempt: 1,
+            crashes: 0,
+            max_attempts: None,
+            daemon: HOSTILE.to_owned(),
+            cancel_requested: false,
+            tag: Some(HOSTILE.to_owned()),
+            payload: Some(HOSTILE.to_owned()),
+            traceparent: None,
+            recurrence: None,
+            last_error: Some(HOSTILE.to_owned()),
+            reason: None,
+            history: vec![Mishap {
+                how: How::Failed,
+                attempt: 1,
+                at: UnixMs(0),
+                error: HOSTILE.to_owned(),
+                daemon: HOSTILE.to_owned(),
+                crashes: 0,
+                snoozes: 0,
+            }],
+            result: Some(HOSTILE.to_owned()),
+            finished: None,
+            adopted: false,
+        };
+        let text = task_lines(&task);
+        let titles = text
+            .lines()
+            .map(|line| line.split_whitespace().next().unwrap());
+        let titles: Vec<&str> = titles.collect();
+        assert_eq!(
+            titles.iter().filter(|title| **title == "state").count(),
+            1,
+            "{text}"
+        );
+        let lines = [
+            text,
+            first_line(HOSTILE),
+            visible_json(&serde_json::to_string(&task).unwrap()),
+        ];
+        for line in lines.iter().flat_map(|text| text.lines()) {
+            assert!(!line.contains(is_invisible), "{line:?}");
+        }
+        let json: serde_json::Value = serde_json::from_str(&lines[2]).unwrap();
+        assert_eq!(json["last_error"], HOSTILE);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::EXIT_FAILED;
 use super::log::stderr_line;
-use super::output::{Output, say};
+use super::output::{Output, say, shown};
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["scope", "all"]))]
@@ -183,7 +183,8 @@ pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
             (PauseKind::Release, _) => "released".to_owned(),
         };
         let (what, since) = (pause.scope.to_string(), pause.since.to_string());
-        table.add_row([what, is, since, pause.by.clone(), pause.reason.clone()]);
+        let (by, reason) = (shown(Some(&pause.by)), shown(Some(&pause.reason)));
+        table.add_row([what, is, since, by, reason]);
     }
     say(&table.trim_fmt())?;
     Ok(ExitCode::SUCCESS)

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::output::Output;
 use super::{Handler, HandlerError, TaskContext};
 use crate::config::{ExecArg, ExecConfig};
-use crate::task::{TaskKey, Traceparent};
+use crate::task::{TaskKey, Traceparent, on_one_line};
 
 /// Maximum number of bytes kept of each output stream.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -183,17 +183,9 @@ fn verdict(
     })
 }
 
-/// Returns output as one line of text. Control characters are escaped. Quotes and backslashes are not, so that a search for
-/// the original text finds the error.
+/// Returns output as one line of text.
 fn show(output: &[u8]) -> String {
-    let mut shown = String::new();
-    for c in String::from_utf8_lossy(output).trim().chars() {
-        match c {
-            '"' | '\'' | '\\' => shown.push(c),
-            _ => shown.extend(c.escape_debug()),
-        }
-    }
-    shown
+    on_one_line(String::from_utf8_lossy(output).trim()).into_owned()
 }
 
 /// Kills the process group of the program on drop, unless the program has ended.

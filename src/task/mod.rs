@@ -10,11 +10,13 @@ mod causes;
 mod class_glob;
 mod cron;
 mod envelope;
+mod error_kind;
 mod history;
 mod json_text;
 mod key;
 mod lifecycle;
 mod limits;
+mod one_line;
 mod pause;
 mod rate;
 mod recurrence;
@@ -39,6 +41,9 @@ pub use class_glob::ClassGlob;
 pub(crate) use class_glob::matches;
 pub use envelope::Envelope;
 pub(crate) use envelope::{RESERVED_MEMBER, has_reserved_member};
+pub use error_kind::error_kind;
+#[cfg(any(feature = "mysql", test))]
+pub(crate) use error_kind::error_kind_pattern;
 pub(crate) use history::prepend;
 pub use history::{HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason};
 pub(crate) use json_text::JsonText;
@@ -49,6 +54,7 @@ pub use lifecycle::{
     SUSPECT_CRASHES, Verdict, judge,
 };
 pub use limits::Limits;
+pub use one_line::{is_invisible, on_one_line};
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{

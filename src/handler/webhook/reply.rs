@@ -1,6 +1,5 @@
 //! The response of a webhook, and its meaning.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -8,7 +7,7 @@ use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 use crate::config::UrlTemplate;
 use crate::handler::HandlerError;
-use crate::task::UnixMs;
+use crate::task::{UnixMs, on_one_line};
 
 /// Maximum number of characters of a body in the error of the task.
 const EXCERPT_CHARS: usize = 200;
@@ -56,13 +55,8 @@ impl Reply {
         let excerpt = body.trim();
         if !excerpt.is_empty() {
             text.push_str(": ");
-            for c in excerpt.chars().take(EXCERPT_CHARS) {
-                match c {
-                    '"' | '\'' | '\\' => text.push(c),
-                    // Escapes control characters.
-                    _ => _ = write!(text, "{}", c.escape_debug()),
-                }
-            }
+            let excerpt: String = excerpt.chars().take(EXCERPT_CHARS).collect();
+            text.push_str(&on_one_line(&excerpt));
         }
         text
     }
