@@ -62,13 +62,14 @@ pub fn visible(site: &Site, caller: &Caller, filter: ListFilter) -> Result<ListF
     if let Some(prefix) = &filter.prefix {
         site.masks.check_prefix(prefix)?;
     }
-    let except = match filter.error {
-        Some(_) => site.masks.payloads().to_vec(),
-        None => Vec::new(),
+    let except = match (&filter.error, &filter.error_kind) {
+        (None, None) => Vec::new(),
+        _ => site.masks.payloads().to_vec(),
     };
     Ok(ListFilter {
         only: caller.classes().to_vec(),
         except,
+        hides_keys: site.masks.hide_arguments_of(&filter),
         ..filter
     })
 }

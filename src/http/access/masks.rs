@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::HttpConfig;
 use crate::http::problem::Problem;
-use crate::ledger::{MalformedRow, TaskRecord};
+use crate::ledger::{ListFilter, MalformedRow, TaskRecord};
 use crate::task::{ClassGlob, TaskKey};
 
 pub use crate::task::HIDDEN;
@@ -32,6 +32,26 @@ impl Masks {
     /// True if the arguments of some class are not shown.
     pub fn hide_arguments(&self) -> bool {
         !self.0.mask_arguments.is_empty()
+    }
+
+    /// True if a list with this filter may have tasks whose arguments are not shown. Their order would tell them.
+    pub fn hide_arguments_of(&self, filter: &ListFilter) -> bool {
+        let of_class = |class: &str, method| {
+            let mut globs = self.0.mask_arguments.iter();
+            globs.any(|glob| match method {
+                Some(_) => glob.has_all(class, method),
+                None => glob.has_some(class),
+            })
+        };
+        if let Some(class) = &filter.class {
+            return of_class(class, filter.method.as_deref());
+        }
+        let mut parts = filter.prefix.as_deref().unwrap_or_default().splitn(3, '@');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(class), Some(method), Some(_)) => of_class(class, Some(method)),
+            (Some(class), Some(_), None) => of_class(class, None),
+            _ => self.hide_arguments(),
+        }
     }
 
     /// True if lists do not show the arguments of the task.
@@ -122,6 +142,29 @@ mod tests {
         }
         assert!(masks.hides_payload(&key("Mail@send@me")));
         assert!(!masks.hides_payload(&key("Mail@read@me")));
+        let list = |class: Option<&str>, prefix: Option<&str>| {
+            masks.hide_arguments_of(&ListFilter {
+                class: class.map(str::to_owned),
+                prefix: prefix.map(str::to_owned),
+                ..ListFilter::default()
+            })
+        };
+        for (class, prefix) in [
+            (None, None),
+            (Some("User"), None),
+            (None, Some("U")),
+            (None, Some("User@en")),
+            (None, Some("User@end@")),
+        ] {
+            assert!(list(class, prefix), "{class:?} {prefix:?}");
+        }
+        for (class, prefix) in [
+            (Some("Mail"), None),
+            (None, Some("Mail@")),
+            (None, Some("Mail@send@m")),
+        ] {
+            assert!(!list(class, prefix), "{class:?} {prefix:?}");
+        }
         for allowed in ["", "User", "User@en", "User@end@", "Mail@send@m"] {
             assert!(masks.check_prefix(allowed).is_ok(), "{allowed}");
         }

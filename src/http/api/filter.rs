@@ -35,6 +35,9 @@ pub struct TaskFilter {
     pub reason: Option<String>,
     /// The latest error contains this text, ignoring case.
     pub error: Option<String>,
+    /// The latest error is of this kind: its first line is equal, with `#` for each number. The page of dead tasks shows the
+    /// kinds.
+    pub error_kind: Option<String>,
     /// Finished longer ago than this: `2h`, `7d`.
     pub older_than: Option<String>,
     /// Finished within this time: `2h`, `7d`.
@@ -58,6 +61,7 @@ impl TaskFilter {
             due_before,
             reason,
             error,
+            error_kind,
             older_than,
             newer_than,
         } = self;
@@ -78,6 +82,7 @@ impl TaskFilter {
             due_before: moment("due_before", due_before)?,
             reason: reason.map_err(|error| Problem::invalid(format!("`reason`: {error}")))?,
             error: some_text("error", error)?,
+            error_kind: error_kind.clone(),
             finished_before: ago("older_than", older_than)?,
             finished_after: ago("newer_than", newer_than)?,
             ..ListFilter::default()
@@ -85,7 +90,7 @@ impl TaskFilter {
     }
 
     /// The members that are texts, by name.
-    pub fn texts(&self) -> [(&'static str, &Option<String>); 11] {
+    pub fn texts(&self) -> [(&'static str, &Option<String>); 12] {
         let Self {
             state,
             class,
@@ -97,6 +102,7 @@ impl TaskFilter {
             due_before,
             reason,
             error,
+            error_kind,
             older_than,
             newer_than,
         } = self;
@@ -110,6 +116,7 @@ impl TaskFilter {
             ("due_before", due_before),
             ("reason", reason),
             ("error", error),
+            ("error_kind", error_kind),
             ("older_than", older_than),
             ("newer_than", newer_than),
         ]
@@ -151,6 +158,7 @@ impl TaskFilter {
             due_before: None,
             reason: None,
             error: None,
+            error_kind: None,
             older_than: None,
             newer_than: None,
         } = self

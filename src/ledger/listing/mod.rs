@@ -32,6 +32,8 @@ pub struct ListFilter {
     pub reason: Option<Reason>,
     /// Has a latest error that contains this text, ignoring case.
     pub error: Option<String>,
+    /// Has a latest error of this [kind](crate::task::error_kind).
+    pub error_kind: Option<String>,
     /// Finished at this time or later.
     pub finished_after: Option<UnixMs>,
     /// Finished before this time.
@@ -42,6 +44,8 @@ pub struct ListFilter {
     pub only: Vec<ClassGlob>,
     /// Is of none of these classes.
     pub except: Vec<ClassGlob>,
+    /// True if the order of a list must not tell the order of its keys.
+    pub hides_keys: bool,
     /// Comes after this place: `next` of the previous page.
     pub cursor: Option<ListCursor>,
     /// Maximum number of tasks on a page.
@@ -64,11 +68,13 @@ impl ListFilter {
             due_before: None,
             reason: None,
             error,
+            error_kind,
             finished_after: None,
             finished_before: None,
             created_before: None,
             only: _,
             except: _,
+            hides_keys: _,
             cursor: _,
             limit: _,
             brief: _,
@@ -77,7 +83,7 @@ impl ListFilter {
             return false;
         };
         let texts = [class, method, tag, prefix, error];
-        texts.into_iter().flatten().all(String::is_empty)
+        error_kind.is_none() && texts.into_iter().flatten().all(String::is_empty)
     }
 
     /// True if the globs of classes allow this task.
@@ -89,7 +95,8 @@ impl ListFilter {
     /// Returns the order of the pages.
     ///
     /// A tag has an index of its own, and so have recurring tasks. A prefix that names an argument matches few rows. The rows of a class may be many, so
-    /// states with few rows take precedence over it, and so does a due time.
+    /// states with few rows take precedence over it, and so does a due time. If the order must not tell that of the keys, it is
+    /// that of the due times.
     pub fn order(&self) -> ListOrder {
         let Self {
             states,
@@ -99,6 +106,7 @@ impl ListFilter {
             recurring,
             due_after,
             due_before,
+            hides_keys,
             ..
         } = self;
         let names_an_argument = |prefix: &String| prefix.matches('@').count() >= 2;
@@ -106,10 +114,10 @@ impl ListFilter {
         let is_of_few = !states.is_empty() && !states.contains(&StateFilter::Is(State::Done));
         match () {
             () if tag.is_some() => ListOrder::Row,
-            () if prefix.as_ref().is_some_and(names_an_argument) => ListOrder::Key,
+            () if prefix.as_ref().is_some_and(names_an_argument) && !hides_keys => ListOrder::Key,
             () if *recurring => ListOrder::Row,
             () if due_after.or(*due_before).is_some() || is_of_few => ListOrder::Due,
-            () if of_a_class => ListOrder::Key,
+            () if of_a_class && !hides_keys => ListOrder::Key,
             () if self.is_open() && states.is_empty() => ListOrder::Row,
             () => ListOrder::Due,
         }

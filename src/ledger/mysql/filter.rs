@@ -3,7 +3,7 @@
 use super::connection::Statement;
 use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{ListFilter, StateFilter};
-use crate::task::{ClassGlob, State};
+use crate::task::{ClassGlob, State, error_kind_pattern};
 
 /// The class of a row.
 const CLASS: &str = "SUBSTRING_INDEX(`key`, '@', 1)";
@@ -36,6 +36,7 @@ impl Conditions {
             due_before,
             reason,
             error,
+            error_kind,
             finished_after,
             finished_before,
             created_before,
@@ -44,6 +45,7 @@ impl Conditions {
             cursor: _,
             limit: _,
             brief: _,
+            hides_keys: _,
         } = filter;
         let mut conditions = Self {
             wheres: Vec::new(),
@@ -71,6 +73,11 @@ impl Conditions {
                 error
                     .as_ref()
                     .map(|text| format!("%{}%", literal(&text.to_lowercase()))),
+            ),
+            // The empty kind is that of a task without an error, too.
+            (
+                "CONVERT(COALESCE(last_error, '') USING utf8mb4) COLLATE utf8mb4_bin REGEXP ?",
+                error_kind.as_deref().map(error_kind_pattern),
             ),
         ];
         for (condition, text) in texts {

@@ -3,7 +3,7 @@
 use super::{Row, Status};
 
 use crate::ledger::{ListFilter, Lookup, SeriesRow, Stamp, StateFilter, TaskRecord};
-use crate::task::{Envelope, Origin, State, UnixMs};
+use crate::task::{Envelope, Origin, State, UnixMs, error_kind};
 
 impl Row {
     pub fn record(&self, now: UnixMs) -> TaskRecord {
@@ -46,6 +46,7 @@ impl Row {
             due_before,
             reason,
             error,
+            error_kind: kind,
             finished_after,
             finished_before,
             created_before,
@@ -54,10 +55,15 @@ impl Row {
             cursor: _,
             limit: _,
             brief: _,
+            hides_keys: _,
         } = filter;
         let says = |text: &String| {
             let latest = self.last_error.as_deref().unwrap_or_default();
             latest.to_lowercase().contains(&text.to_lowercase())
+        };
+        let is_of_kind = |kind: &String| {
+            let latest = self.last_error.as_deref().unwrap_or_default();
+            error_kind(latest) == *kind
         };
         let finished = (self.status != Status::Unprocessed).then(|| self.finished());
         let in_state = |wanted: &StateFilter| match wanted {
@@ -80,6 +86,7 @@ impl Row {
             && due_before.is_none_or(|due| self.due_at() < due)
             && reason.is_none_or(|reason| self.reason == Some(reason))
             && error.as_ref().is_none_or(says)
+            && kind.as_ref().is_none_or(is_of_kind)
             && finished_after.is_none_or(|from| finished.is_some_and(|at| at >= from))
             && finished_before.is_none_or(|to| finished.is_some_and(|at| at < to))
             && created_before.is_none_or(|to| self.start_time < to)

@@ -226,3 +226,44 @@ async fn a_sealed_cursor_goes_on_where_the_page_ended_and_is_of_its_caller() {
     ids.dedup();
     assert_eq!(ids.len(), 3);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_order_of_a_list_does_not_tell_that_of_masked_arguments() {
+    let api = start().await;
+    // By key: a, b, c. By due time: b, c, a.
+    for (argument, due) in [("c", "2h"), ("a", "3h"), ("b", "1h")] {
+        let key = format!("Mask@bye@{argument}");
+        api.create(&key, due).await;
+        api.create(&key.replace("Mask", "Open"), due).await;
+    }
+    let ids = async |filter: &str| {
+        let (mut ids, mut next) = (Vec::new(), String::new());
+        loop {
+            let page = api
+                .get(&format!("/v1/tasks?limit=1&{filter}{next}"))
+                .await
+                .json();
+            let tasks = page["tasks"].as_array().unwrap();
+            ids.extend(
+                tasks
+                    .iter()
+                    .map(|task| task["due"].as_str().unwrap().to_owned()),
+            );
+            match page["next"].as_str() {
+                Some(cursor) => next = format!("&cursor={cursor}"),
+                None => return ids,
+            }
+        }
+    };
+    for filter in [
+        "prefix=Mask@bye@",
+        "prefix=Mask@bye",
+        "class=Mask&method=bye",
+    ] {
+        let found = ids(filter).await;
+        assert_eq!(found.len(), 3, "{filter}: {found:?}");
+        assert!(found.is_sorted(), "{filter}: by due time: {found:?}");
+    }
+    let open = ids("prefix=Open@bye@").await;
+    assert!(open.len() == 3 && !open.is_sorted(), "by key: {open:?}");
+}

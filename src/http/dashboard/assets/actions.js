@@ -102,14 +102,15 @@ async function bulk(verb, filter, { shown } = {}) {
   if (found.running) body.push(fill(texts.all_running, number(found.running)));
   const rate = element("input", { type: "number", name: "rate", min: "1", max: "100000", value: "1000", id: "bulk-rate" });
   if (verb === "redrive") body.push(element("p", {}, element("label", { for: "bulk-rate" }, texts.all_rate), " ", rate));
-  const yes = await ask({ title: says("ask"), body, confirm: says("do"), danger: verb !== "redrive" });
+  const [question, confirm] = [fill(says("ask"), count), fill(says("do"), count)];
+  const yes = await ask({ title: question, body, confirm, danger: verb !== "redrive" });
   if (!yes) return;
 
   const stop = new AbortController();
-  const bar = element("progress", found.at_least ? {} : { max: found.tasks + found.running, value: "0", "aria-label": says("ask") });
+  const bar = element("progress", found.at_least ? {} : { max: found.tasks + found.running, value: "0", "aria-label": question });
   const text = element("p", { role: "status" }, fill(texts.all_progress, "0", count));
   const dialog = element("dialog", { "aria-labelledby": "bulk-title" },
-    element("h2", { id: "bulk-title" }, says("ask")), bar, text,
+    element("h2", { id: "bulk-title" }, question), bar, text,
     element("div", { class: "actions" }, element("button", { type: "button", click: () => stop.abort() }, texts.stop)));
   dialog.addEventListener("cancel", () => stop.abort());
   document.body.append(dialog);

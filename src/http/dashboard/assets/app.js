@@ -97,17 +97,24 @@ async function load(panel) {
     if (!answer.headers.get("content-type")?.startsWith("text/html")) throw new Error(answer.statusText);
     // Parsed apart from the page: its scripts, if there were any, would not run.
     const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
-    panel.classList.remove("stale");
-    panel.querySelector(":scope > .since")?.remove();
+    isOffline = false;
+    if (answer.status >= 500 && !panel.querySelector(":scope > .failed")) {
+      // What was there is old, but better than nothing.
+      stale(panel, parsed.querySelector(".failed strong")?.textContent);
+      trouble();
+      return;
+    }
+    fresh(panel);
     morph(panel, parsed.body);
     panel.dataset.at = now();
-    offline(false);
+    panel.classList.toggle("behind", answer.status >= 500);
     panel.dispatchEvent(new Event("loaded", { bubbles: true }));
     tick();
   } catch {
     stale(panel);
-    offline(true);
+    isOffline = true;
   } finally {
+    show();
     setTimeout(rested, REST, panel);
   }
 }
@@ -119,11 +126,25 @@ function rested(panel) {
   if (again && panel.isConnected) load(panel);
 }
 
-function stale(panel) {
-  if (panel.classList.contains("stale")) return;
-  panel.classList.add("stale");
+function fresh(panel) {
+  panel.classList.remove("stale");
+  panel.querySelector(":scope > .since")?.remove();
+}
+
+/** Dims what a panel shows, and says since when it is old, and why if that is known. */
+function stale(panel, why) {
   const at = new Date(Number(panel.dataset.at ?? now())).toLocaleTimeString();
-  panel.prepend(element("p", { class: "since", role: "status" }, fill(texts.stale, at)));
+  const text = [why, fill(texts.stale, at)].filter(Boolean).join(" · ");
+  if (panel.querySelector(":scope > .since")?.textContent === text) return;
+  fresh(panel);
+  panel.classList.add("stale");
+  panel.prepend(element("p", { class: "since", role: "status" }, text));
+}
+
+/** Has the page say at once whether the ledger answers. */
+function trouble() {
+  const ledger = document.getElementById("panel-ledger");
+  if (ledger && !ledger.dataset.loading) load(ledger);
 }
 
 /** Loads the panels again that show one of these; all without an argument. */
@@ -138,7 +159,7 @@ export function refresh(changed) {
 
 const live = document.getElementById("live");
 const POLL = 10000;
-let source, poll, paused = localStorage.getItem("lapsed-paused") === "yes";
+let source, poll, isOffline = false, paused = localStorage.getItem("lapsed-paused") === "yes";
 
 function connect() {
   disconnect();
@@ -154,17 +175,12 @@ function disconnect() {
   clearInterval(poll);
 }
 
-let isOffline = false;
-function offline(so) {
-  isOffline = so;
-  show();
-}
-
 function show() {
+  const isBehind = isOffline || document.querySelector("[data-panel]:is(.stale, .behind)") !== null;
   live.hidden = !document.querySelector("[data-panel]");
   live.setAttribute("aria-pressed", String(!paused));
-  live.classList.toggle("offline", isOffline && !paused);
-  live.querySelector("[data-live-text]").textContent = paused ? texts.paused : isOffline ? texts.offline : texts.live;
+  live.classList.toggle("offline", isBehind && !paused);
+  live.querySelector("[data-live-text]").textContent = paused ? texts.paused : isOffline ? texts.offline : isBehind ? texts.behind : texts.live;
 }
 
 function pause(so) {

@@ -1,6 +1,6 @@
 // Charts of the overview, drawn by uPlot from the columns that the page has. A table beside them has the same figures.
 
-import { texts } from "./app.js";
+import { length, texts } from "./app.js";
 
 const charts = new Map();
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -11,20 +11,27 @@ function axes(ink, line, values) {
 }
 
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-const short = (value) => (value >= 60000 ? `${value / 60000} min` : value >= 1000 ? `${value / 1000} s` : `${value} ms`);
 
-const decades = (max) => Array.from({ length: Math.round(Math.log10(max)) + 1 }, (_, power) => 10 ** power);
+/** A measured time, as the pages of the server write it: `4 ms`, `1.25 s`, `5 min 14 s`. */
+export const took = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : ms < 60000 ? `${Math.round(ms / 10) / 100} s` : length(ms));
+
+/** Labels of the axis of times, in milliseconds. */
+const MARKS = [1, 10, 100, 1000, 10000, 60000, 600000, 3600000, 36000000, 86400000, 864000000];
+
+/** The end of an axis that shows `high`. */
+const end = (high) => MARKS.find((mark) => mark >= Math.max(high ?? 0, 100)) ?? MARKS.at(-1);
 
 /** Percentiles, on a logarithmic scale: 0 ms is drawn as 1 ms. */
 function lateness({ at, p50, p99, max }, names) {
   const least = (values) => values.map((value) => (value === null ? null : Math.max(value, 1)));
   const [ink, line] = [colour("--quiet"), colour("--line")];
-  const series = (label, stroke, dash, width = 1.5) => ({ label, stroke, dash, width, points: { show: true, size: 5, fill: stroke }, value: (_, value) => (value === null ? "–" : short(value)) });
+  const series = (label, stroke, dash, width = 1.5) => ({ label, stroke, dash, width, points: { show: true, size: 5, fill: stroke }, value: (_, value) => (value == null ? "–" : took(value)) });
   return {
     data: [at, least(max), least(p99), least(p50)],
     series: [{}, series(names[2], ink, [2, 3], 1), series(names[1], colour("--amber")), series(names[0], colour("--link"))],
-    scales: { y: { distr: 3, range: (_, low, high) => [1, Math.max(10 ** Math.ceil(Math.log10(high || 10)), 100)] } },
-    axes: axes(ink, line, { splits: (plot) => decades(plot.scales.y.max), values: (_, splits) => splits.map(short) }),
+    scales: { y: { distr: 3, range: (_, low, high) => [1, end(high)] } },
+    // Without a filter of its own, uPlot leaves out labels of a logarithmic axis.
+    axes: axes(ink, line, { splits: (plot) => MARKS.filter((mark) => mark <= plot.scales.y.max), filter: (_, splits) => splits, values: (_, splits) => splits.map(took) }),
   };
 }
 

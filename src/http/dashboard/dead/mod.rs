@@ -1,7 +1,5 @@
 //! Dead tasks, grouped by class, method and error.
 
-mod similar;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::{ListFilter, StateFilter, TaskRecord};
-use crate::task::{State as TaskState, UnixMs};
+use crate::task::{State as TaskState, UnixMs, error_kind};
 
 /// Dead tasks that are read at most, and at a time.
 const READ_MAX: usize = 1_000;
@@ -142,7 +140,7 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
             // Tasks whose errors are masked are one group.
             let kind = match site.masks.hides_payload(&task.key) {
                 true => String::new(),
-                false => similar::kind_of(error),
+                false => error_kind(error),
             };
             let kind = (task.key.class_method().to_owned(), kind);
             groups.entry(kind).or_default().add(task);
@@ -199,21 +197,15 @@ impl Collected {
 
     fn shown(self, method: String, kind: &str, f: &Frame) -> Group {
         let (class, name) = method.split_once('@').unwrap_or((&method, ""));
-        // What is left of an error without its numbers may be in errors of another kind, too: the dialog says so, and how many
-        // tasks match.
-        let common = match kind {
-            "" => "",
-            _ => similar::common_part(&self.error),
-        };
         let mut filter = json!({"state": "dead", "class": class, "method": name});
         let mut query = format!(
             "state=dead&class={}&method={}",
             encoded(class),
             encoded(name)
         );
-        if !common.is_empty() {
-            filter["error"] = json!(common);
-            query += &format!("&error={}", encoded(common));
+        if !kind.is_empty() {
+            filter["error_kind"] = json!(kind);
+            query += &format!("&error_kind={}", encoded(kind));
         }
         Group {
             count: self.count,

@@ -37,6 +37,7 @@ texts! {
         method: "Method", "方法";
         tag: "Tag", "标签";
         error: "Error contains", "错误包含";
+        error_kind: "Kind of error (# is any number)", "错误类别（# 表示任意数字）";
         reason: "Dead because", "死信原因";
         any: "any", "不限";
         due_after: "Due from", "到期时间从";

@@ -39,6 +39,8 @@ pub struct TaskQuery {
     pub tag: String,
     /// A part of the latest error.
     pub error: String,
+    /// The kind of the latest error, of which all tasks are that a group of dead tasks has.
+    pub error_kind: String,
     /// Why it is dead.
     pub reason: String,
     /// May start at this time or later: RFC 3339, or a time in the zone of the browser.
@@ -67,6 +69,7 @@ impl TaskQuery {
                 "method" => query.method = value,
                 "tag" => query.tag = value,
                 "error" => query.error = value,
+                "error_kind" => query.error_kind = value,
                 "reason" => query.reason = value,
                 "due_after" => query.due_after = value,
                 "due_before" => query.due_before = value,
@@ -78,13 +81,14 @@ impl TaskQuery {
         query
     }
 
-    fn texts(&self) -> [(&'static str, &str); 8] {
+    fn texts(&self) -> [(&'static str, &str); 9] {
         [
             ("prefix", &self.prefix),
             ("class", &self.class),
             ("method", &self.method),
             ("tag", &self.tag),
             ("error", &self.error),
+            ("error_kind", &self.error_kind),
             ("reason", &self.reason),
             ("due_after", &self.due_after),
             ("due_before", &self.due_before),
@@ -150,6 +154,7 @@ impl TaskQuery {
             due_before: moment("due_before", &self.due_before)?,
             reason: text(&self.reason),
             error: text(&self.error),
+            error_kind: text(&self.error_kind),
             ..TaskFilter::default()
         })
     }
