@@ -156,6 +156,9 @@ async fn serve_http(
     })?;
     let address = listener.local_addr()?;
     tracing::info!(http.address = %address, "serving HTTP");
+    if !address.ip().is_loopback() && config.http.proxy.networks.is_empty() {
+        tracing::warn!(http.address = %address, "HTTP is served beyond this machine without TLS: tokens and tasks can be read on the way; serve it through a proxy with TLS, and name the proxy in `http.proxy.networks`");
+    }
     let metrics = Arc::clone(&adapters.metrics);
     let site = Site::new(&config.http, adapters.client(), handle, metrics);
     let site = site.with_checkup(checkup(config));

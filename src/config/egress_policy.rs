@@ -104,11 +104,16 @@ const fn v6(a: u16, b: u16, c: u16, prefix: u8) -> Ipv6Net {
 }
 
 /// IPv4 networks that are not public: the registry of special-purpose addresses (RFC 6890 and later).
-const NOT_PUBLIC_V4: [(Ipv4Net, &str); 15] = [
+const NOT_PUBLIC_V4: [(Ipv4Net, &str); 16] = [
     (v4(0, 0, 0, 8), "an unspecified"),
     (v4(10, 0, 0, 8), "a private"),
     (v4(100, 64, 0, 10), "a carrier's shared"),
     (v4(127, 0, 0, 8), "a loopback"),
+    // Azure's host agent, which hands out credentials to its own machine.
+    (
+        Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32),
+        "a cloud provider's host",
+    ),
     (v4(169, 254, 0, 16), "a link-local"),
     (v4(172, 16, 0, 12), "a private"),
     (v4(192, 0, 0, 24), "a reserved"),
@@ -185,6 +190,9 @@ mod tests {
             ("100.127.255.255", Some("a carrier's shared")),
             ("127.0.0.1", Some("a loopback")),
             ("127.255.255.254", Some("a loopback")),
+            ("168.63.129.16", Some("a cloud provider's host")),
+            ("::ffff:168.63.129.16", Some("a cloud provider's host")),
+            ("168.63.129.15", None),
             ("169.254.169.254", Some("a link-local")),
             ("172.16.0.1", Some("a private")),
             ("172.31.255.255", Some("a private")),

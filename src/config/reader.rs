@@ -91,10 +91,21 @@ impl Reader {
         problems: &mut Problems,
     ) -> Option<T> {
         let value = self.table.remove(key)?;
+        let found = value.type_str();
         value
             .try_into()
             .map_err(|error: toml::de::Error| {
-                problems.add(&self.at(key), error.message().to_owned())
+                let message = match (SECRETS.contains(&key), error.message()) {
+                    (false, message) => message.to_owned(),
+                    // The message of the parser has the value in it.
+                    (true, message) => match message.rsplit_once(", expected ") {
+                        Some((_, expected)) => {
+                            format!("expected {expected}, found a value of type {found}")
+                        }
+                        None => format!("does not fit, found a value of type {found}"),
+                    },
+                };
+                problems.add(&self.at(key), message);
             })
             .ok()
     }
@@ -256,6 +267,16 @@ impl Reader {
     }
 }
 
+/// Keys whose values may be secrets: no error shows one.
+const SECRETS: [&str; 6] = [
+    "password",
+    "payload_secret",
+    "secret",
+    "token_sha256",
+    "tokens",
+    "url",
+];
+
 /// Reads a file, without trailing white space.
 pub(super) fn read_file(path: &str) -> Result<String, String> {
     match std::fs::read_to_string(path) {
@@ -281,5 +302,26 @@ impl<'de> Deserialize<'de> for Span {
                 _ => EXPECTED,
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+
+    #[test]
+    fn no_error_of_a_type_shows_a_secret() {
+        for text in [
+            "http.tokens = 'S3CRET-0123456789'",
+            "http.tokens = [90123456789]",
+            "redis.url = 90123456789",
+            "ledger.url = 90123456789",
+            "resp.password = 90123456789",
+            "[[routes]]\nmatch = '.'\npayload_secret = 90123456789\nlog = {}",
+        ] {
+            let error = Config::from_toml(text).unwrap_err().to_string();
+            let shows = error.contains("S3CRET") || error.contains("90123456789");
+            assert!(!shows && error.contains("expected"), "{text}: {error}");
+        }
     }
 }

@@ -36,6 +36,11 @@ impl Handle {
         self.deps.health.trouble()
     }
 
+    /// How long the ledger has not answered; `None` if it answers, or has not failed yet.
+    pub fn ledger_fails_for(&self) -> Option<Duration> {
+        self.deps.health.failing_for()
+    }
+
     /// True if the timer receives expired events; `None` for a timer without a server.
     pub fn is_listening(&self) -> Option<bool> {
         self.deps.timer.is_listening()
@@ -64,6 +69,11 @@ impl Handle {
     pub fn pull_queue_of(&self, key: &TaskKey) -> Option<Arc<str>> {
         let route = self.deps.router.find(key)?;
         route.pull.map(|pull| pull.queue)
+    }
+
+    /// True if this daemon has a handler or a route for the key.
+    pub fn runs(&self, key: &TaskKey) -> bool {
+        self.deps.router.runs(key)
     }
 
     /// Status of the engine's background tasks, by name.

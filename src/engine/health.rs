@@ -65,6 +65,12 @@ impl LedgerHealth {
         trouble.filter(|trouble| !trouble.is_empty())
     }
 
+    /// How long the ledger has failed; `None` if it answers.
+    pub fn failing_for(&self) -> Option<Duration> {
+        let since = self.outage().failing_since?;
+        (!self.answers()).then(|| since.elapsed())
+    }
+
     /// Records an answer. Returns true if the ledger had failed before.
     pub fn answered(&self) -> bool {
         self.outage().answered(Instant::now(), self.lease);

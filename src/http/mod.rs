@@ -22,6 +22,7 @@ mod problem;
 mod recent;
 mod server;
 mod site;
+mod why;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -12,11 +12,18 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Headers by which a proxy shows itself.
-const OF_PROXIES: [HeaderName; 6] = [
+const OF_PROXIES: [HeaderName; 13] = [
     FORWARDED_FOR,
     FORWARDED_PROTO,
     FORWARDED_HOST,
     HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-original-forwarded-for"),
+    HeaderName::from_static("x-client-ip"),
+    HeaderName::from_static("x-envoy-external-address"),
+    HeaderName::from_static("cf-connecting-ip"),
+    HeaderName::from_static("true-client-ip"),
     header::FORWARDED,
     header::VIA,
 ];
@@ -121,6 +128,11 @@ fn user(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
         };
     };
     let user = std::str::from_utf8(user.as_bytes()).unwrap_or_default();
+    if user.contains([',', ' ', '\t']) {
+        return Err(Problem::invalid(format!(
+            "expected one name without commas and spaces in `{name}`: a proxy that adds its value to that of the client names two"
+        )));
+    }
     let is_name = !user.is_empty() && user.len() <= 256 && !user.contains(char::is_control);
     Ok(is_name.then(|| user.to_owned()))
 }
@@ -203,5 +215,33 @@ mod tests {
         let mut headers = headers(&[("x-user", "root"), ("x-user", "guest")]);
         let connected = Some("10.0.0.1".parse().unwrap());
         assert!(Peer::of(connected, &mut headers, &proxy()).is_err());
+    }
+
+    #[test]
+    fn a_user_that_a_proxy_joins_to_the_one_of_the_client_is_refused() {
+        for joined in ["a@example.com, root@example.com", "a b", "a,b"] {
+            let mut headers = headers(&[]);
+            headers.append("x-user", HeaderValue::from_static(joined));
+            let connected = Some("10.0.0.1".parse().unwrap());
+            assert!(
+                Peer::of(connected, &mut headers, &proxy()).is_err(),
+                "{joined}"
+            );
+        }
+        let (peer, _) = peer("10.0.0.1", &[("x-user", "a@example.com")]);
+        assert_eq!(peer.user.as_deref(), Some("a@example.com"));
+    }
+
+    #[test]
+    fn a_request_with_any_header_of_a_proxy_is_not_local() {
+        for name in [
+            "cf-connecting-ip",
+            "true-client-ip",
+            "x-client-ip",
+            "x-forwarded-port",
+        ] {
+            let (peer, _) = peer("127.0.0.1", &[(name, "1")]);
+            assert!(!peer.is_local(), "{name}");
+        }
     }
 }

@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum number of ended sessions that are known.
 const ENDED_MAX: u32 = 10_000;
 
+/// Maximum number of ended sessions in memory, between two reads of those of the ledger.
+const KNOWN_MAX: usize = 2 * ENDED_MAX as usize;
+
 /// The beginning of a cookie: the version of its form.
 const VERSION: &str = "1";
 
@@ -149,6 +152,10 @@ impl Sessions {
             match timeout(PATIENCE, self.ask(known.shared)).await {
                 Ok(Ok((shared, ended))) => {
                     known.shared = Some(shared);
+                    if known.ended.len() >= KNOWN_MAX {
+                        // The ledger has the latest ones. Most of the others are over.
+                        known.ended.clear();
+                    }
                     known.ended.extend(ended);
                 }
                 Ok(Err(error)) => {

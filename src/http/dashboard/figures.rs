@@ -13,8 +13,8 @@ const FRESH: Duration = Duration::from_secs(2);
 
 /// What is counted: a bounded part of a large table.
 const LIMITS: DetailedStatsLimits = DetailedStatsLimits {
-    rows: 2_000,
-    entries: 50_000,
+    rows: 10_000,
+    entries: 250_000,
     dead: 2_000,
     done: 1_000,
 };

@@ -12,6 +12,7 @@ use super::login;
 use super::moment::{self, Moment};
 use super::preferences::{Preferences, Theme};
 use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
+use crate::engine::Handle;
 use crate::http::access::{Caller, Masks, Scope};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
@@ -94,6 +95,7 @@ pub struct Frame {
     /// True if this daemon refuses every change.
     pub is_read_only: bool,
     masks: Masks,
+    engine: Handle,
     place: Option<Place>,
 }
 
@@ -113,6 +115,24 @@ impl Frame {
             is_here: self.place == Some(*place),
         });
         entries.collect()
+    }
+
+    /// Says that the ledger does not answer, and since when; `None` if it does.
+    pub fn ledger_gone(&self) -> Option<String> {
+        if self.engine.ledger_answers() {
+            return None;
+        }
+        let Some(length) = self.engine.ledger_fails_for() else {
+            return Some(self.t.ledger_gone.to_owned());
+        };
+        let ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        let since = UnixMs(self.now.0.saturating_sub_unsigned(ms));
+        Some(fill(self.t.ledger_gone_since, &[&self.clock_text(&since)]))
+    }
+
+    /// True if the page has no banner, since its content says whether the ledger answers.
+    pub fn says_ledger(&self) -> bool {
+        self.place == Some(Place::Overview)
     }
 
     /// The language of texts.
@@ -247,6 +267,16 @@ impl Frame {
         moment::number(*number)
     }
 
+    /// A number of tasks of some classes: of all of them, or of a part that was looked at. Of a part, there are at least as many,
+    /// and if none was found, nothing is known.
+    pub fn counted(&self, number: &u64, is_part: &bool) -> String {
+        match (is_part, number) {
+            (false, _) => moment::number(*number),
+            (true, 0) => "–".to_owned(),
+            (true, _) => format!("≥ {}", moment::number(*number)),
+        }
+    }
+
     /// A text with values in its places.
     pub fn fill(&self, text: &str, values: &[&str]) -> String {
         fill(text, values)
@@ -282,6 +312,7 @@ impl FromRequestParts<Site> for Frame {
             caller,
             is_read_only: site.config.read_only,
             masks: site.masks.clone(),
+            engine: site.engine.clone(),
             place: None,
         })
     }

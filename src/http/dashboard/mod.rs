@@ -30,12 +30,15 @@ mod texts;
 mod timeline;
 mod upcoming;
 
+use askama::Template;
 use axum::Router;
+use axum::response::Response;
 use axum::routing::get;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 pub use self::figures::Figures;
+use self::frame::Frame;
 use super::site::Site;
 
 /// Routes of the dashboard.
@@ -56,5 +59,20 @@ pub fn routes() -> Router<Site> {
         .merge(daemons::routes())
         .merge(doctor::routes())
         .merge(audit::routes())
+        .route("/panels/ledger", get(ledger))
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
+}
+
+/// Whether the ledger answers, which every page says.
+#[derive(Template)]
+#[template(
+    path = "ledger_banner.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct LedgerBanner<'a> {
+    f: &'a Frame,
+}
+
+async fn ledger(f: Frame) -> Response {
+    f.page(&LedgerBanner { f: &f })
 }

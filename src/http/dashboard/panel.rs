@@ -10,10 +10,14 @@ use axum::response::{Html, IntoResponse, Response};
 
 use super::frame::Frame;
 use super::texts::fill;
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, ProblemKind};
+use crate::task::UnixMs;
 
 /// A panel that takes longer shows that instead.
 const LONGEST: Duration = Duration::from_secs(3);
+
+/// The same while the ledger is known not to answer.
+const LONGEST_WITHOUT_LEDGER: Duration = Duration::from_millis(500);
 
 /// Where a panel comes from.
 #[derive(Debug, Clone)]
@@ -32,35 +36,52 @@ pub struct Source {
 pub struct Panel {
     source: Source,
     base: String,
+    /// When it was asked for, by the ledger's clock.
+    at: UnixMs,
     status: StatusCode,
     html: String,
 }
 
 impl Panel {
-    /// Loads a panel. A failure, or a wait of more than 3 s, becomes its content.
+    /// Loads a panel. A failure, or a wait of more than 3 s, becomes its content. If the ledger does not answer, the content
+    /// says that, and waits less.
     pub async fn load<T: Template>(
         frame: &Frame,
         source: Source,
         content: impl Future<Output = Result<T, Problem>>,
     ) -> Self {
-        let loaded = tokio::time::timeout(LONGEST, content).await;
+        let longest = match frame.ledger_gone() {
+            Some(_) => LONGEST_WITHOUT_LEDGER,
+            None => LONGEST,
+        };
+        let loaded = tokio::time::timeout(longest, content).await;
         let (status, html) = match loaded {
             Ok(Ok(content)) => match content.render() {
                 Ok(html) => (StatusCode::OK, html),
                 Err(error) => {
                     tracing::error!(panel = source.name, %error, "could not render a panel");
-                    failed(frame, StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
+                    let status = StatusCode::INTERNAL_SERVER_ERROR;
+                    failed(frame, status, None, &error.to_string())
                 }
             },
-            Ok(Err(problem)) => failed(frame, problem.status(), problem.detail()),
+            Ok(Err(problem)) => {
+                // The engine may not have noticed yet.
+                let gone = problem
+                    .is(ProblemKind::LedgerUnavailable)
+                    .then(|| frame.ledger_gone())
+                    .map(|known| known.unwrap_or_else(|| frame.t.ledger_gone.to_owned()));
+                failed(frame, problem.status(), gone, problem.detail())
+            }
             Err(_) => {
-                let detail = fill(frame.t.panel_late, &[&LONGEST.as_secs().to_string()]);
-                failed(frame, StatusCode::GATEWAY_TIMEOUT, &detail)
+                let detail = fill(frame.t.panel_late, &[&longest.as_secs().to_string()]);
+                let gone = frame.ledger_gone();
+                failed(frame, StatusCode::GATEWAY_TIMEOUT, gone, &detail)
             }
         };
         Self {
             source,
             base: frame.base.clone(),
+            at: frame.now,
             status,
             html,
         }
@@ -79,6 +100,7 @@ impl Panel {
         Self {
             source,
             base: frame.base.clone(),
+            at: frame.now,
             status: StatusCode::FORBIDDEN,
             html: undivided.render().unwrap_or_default(),
         }
@@ -92,8 +114,17 @@ struct Undivided<'a> {
     f: &'a Frame,
 }
 
-fn failed(frame: &Frame, status: StatusCode, detail: &str) -> (StatusCode, String) {
-    let failed = Failed { f: frame, detail };
+fn failed(
+    frame: &Frame,
+    status: StatusCode,
+    gone: Option<String>,
+    detail: &str,
+) -> (StatusCode, String) {
+    let failed = Failed {
+        f: frame,
+        gone,
+        detail,
+    };
     (status, failed.render().unwrap_or_default())
 }
 
@@ -105,17 +136,20 @@ fn failed(frame: &Frame, status: StatusCode, detail: &str) -> (StatusCode, Strin
 )]
 struct Failed<'a> {
     f: &'a Frame,
+    /// Says that the ledger does not answer, if that is why.
+    gone: Option<String>,
     detail: &'a str,
 }
 
 #[derive(Template)]
 #[template(
-    source = "<div class=\"panel\" id=\"panel-{{ source.name }}\" data-panel=\"{{ base }}/panels/{{ source.name }}{% if !source.query.is_empty() %}?{{ source.query }}{% endif %}\" data-shows=\"{{ source.shows }}\">{{ html|safe }}</div>",
+    source = "<div class=\"panel\" id=\"panel-{{ source.name }}\" data-panel=\"{{ base }}/panels/{{ source.name }}{% if !source.query.is_empty() %}?{{ source.query }}{% endif %}\" data-shows=\"{{ source.shows }}\" data-at=\"{{ at.0 }}\">{{ html|safe }}</div>",
     ext = "html"
 )]
 struct Element<'a> {
     source: &'a Source,
     base: &'a str,
+    at: UnixMs,
     html: &'a str,
 }
 
@@ -126,10 +160,16 @@ impl fmt::Display for Panel {
         let Self {
             source,
             base,
+            at,
             status: _,
             html,
         } = self;
-        let element = Element { source, base, html };
+        let element = Element {
+            source,
+            base,
+            at: *at,
+            html,
+        };
         element.render_into(f).map_err(|_| fmt::Error)
     }
 }

@@ -1,10 +1,13 @@
 //! Pauses and the hold: what does not start, and the buttons that change it.
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
+use tokio::time::timeout;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
@@ -73,8 +76,11 @@ async fn page(State(site): State<Site>, frame: Frame) -> Response {
 
 /// True if tasks are held. A ledger that does not answer shows in the panel.
 async fn has_hold(site: &Site) -> bool {
-    let pauses = site.pauses().await;
-    pauses.is_ok_and(|pauses| pauses.iter().any(|pause| pause.kind == PauseKind::Hold))
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let pauses = timeout(PATIENCE, site.pauses()).await;
+    pauses.is_ok_and(|pauses| {
+        pauses.is_ok_and(|pauses| pauses.iter().any(|pause| pause.kind == PauseKind::Hold))
+    })
 }
 
 #[derive(Template)]

@@ -46,6 +46,7 @@ texts! {
         running: "With workers now", "工作进程持有";
         pending: "Pending", "待执行";
         visibility: "Lease", "租约";
+        part: "Only the {} unfinished tasks that fall due first were counted: there may be more in each queue.", "仅统计了最先到期的 {} 个未完成任务，每个队列中可能还有更多。";
         counted: "Counts are of the classes and methods of this queue, in all daemons.", "计数为此队列的类与方法在所有守护进程中的总和。";
         worker: "Worker", "工作进程";
         unnamed: "without a name", "未命名";
@@ -112,6 +113,11 @@ struct List<'a> {
     f: &'a Frame,
     t: &'static QueuesTexts,
     queues: Vec<Queue>,
+    /// The number of unfinished tasks that were looked at, if not all.
+    of: Option<u64>,
+    is_part: bool,
+    /// True if not all overdue tasks were looked at.
+    is_part_of_overdue: bool,
 }
 
 async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
@@ -136,6 +142,7 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
             tasks.entry(queue).or_default().push(method);
         }
     }
+    let overdue: u64 = count.stats.methods.iter().map(|it| it.overdue).sum();
     let status = site.engine.pull().status().into_iter();
     let queues = status.map(|status| {
         let of_queue = tasks.get(&*status.queue).map_or(&[][..], Vec::as_slice);
@@ -145,6 +152,10 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
         f,
         t: QueuesTexts::of(f.language()),
         queues: queues.collect(),
+        of: count.stats.methods_of.map(u64::from),
+        is_part: count.stats.methods_of.is_some(),
+        is_part_of_overdue: count.stats.methods_of.is_some()
+            && overdue < count.stats.counts.overdue,
     })
 }
 

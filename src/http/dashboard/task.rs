@@ -15,6 +15,7 @@ use crate::http::listing;
 use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
+use crate::http::why::{self, Cause};
 use crate::ledger::TaskRecord;
 use crate::task::{Hindrance, Paused, Recurrence, State as TaskState, UnixMs};
 
@@ -38,7 +39,9 @@ texts! {
         redrive: "Redrive", "重新投递";
         paused: "It does not start: its class or method is paused, or everything is.", "不会开始：其类、方法或全部任务已暂停。";
         held: "It does not start: it is held for review.", "不会开始：被保留等待检查。";
-        overdue: "It is overdue. Usual causes: no daemon runs its class, or its concurrency or rate is used up.", "已超时。常见原因：没有守护进程运行该类，或并发、速率已用尽。";
+        overdue: "It is overdue. Usual causes: its concurrency or rate is used up, or all slots are.", "已超时。常见原因：并发、速率或全部执行槽位已用尽。";
+        no_route: "It is overdue: no daemon has a route for it. Add one, or cancel it.", "已超时：没有守护进程有它的路由。请添加路由，或取消它。";
+        no_worker: "It is overdue: no worker asks for its queue {}. Start its workers.", "已超时：没有工作进程请求其队列 {}。请启动工作进程。";
         cancel_requested: "It is cancelled as soon as its run ends.", "本次执行结束后将被取消。";
         due: "Due", "到期";
         due_at: "May start", "可开始于";
@@ -177,6 +180,8 @@ struct Found {
     actions: Actions,
     kept_back: Option<Hindrance>,
     is_overdue: bool,
+    /// Why it does not start, if it is overdue.
+    why: String,
     /// From due to done, in milliseconds.
     took_ms: Option<u64>,
     /// What the series does, and its next occurrences.
@@ -219,7 +224,7 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
             let paused = paused?;
             task?.map(|mut task| {
                 site.masks.apply(&mut task);
-                found(task, key.to_string(), &paused, f)
+                found(site, task, key.to_string(), &paused, f)
             })
         }
         // A moved task stays in its row, so the page goes on showing it.
@@ -228,8 +233,10 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
                 tokio::try_join!(listing::task_in_row(site, &f.caller, row), site.paused())?;
             task.map(|mut task| {
                 site.masks.apply(&mut task);
-                task.key = site.masks.shown(&task.key);
-                found(task, row.to_string(), &paused, f)
+                let shown = site.masks.shown(&task.key);
+                let mut found = found(site, task, row.to_string(), &paused, f);
+                found.task.key = shown;
+                found
             })
         }
         Err(_) => None,
@@ -243,17 +250,28 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
     })
 }
 
-fn found(task: TaskRecord, named: String, paused: &Paused, f: &Frame) -> Found {
+fn found(site: &Site, task: TaskRecord, named: String, paused: &Paused, f: &Frame) -> Found {
     let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
     let took = task.finished.map(|finished| finished.since(task.due));
     Found {
         actions: Actions::of(&task, f),
         kept_back: paused.hinders(&task.key, task.due).filter(|_| waits),
         is_overdue: waits && is_overdue(task.due_at, f.now),
+        why: why_text(site, &task, paused, f),
         took_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
         series: series(&task),
         named,
         task,
+    }
+}
+
+/// Why a task that is overdue does not start.
+fn why_text(site: &Site, task: &TaskRecord, paused: &Paused, f: &Frame) -> String {
+    let t = TaskTexts::of(f.language());
+    match why::cause(&site.engine, paused, &task.key, task.due) {
+        Cause::NoRoute => t.no_route.to_owned(),
+        Cause::NoWorker(queue) => f.fill(t.no_worker, &[queue.as_deref().unwrap_or_default()]),
+        Cause::Paused | Cause::Held | Cause::Unknown => t.overdue.to_owned(),
     }
 }
 

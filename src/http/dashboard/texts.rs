@@ -210,6 +210,13 @@ texts! {
         discard_all_detail: "Their rows are deleted. This cannot be undone.", "它们的行将被删除。此操作无法撤销。";
         discard_all_do: "Discard {} tasks", "丢弃 {} 个任务";
         discard_all_done: "Discarded: {}.", "已丢弃：{} 个。";
+        pause_all_ask: "Pause everything?", "暂停全部任务？";
+        pause_all_detail: "No task of any class starts until it is resumed. Classes and methods with unfinished tasks: {}. Pending: {}, overdue: {}.", "恢复之前任何类的任务都不会开始。有未完成任务的类与方法：{} 个。待执行：{}，已超时：{}。";
+        pause_all_do: "Pause everything", "暂停全部";
+        pause_unknown_ask: "Pause {} though no task has it?", "没有此类的任务，仍要暂停 {} 吗？";
+        pause_unknown_detail: "There is no unfinished task of this class or method. Check how it is written.", "没有此类或方法的未完成任务。请检查拼写。";
+        pause_unseen_detail: "None of the tasks that fall due first has this class or method. Check how it is written.", "最先到期的任务中没有此类或方法。请检查拼写。";
+        pause_unknown_do: "Pause it", "暂停";
         shortcuts: "Keyboard shortcuts", "键盘快捷键";
         key_search: "Find a task", "查找任务";
         key_rows: "Next, previous row", "下一行、上一行";

@@ -66,6 +66,11 @@ impl Problem {
         Self::of(ProblemKind::Forbidden, detail)
     }
 
+    /// True if it is of this kind.
+    pub fn is(&self, kind: ProblemKind) -> bool {
+        self.kind.strip_prefix("/problems/") == Some(kind.slug())
+    }
+
     /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).expect("it was a status")

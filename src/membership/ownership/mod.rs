@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::view::{NamedOwners, Peer, Peers, View};
+use super::capabilities::CapabilityMatcher;
 use super::rendezvous::BucketHash;
 use super::{Capabilities, Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
 use crate::clock::LedgerClock;
@@ -47,6 +48,18 @@ pub struct Member {
     pub capabilities: Arc<Capabilities>,
     /// True for this daemon.
     pub is_this: bool,
+}
+
+impl Member {
+    /// True if it has a handler or a route for the key.
+    pub fn can_run(&self, key: &TaskKey) -> bool {
+        CapabilityMatcher::new(&self.capabilities).can_run(key)
+    }
+
+    /// True if it can start the task: a pull route needs a worker that asks.
+    pub fn can_start(&self, key: &TaskKey) -> bool {
+        CapabilityMatcher::new(&self.capabilities).can_start(key)
+    }
 }
 
 /// The members that share the tasks. While it stays equal, every task keeps its owner.

@@ -118,3 +118,76 @@ async fn a_forged_token_runs_no_other_task_on_mysql_and_redis() {
     let done = super::workers::report(&again, &two, "done", None).await;
     assert_eq!(done.status, 204, "{}", done.text);
 }
+
+/// Every page that asks the ledger.
+const PAGES: [&str; 8] = [
+    "/",
+    "/tasks",
+    "/dead",
+    "/upcoming",
+    "/recurring",
+    "/pauses",
+    "/audit",
+    "/task?key=Order@close@1",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_page_says_at_once_that_the_ledger_does_not_answer_and_since_when() {
+    let mut rig = Setup::new("ledger.statement_timeout = '1s'")
+        .own_maria()
+        .start()
+        .await;
+    let api = Api::serve(&rig.config()).await;
+    api.create("Order@close@1", "1h").await;
+    for path in PAGES {
+        let body = api.get(path).await.text;
+        assert!(
+            !body.contains("The ledger does not answer"),
+            "{path}: {body}"
+        );
+    }
+    for is_frozen in [true, false] {
+        match is_frozen {
+            true => rig.maria().stop_process().unwrap(),
+            false => rig.maria().kill(),
+        }
+        // Before the engine has noticed, the overview says so by itself.
+        let first = api.get("/").await.text;
+        assert!(first.contains("The ledger does not answer"), "{first}");
+        until("the engine has noticed", async || {
+            api.get("/readyz").await.status == 503
+        })
+        .await;
+        for path in PAGES {
+            let asked = std::time::Instant::now();
+            let body = api.get(path).await.text;
+            assert!(
+                body.contains("The ledger does not answer since "),
+                "{path}: {body}"
+            );
+            assert!(
+                !body.contains("This part could not be loaded"),
+                "{path}: {body}"
+            );
+            let took = asked.elapsed();
+            assert!(
+                took < std::time::Duration::from_secs(3),
+                "{path} took {took:?}"
+            );
+        }
+        let banner = api.get("/panels/ledger").await;
+        assert!(
+            banner.status == 200 && banner.text.contains("none is lost"),
+            "{}",
+            banner.text
+        );
+        if is_frozen {
+            rig.maria().continue_process().unwrap();
+            until("it answers again", async || {
+                let body = api.get("/").await.text;
+                !body.contains("The ledger does not answer")
+            })
+            .await;
+        }
+    }
+}

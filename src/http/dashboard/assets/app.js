@@ -177,7 +177,7 @@ function disconnect() {
 
 function show() {
   const isBehind = isOffline || document.querySelector("[data-panel]:is(.stale, .behind)") !== null;
-  live.hidden = !document.querySelector("[data-panel]");
+  live.hidden = !document.querySelector("[data-panel]:not(#panel-ledger)");
   live.setAttribute("aria-pressed", String(!paused));
   live.classList.toggle("offline", isBehind && !paused);
   live.querySelector("[data-live-text]").textContent = paused ? texts.paused : isOffline ? texts.offline : isBehind ? texts.behind : texts.live;

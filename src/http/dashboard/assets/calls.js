@@ -2,11 +2,27 @@
 // it, `data-done` what is said when it has succeeded. The fields of a form are the members of the body; without a body, the
 // parameters.
 
-import { ask, call, note, refresh } from "./app.js";
+import { ask, call, fill, note, refresh, texts } from "./app.js";
 
 function fields(form) {
   const given = [...new FormData(form)].filter(([, value]) => value.trim() !== "");
   return given.map(([name, value]) => [name, value === "true" ? true : value.trim()]);
+}
+
+/** Before everything is paused, asks with numbers; before a class of which no unfinished task is known, since its name may be mistyped. */
+async function isMeant(members) {
+  const { class: name, method, everything } = Object.fromEntries(members);
+  const stats = await (await call("GET", "/v1/stats")).json();
+  const number = (count, state) => (stats.at_least.includes(state) ? "≥ " : "") + count.toLocaleString("en");
+  if (everything) {
+    const detail = fill(texts.pause_all_detail, stats.methods.length.toLocaleString("en"), number(stats.pending, "pending"), number(stats.overdue, "overdue"));
+    return ask({ title: texts.pause_all_ask, body: [detail], confirm: texts.pause_all_do, danger: true });
+  }
+  const isOne = (known) => (method ? known === `${name}@${method}` : known.startsWith(`${name}@`));
+  if (!name || stats.methods.some((known) => isOne(known.name))) return true;
+  const what = method ? `${name}@${method}` : name;
+  const detail = stats.methods_of ? texts.pause_unseen_detail : texts.pause_unknown_detail;
+  return ask({ title: fill(texts.pause_unknown_ask, what), body: [detail], confirm: texts.pause_unknown_do });
 }
 
 async function perform(source, members) {
@@ -14,6 +30,7 @@ async function perform(source, members) {
   if (title && !(await ask({ title, body: detail ? [detail] : [], confirm }))) return false;
   const [method, path] = wanted.split(/ (.*)/);
   try {
+    if (source.dataset.check === "pause" && !(await isMeant(members))) return false;
     if (method === "DELETE") {
       const more = new URLSearchParams(members).toString();
       await call(method, [path, more].filter(Boolean).join(path.includes("?") ? "&" : "?"));

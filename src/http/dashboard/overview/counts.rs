@@ -17,6 +17,8 @@ struct Figure {
     state: &'static str,
     count: u64,
     is_at_least: bool,
+    /// True if nothing is known: none was found, but not all were looked at.
+    is_unknown: bool,
     /// More about it.
     detail: Option<String>,
     /// True if it should be zero.
@@ -53,6 +55,7 @@ async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
         state,
         count: number,
         is_at_least: stats.at_least.contains(&state),
+        is_unknown: number == 0 && stats.at_least.contains(&state),
         detail: None,
         is_trouble: false,
     };

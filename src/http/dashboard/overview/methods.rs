@@ -22,6 +22,11 @@ struct Methods<'a> {
     methods: Vec<MethodStats>,
     /// The number of unfinished tasks that were looked at, if not all.
     of: Option<u64>,
+    is_part: bool,
+    /// True if not all overdue tasks were looked at.
+    is_part_of_overdue: bool,
+    /// True if not all dead tasks were looked at.
+    is_part_of_dead: bool,
 }
 
 pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
@@ -37,6 +42,9 @@ async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> 
     const MOST: usize = 25;
     let count = site.figures.count(&site.tasks).await?;
     let stats = stats_of(&count.stats, &f.caller)?.into_owned();
+    // Overdue tasks fall due before all others, so they are looked at first.
+    let overdue: u64 = stats.methods.iter().map(|method| method.overdue).sum();
+    let is_part_of_overdue = stats.methods_of.is_some() && overdue < stats.counts.overdue;
     let mut methods = stats.methods;
     methods.sort_by_key(|method| {
         let unfinished = method.pending + method.waiting + method.running;
@@ -48,5 +56,8 @@ async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> 
         t: OverviewTexts::of(f.language()),
         methods,
         of: stats.methods_of.map(u64::from),
+        is_part: stats.methods_of.is_some(),
+        is_part_of_overdue,
+        is_part_of_dead: stats.methods_of_dead.is_some(),
     })
 }

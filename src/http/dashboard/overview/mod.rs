@@ -38,7 +38,7 @@ texts! {
         at_least: "at least", "至少";
         counted_before: "Counted", "统计于";
         methods: "By class and method", "按类与方法";
-        methods_part: "Of the {} unfinished tasks that fall due first", "仅统计最先到期的 {} 个未完成任务";
+        methods_part: "Of the {} unfinished tasks that fall due first: there are more, also of other classes", "仅统计最先到期的 {} 个未完成任务，实际更多，也可能有其他类";
         no_methods: "No unfinished tasks.", "没有未完成的任务。";
         class_method: "Class@method", "类@方法";
         pending: "Pending", "待执行";
@@ -49,7 +49,7 @@ texts! {
         done: "Done", "已完成";
         cancelled: "Cancelled", "已取消";
         oldest: "oldest {}", "最早 {}";
-        due_to_done: "Due to done, p50 / p99", "到期至完成 p50 / p99";
+        due_to_done: "Due to done, p50 / p99 of the latest 1,000 done", "到期至完成 p50 / p99（最近完成的 1,000 个）";
         parts: "Parts of this daemon", "此守护进程的组成";
         ledger: "Ledger", "账本";
         answers: "answers", "响应正常";

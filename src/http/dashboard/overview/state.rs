@@ -1,19 +1,40 @@
 //! The state of the installation: gathers the facts, and shows the verdict on them.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
+use tokio::time::timeout;
 
-use super::verdict::{self, Blocked, Cause, Facts, Finding, Severity, VerdictTexts};
+use super::verdict::{self, Blocked, Facts, Finding, Severity, VerdictTexts};
 use super::{OverviewTexts, source};
+use crate::engine::HistoryPoint;
 use crate::http::dashboard::figures::Count;
 use crate::http::dashboard::frame::Frame;
+use crate::http::dashboard::moment::Moment;
 use crate::http::dashboard::panel::Panel;
 use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
+use crate::http::why::{self, Cause};
 use crate::task::{Pause, PauseKind, Paused, TaskKey, UnixMs};
+
+/// How long the verdict waits for the ledger.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// Tasks that started late within this time start late now: minutes are told when they are over.
+const LATELY: Duration = Duration::from_secs(150);
+
+/// The end of the latest minute in which one of a hundred tasks started later than is promised.
+fn late_until(minutes: &[HistoryPoint]) -> Option<UnixMs> {
+    let is_late = |minute: &&HistoryPoint| {
+        let late = minute.lateness.as_ref();
+        late.is_some_and(|late| late.p99_ms > verdict::PROMISED_MS)
+    };
+    let last = minutes.iter().rev().find(is_late)?;
+    Some(last.at.plus(Duration::from_secs(60)))
+}
 
 #[derive(Template)]
 #[template(
@@ -26,6 +47,8 @@ struct VerdictPart<'a> {
     v: &'static VerdictTexts,
     /// How late the tasks of the last hour started.
     on_time: Option<String>,
+    /// When tasks last started late within the hour.
+    late_until: Option<Moment>,
     /// The worst finding, if it is worse than a note.
     worst: Option<Finding>,
     /// The others.
@@ -49,6 +72,7 @@ pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
             t: OverviewTexts::of(f.language()),
             v: VerdictTexts::of(f.language()),
             on_time,
+            late_until: facts.late_until.map(|until| f.clock(&until)),
             worst: worst.then(|| findings.remove(0)),
             findings,
         })
@@ -62,19 +86,40 @@ pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
 /// The table is too large to say so of the caller's classes alone.
 async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
     let caller = &f.caller;
-    let count = async { Ok::<_, Problem>(site.figures.count(&site.tasks).await?) };
-    let known = tokio::try_join!(count, site.pauses());
-    let trouble = match site.engine.ledger_answers() {
-        true => known.as_ref().err().map(|it| it.detail().to_owned()),
-        false => Some(site.engine.ledger_trouble().unwrap_or_default()),
+    let (known, trouble) = match site.engine.ledger_answers() {
+        // Not asked: the answer would be late, and the question one more that waits.
+        false => (None, Some(site.engine.ledger_trouble().unwrap_or_default())),
+        true => {
+            let count = async { Ok::<_, Problem>(site.figures.count(&site.tasks).await?) };
+            let known = async { tokio::try_join!(count, site.pauses()) };
+            match timeout(PATIENCE, known).await {
+                Ok(Ok(known)) => (Some(known), None),
+                Ok(Err(problem)) => (None, Some(problem.detail().to_owned())),
+                Err(_) => {
+                    let late = VerdictTexts::of(f.language()).ledger_late;
+                    (
+                        None,
+                        Some(f.fill(late, &[&PATIENCE.as_millis().to_string()])),
+                    )
+                }
+            }
+        }
     };
     let failing = site.engine.background().into_iter();
     // What is not divided by class is left out for a limited caller.
     let failing = failing.filter(|_| !caller.is_limited());
     let failing = failing.filter_map(|task| Some((task.name, task.error?)));
-    let known = known.ok();
     let hour = Duration::from_secs(3600);
-    let lately = site.engine.history().points(hour, hour).await.pop();
+    let lately = async {
+        let history = site.engine.history();
+        let minutes = history.points(hour, Duration::from_secs(60)).await;
+        let hour = history.points(hour, hour).await.pop()?;
+        Some((hour, late_until(&minutes)))
+    };
+    let lately = match trouble {
+        None => timeout(PATIENCE, lately).await.ok().flatten(),
+        Some(_) => None,
+    };
     let lately = lately.filter(|_| !caller.is_limited());
     let counts = known.as_ref();
     let counts = counts.map(|(count, _)| stats_of(&count.stats, caller));
@@ -94,9 +139,15 @@ async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
             true => Vec::new(),
             false => site.engine.gone(hour),
         },
-        blocked: known.and_then(|(count, pauses)| blocked(site, f, &count, &pauses)),
-        dead_lately: lately.as_ref().map_or(0, |hour| hour.dead),
-        late: lately.and_then(|hour| hour.lateness),
+        blocked: known.map_or_else(Vec::new, |(count, pauses)| {
+            blocked(site, f, &count, &pauses)
+        }),
+        dead_lately: lately.as_ref().map_or(0, |(hour, _)| hour.dead),
+        late_until: lately.as_ref().and_then(|(_, until)| *until),
+        is_late: lately
+            .as_ref()
+            .is_some_and(|(_, until)| until.is_some_and(|until| f.now.since(until) <= LATELY)),
+        late: lately.and_then(|(hour, _)| hour.lateness),
         pauses: pauses.iter().filter(stands).count(),
         all_paused: pauses
             .iter()
@@ -108,36 +159,42 @@ async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
             Some(_) => Vec::new(),
             None => failing.collect(),
         },
+        ledger_gone: f.ledger_gone().filter(|_| trouble.is_some()),
         ledger_trouble: trouble,
     })
 }
 
-/// Which tasks of the caller's are overdue, and why. With many tasks, as far as they are counted.
-fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Option<Blocked> {
+/// The overdue tasks of the caller's by cause, most overdue first. With many tasks, as far as they are counted.
+fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<Blocked> {
+    /// Classes and methods that are looked at: those with most overdue tasks.
+    const MOST: usize = 20;
+    let paused = Paused::of(all_pauses);
     let methods = count.stats.methods.iter();
     let overdue = methods.filter(|method| method.overdue > 0);
     let keyed = overdue.filter_map(|method| Some((TaskKey::parse(&method.name).ok()?, method)));
-    let own = keyed.filter(|(key, _)| f.caller.may_touch(key));
-    let (key, most) = own.max_by_key(|(_, method)| method.overdue)?;
-    let engine = &site.engine;
-    // Workers may ask another daemon.
-    let queue = engine.pull_queue_of(&key);
-    let queue = queue.filter(|_| engine.members() == 1 && !f.caller.is_limited());
-    let is_asked = |queue: &str| {
-        let queues = engine.pull().status().into_iter();
-        let mut queues = queues.filter(|status| status.queue == queue);
-        queues.any(|status| {
-            let mut workers = status.workers.iter();
-            workers.any(|worker| worker.waiting > 0 || worker.seen_ago <= status.visibility)
-        })
-    };
-    let cause = match queue {
-        _ if Paused::of(all_pauses).hinders(&key, UnixMs(0)).is_some() => Cause::Paused,
-        Some(queue) if !is_asked(&queue) => Cause::NoWorker(queue.to_string()),
-        _ => Cause::Unknown,
-    };
-    Some(Blocked {
-        name: most.name.clone(),
-        cause,
-    })
+    let mut own: Vec<_> = keyed.filter(|(key, _)| f.caller.may_touch(key)).collect();
+    own.sort_by_key(|(_, method)| Reverse(method.overdue));
+    let mut blocked: Vec<Blocked> = Vec::new();
+    for (key, method) in own.into_iter().take(MOST) {
+        let cause = match why::cause(&site.engine, &paused, &key, UnixMs(0)) {
+            // What is not divided by class is left out for a limited caller.
+            Cause::NoWorker(_) | Cause::NoRoute if f.caller.is_limited() => Cause::Unknown,
+            cause => cause,
+        };
+        match blocked.iter_mut().find(|known| known.cause == cause) {
+            Some(known) => {
+                known.tasks += method.overdue;
+                known.ms_max = known.ms_max.max(method.overdue_ms_max);
+                known.is_of_several = true;
+            }
+            None => blocked.push(Blocked {
+                name: method.name.clone(),
+                cause,
+                tasks: method.overdue,
+                ms_max: method.overdue_ms_max,
+                is_of_several: false,
+            }),
+        }
+    }
+    blocked
 }

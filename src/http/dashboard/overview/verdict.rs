@@ -5,13 +5,19 @@ use std::time::Duration;
 use crate::engine::LatenessPercentiles;
 use crate::http::dashboard::moment::{length, number, took};
 use crate::http::dashboard::texts::{Language, fill, texts};
+use crate::http::why::Cause;
 use crate::ledger::Stats;
+use crate::task::UnixMs;
 
 /// Tasks that are overdue for longer are reported: a sweep finds every task within 2 s.
 const LATE: Duration = Duration::from_secs(3);
 
 /// Tasks that are overdue for longer need a person.
-const VERY_LATE: Duration = Duration::from_secs(60);
+const VERY_LATE: Duration = Duration::from_millis(VERY_LATE_MS);
+const VERY_LATE_MS: u64 = 60_000;
+
+/// Tasks start at most this late, in milliseconds, while a daemon has a free slot.
+pub const PROMISED_MS: u64 = 2_000;
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,24 +63,19 @@ pub struct Finding {
     pub link: Option<(&'static str, &'static str)>,
 }
 
-/// The class and method with the most overdue tasks.
+/// Overdue tasks that do not start for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
-    /// `Class@method`
+    /// The `Class@method` with the most of them.
     pub name: String,
     /// Why they do not start.
     pub cause: Cause,
-}
-
-/// Why tasks do not start, as far as it is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cause {
-    /// They are paused or held.
-    Paused,
-    /// No worker asks for this queue.
-    NoWorker(String),
-    /// Something else.
-    Unknown,
+    /// How many they are, at least.
+    pub tasks: u64,
+    /// How long the oldest of them has been overdue, in milliseconds.
+    pub ms_max: u64,
+    /// True if they are of more than one class and method.
+    pub is_of_several: bool,
 }
 
 /// What the verdict is about.
@@ -82,16 +83,22 @@ pub enum Cause {
 pub struct Facts {
     /// Why the ledger does not answer; `None` if it does.
     pub ledger_trouble: Option<String>,
+    /// Says since when the ledger does not answer, if that is known.
+    pub ledger_gone: Option<String>,
     /// True if expiry events arrive; `None` for a timer without a server.
     pub is_listening: Option<bool>,
     /// True if this daemon stops.
     pub is_stopping: bool,
     /// Counts; `None` if there are none.
     pub counts: Option<Stats>,
-    /// Which tasks are overdue, and why; `None` if none is.
-    pub blocked: Option<Blocked>,
+    /// Which tasks are overdue, by the reason why they do not start.
+    pub blocked: Vec<Blocked>,
     /// Tasks and occurrences that died in the last hour.
     pub dead_lately: u64,
+    /// True if tasks start late now.
+    pub is_late: bool,
+    /// When tasks last started late within the hour.
+    pub late_until: Option<UnixMs>,
     /// How late the tasks of the last hour started; `None` if none did.
     pub late: Option<LatenessPercentiles>,
     /// Number of pauses and holds.
@@ -116,6 +123,7 @@ texts! {
         note: "Note", "提示";
         ledger: "The ledger does not answer", "账本没有响应";
         ledger_do: "No task starts until it does; none is lost. Check the database server and `ledger.url`. ({})", "恢复之前任务不会开始，也不会丢失。请检查数据库服务器和 `ledger.url`。（{}）";
+        ledger_late: "no answer within {} ms", "{} 毫秒内没有响应";
         events: "No expiry events arrive from Redis", "收不到 Redis 的过期事件";
         events_do: "Tasks of the ledger still start on time. A bare SETEX is found only by an audit. Check the Redis server and `redis.url`.", "账本中的任务仍会准时开始，但裸 SETEX 只能由审计发现。请检查 Redis 服务器和 `redis.url`。";
         gone: "A daemon is gone: {}", "守护进程已消失：{}";
@@ -123,9 +131,17 @@ texts! {
         stopping: "This daemon is stopping", "此守护进程正在停止";
         stopping_do: "It starts no more tasks. Others, or its successor, go on.", "它不再开始任务，其他守护进程或后继者会继续。";
         overdue: "Overdue tasks: {}, the oldest by {}", "超时任务：{} 个，最早的已超时 {}";
-        overdue_do: "Most are {}. Usual causes: no daemon runs them, or their concurrency or rate is used up.", "大多是 {}。常见原因：没有守护进程运行它们，或并发、速率已用尽。";
-        overdue_paused_do: "Most are {}, which is paused or held: resume it if it is time.", "大多是 {}，它已暂停或被保留：时机合适时请恢复。";
-        overdue_worker_do: "Most are {}: no worker asks for their queue {}. Start its workers.", "大多是 {}：没有工作进程请求其队列 {}。请启动工作进程。";
+        only: "All are {}.", "全部是 {}。";
+        mostly: "Most are {}.", "大多是 {}。";
+        overdue_do: "Usual causes: their concurrency or rate is used up, or all slots are.", "常见原因：并发、速率或全部执行槽位已用尽。";
+        overdue_paused_do: "They are paused: resume them if it is time.", "它们已暂停：时机合适时请恢复。";
+        overdue_held_do: "They are held for review: release them if it is time.", "它们被保留等待检查：时机合适时请放行。";
+        overdue_worker_do: "No worker asks for their queue {}. Start its workers.", "没有工作进程请求其队列 {}。请启动工作进程。";
+        overdue_workers_do: "No worker asks any daemon for their queue. Start its workers.", "没有工作进程向任何守护进程请求其队列。请启动工作进程。";
+        overdue_route_do: "No daemon has a route for them. Add one, or cancel them.", "没有守护进程有它们的路由。请添加路由，或取消它们。";
+        late: "Tasks start late: 1 % of the last hour later than {}", "任务开始延迟：最近一小时有 1% 晚于 {}";
+        late_do: "Usual causes: an outage that has just ended, limits of routes, a slow ledger, or workers that ask too rarely.", "常见原因：刚结束的中断、路由限制、账本缓慢，或工作进程请求过少。";
+        well_now: "Well now. Tasks started late until", "目前正常。任务开始延迟持续到";
         all_paused: "Everything is paused", "全部任务已暂停";
         all_paused_do: "No task starts until it is resumed.", "恢复之前不会开始任何任务。";
         hold: "Old overdue tasks are held", "旧的超时任务被保留";
@@ -133,7 +149,7 @@ texts! {
         paused: "Pauses: {}", "暂停项：{}";
         paused_do: "Their tasks fall due but do not start.", "相应的任务到期后不会开始。";
         on_time: "Tasks that started in the last hour: {}; 99 % of them within {} after their due time.", "最近一小时开始的任务：{} 个，其中 99% 在到期后 {} 内开始。";
-        died: "Tasks that died in the last hour: {}", "最近一小时进入死信的任务：{} 个";
+        died: "Dead tasks: {}; in the last full hour {} died", "死信任务：{} 个；最近一小时新增 {} 个";
         dead: "Dead tasks: {}", "死信任务：{}";
         dead_do: "They failed for good and wait for a decision: redrive or discard.", "它们已彻底失败，等待处理：重新投递或丢弃。";
         malformed: "Rows with an invalid key: {}", "键无效的行：{}";
@@ -165,34 +181,56 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
     let to_pauses = Some(("/pauses", texts.show_pauses));
     if let Some(trouble) = &facts.ledger_trouble {
         let action = fill(texts.ledger_do, &[trouble]);
-        find(Severity::Bad, text(texts.ledger), action, None);
+        let what = facts.ledger_gone.clone();
+        let what = what.unwrap_or_else(|| text(texts.ledger));
+        find(Severity::Bad, what, action, None);
     }
     if facts.all_paused {
         let (what, action) = (text(texts.all_paused), text(texts.all_paused_do));
         find(Severity::Bad, what, action, to_pauses);
     }
-    if let (Some(counts), Some(Blocked { name, cause })) = (&facts.counts, &facts.blocked) {
-        let late = Duration::from_millis(counts.overdue_ms_max);
-        if late > LATE {
-            let severity = match late > VERY_LATE && *cause != Cause::Paused {
-                true => Severity::Bad,
-                false => Severity::Warning,
-            };
-            let since = length(counts.overdue_ms_max, language);
-            let what = fill(texts.overdue, &[&number(counts.overdue), &since]);
-            let (action, link) = match cause {
-                Cause::Paused => (fill(texts.overdue_paused_do, &[name]), to_pauses),
-                Cause::NoWorker(queue) => (
-                    fill(texts.overdue_worker_do, &[name, queue]),
-                    Some(("/queues", texts.show_queues)),
-                ),
-                Cause::Unknown => (
-                    fill(texts.overdue_do, &[name]),
-                    Some(("/tasks?state=overdue", texts.show_overdue)),
-                ),
-            };
-            find(severity, what, action, link);
+    for blocked in &facts.blocked {
+        let late = Duration::from_millis(blocked.ms_max);
+        if late <= LATE {
+            continue;
         }
+        let is_meant = matches!(blocked.cause, Cause::Paused | Cause::Held);
+        let severity = match late > VERY_LATE && !is_meant {
+            true => Severity::Bad,
+            false => Severity::Warning,
+        };
+        // What the counts by class have not reached is among the last of them.
+        let counted: u64 = facts.blocked.iter().map(|it| it.tasks).sum();
+        let is_part = facts.counts.is_some_and(|counts| counts.overdue > counted);
+        let tasks = match is_part {
+            true => format!("≥ {}", number(blocked.tasks)),
+            false => number(blocked.tasks),
+        };
+        let since = length(blocked.ms_max, language);
+        let what = fill(texts.overdue, &[&tasks, &since]);
+        let name = match blocked.is_of_several {
+            true => fill(texts.mostly, &[&blocked.name]),
+            false => fill(texts.only, &[&blocked.name]),
+        };
+        let to_queues = Some(("/queues", texts.show_queues));
+        let to_overdue = Some(("/tasks?state=overdue", texts.show_overdue));
+        let (action, link) = match &blocked.cause {
+            Cause::Paused => (text(texts.overdue_paused_do), to_pauses),
+            Cause::Held => (text(texts.overdue_held_do), to_pauses),
+            Cause::NoWorker(Some(queue)) => (fill(texts.overdue_worker_do, &[queue]), to_queues),
+            Cause::NoWorker(None) => (text(texts.overdue_workers_do), to_queues),
+            Cause::NoRoute => {
+                let link = Some(("/daemons", texts.show_daemons));
+                (text(texts.overdue_route_do), link)
+            }
+            Cause::Unknown => (text(texts.overdue_do), to_overdue),
+        };
+        find(severity, what, format!("{name} {action}"), link);
+    }
+    if facts.is_late && facts.blocked.iter().all(|it| it.ms_max <= VERY_LATE_MS) {
+        let late = facts.late.map_or(0, |late| late.p99_ms);
+        let what = fill(texts.late, &[&took(late, language)]);
+        find(Severity::Warning, what, text(texts.late_do), None);
     }
     if facts.is_listening == Some(false) {
         let (what, action) = (text(texts.events), text(texts.events_do));
@@ -232,7 +270,11 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
     {
         let (severity, what) = match facts.dead_lately {
             0 => (Severity::Note, fill(texts.dead, &[&number(counts.dead)])),
-            lately => (Severity::Warning, fill(texts.died, &[&number(lately)])),
+            lately => {
+                let numbers = [number(counts.dead), number(lately)];
+                let what = fill(texts.died, &[&numbers[0], &numbers[1]]);
+                (Severity::Warning, what)
+            }
         };
         let link = Some(("/dead", texts.show_dead));
         find(severity, what, text(texts.dead_do), link);
@@ -267,21 +309,77 @@ mod tests {
         }
     }
 
+    fn blocked(cause: Cause, tasks: u64, ms_max: u64) -> Blocked {
+        Blocked {
+            name: "Order@close".to_owned(),
+            cause,
+            tasks,
+            ms_max,
+            is_of_several: false,
+        }
+    }
+
     #[test]
     fn without_trouble_all_is_well() {
         assert!(of(&Facts::default()).is_empty());
         let late = Facts {
-            blocked: Some(Blocked {
-                name: "Order@close".to_owned(),
-                cause: Cause::Unknown,
-            }),
+            blocked: vec![blocked(Cause::Unknown, 1, 2_900)],
+            ..Facts::default()
+        };
+        assert!(of(&late).is_empty());
+    }
+
+    #[test]
+    fn a_pause_hides_no_other_cause() {
+        let facts = Facts {
+            blocked: vec![
+                blocked(Cause::Paused, 3_340, 600_000),
+                blocked(Cause::NoWorker(Some("render".to_owned())), 220, 1_800_000),
+                blocked(Cause::NoRoute, 60, 2_640_000),
+            ],
             ..counts(Stats {
-                overdue: 1,
-                overdue_ms_max: 2_900,
+                overdue: 3_620,
                 ..Stats::default()
             })
         };
-        assert!(of(&late).is_empty());
+        let expected = [
+            "bad: Overdue tasks: 220, the oldest by 30 min",
+            "bad: Overdue tasks: 60, the oldest by 44 min",
+            "warning: Overdue tasks: 3,340, the oldest by 10 min",
+        ];
+        assert_eq!(of(&facts), expected);
+        let more = Facts {
+            counts: Some(Stats {
+                overdue: 9_000,
+                ..Stats::default()
+            }),
+            ..facts
+        };
+        assert!(
+            of(&more)[0].contains("≥ 220"),
+            "not all were counted by class"
+        );
+    }
+
+    #[test]
+    fn tasks_that_start_late_are_no_good_state() {
+        let mut facts = Facts {
+            is_late: true,
+            late: Some(LatenessPercentiles {
+                count: 100,
+                p50_ms: 10,
+                p95_ms: 30_000,
+                p99_ms: 34_810,
+                max_ms: 40_000,
+            }),
+            ..Facts::default()
+        };
+        assert_eq!(
+            of(&facts),
+            ["warning: Tasks start late: 1 % of the last hour later than 34.81 s"]
+        );
+        facts.is_late = false;
+        assert!(of(&facts).is_empty());
     }
 
     #[test]
@@ -315,23 +413,14 @@ mod tests {
         });
         assert_eq!(of(&facts), ["note: Dead tasks: 3"]);
         facts.dead_lately = 2;
-        assert_eq!(of(&facts), ["warning: Tasks that died in the last hour: 2"]);
+        assert_eq!(
+            of(&facts),
+            ["warning: Dead tasks: 3; in the last full hour 2 died"]
+        );
     }
 
     #[test]
     fn tasks_that_are_overdue_for_minutes_need_a_person_unless_they_are_paused() {
-        let late = |cause| Facts {
-            blocked: Some(Blocked {
-                name: "Order@close".to_owned(),
-                cause,
-            }),
-            pauses: 1,
-            ..counts(Stats {
-                overdue: 1_200,
-                overdue_ms_max: 125_000,
-                ..Stats::default()
-            })
-        };
         let what = "Overdue tasks: 1,200, the oldest by 2 min 5 s";
         for (cause, severity, action, path) in [
             (
@@ -341,17 +430,23 @@ mod tests {
                 "/tasks?state=overdue",
             ),
             (
-                Cause::NoWorker("mail".to_owned()),
+                Cause::NoWorker(Some("mail".to_owned())),
                 "bad",
                 "queue mail",
                 "/queues",
             ),
-            (Cause::Paused, "warning", "resume it", "/pauses"),
+            (Cause::NoWorker(None), "bad", "any daemon", "/queues"),
+            (Cause::NoRoute, "bad", "No daemon has a route", "/daemons"),
+            (Cause::Paused, "warning", "resume them", "/pauses"),
+            (Cause::Held, "warning", "release them", "/pauses"),
         ] {
-            let facts = late(cause);
-            assert_eq!(of(&facts)[0], format!("{severity}: {what}"));
+            let facts = Facts {
+                blocked: vec![blocked(cause, 1_200, 125_000)],
+                ..Facts::default()
+            };
+            assert_eq!(of(&facts), [format!("{severity}: {what}")]);
             let first = findings(&facts, Language::English).remove(0);
-            assert!(first.action.contains("Most are Order@close"), "{first:?}");
+            assert!(first.action.contains("All are Order@close"), "{first:?}");
             assert!(first.action.contains(action), "{first:?}");
             assert_eq!(first.link.unwrap().0, path);
         }
