@@ -102,7 +102,7 @@ impl Reader {
                         Some((_, expected)) => {
                             format!("expected {expected}, found a value of type {found}")
                         }
-                        None => format!("does not fit, found a value of type {found}"),
+                        None => message.to_owned(),
                     },
                 };
                 problems.add(&self.at(key), message);

@@ -10,9 +10,10 @@ pub fn on_one_line(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match is_invisible(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+        match c {
+            '\0' => shown.push_str("\\0"),
+            _ if is_invisible(c) => shown.extend(c.escape_default()),
+            _ => shown.push(c),
         }
     }
     Cow::Owned(shown)
@@ -33,7 +34,7 @@ mod tests {
         for (text, shown) in [
             ("a\nb\u{1b}[2J é", "a\\nb\\u{1b}[2J é"),
             ("\r\n2026-11-23 ERROR", "\\r\\n2026-11-23 ERROR"),
-            ("\u{9b}2J\u{7f}\0", "\\u{9b}2J\\u{7f}\\u{0}"),
+            ("\u{9b}2J\u{7f}\0", "\\u{9b}2J\\u{7f}\\0"),
             ("gnp.\u{202e}exe", "gnp.\\u{202e}exe"),
             ("a\u{2028}b\u{2066}c", "a\\u{2028}b\\u{2066}c"),
             (
