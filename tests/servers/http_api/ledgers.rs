@@ -152,8 +152,14 @@ async fn every_page_says_at_once_that_the_ledger_does_not_answer_and_since_when(
             false => rig.maria().kill(),
         }
         // Before the engine has noticed, the overview says so by itself.
-        let first = api.get("/").await.text;
-        assert!(first.contains("The ledger does not answer"), "{first}");
+        until(
+            "the overview says so, when its counts are old",
+            async || {
+                let body = api.get("/").await.text;
+                body.contains("The ledger does not answer")
+            },
+        )
+        .await;
         until("the engine has noticed", async || {
             api.get("/readyz").await.status == 503
         })

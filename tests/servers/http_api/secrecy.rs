@@ -151,7 +151,7 @@ fn lasting(answer: &Answer) -> String {
         (r"(?s)<time .*?</time>", "TIME"),
         (r"(?s)<svg .*?</svg>", "DRAWING"),
         (r"\d\d:\d\d:\d\d", "CLOCK"),
-        (r#"data-now="\d+""#, "NOW"),
+        (r#"data-(now|at)="\d+""#, "NOW"),
         (r"s1\.[\w-]+", "CURSOR"),
     ];
     varies.into_iter().fold(text, |text, (pattern, name)| {
