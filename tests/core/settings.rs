@@ -32,7 +32,7 @@ fn settings_of_http() {
         ),
         (
             "http.tokens = 'x'",
-            "`http.tokens`: invalid type: string \"x\", expected a sequence",
+            "`http.tokens`: expected a sequence, found a value of type string",
         ),
         (
             "http.tokens = ['s3cret with a space']",
