@@ -94,6 +94,11 @@ async fn a_class_is_paused_and_resumed() {
     browser.type_in("#class", "Shop").await;
     browser.type_in("#reason", "the stock is counted").await;
     browser.click("form[data-call] button", "Pause").await;
+    // No task has this class: it may be mistyped.
+    browser
+        .shows_in("dialog", "Pause Shop though no task has it?")
+        .await;
+    browser.click("dialog button.primary", "Pause it").await;
     browser
         .shows_in("#panel-pauses", "the stock is counted")
         .await;
@@ -197,6 +202,27 @@ async fn a_daemon_that_is_gone_is_noticed() {
             == true
     })
     .await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn pausing_everything_is_confirmed_with_numbers() {
+    let daemon = started();
+    daemon.schedule((0..3).map(|n| json!({"key": format!("Shop@open@{n}"), "in": "2h"})));
+    let browser = Browser::open(&daemon, "/pauses").await;
+    browser.shows("Nothing is paused.").await;
+    browser.click("input[name=everything]", "").await;
+    browser.click("form[data-call] button", "Pause").await;
+    browser.shows_in("dialog", "Pending: 3, overdue: 0").await;
+    browser.click("dialog button", "Back").await;
+    browser.go("/pauses").await;
+    browser.shows("Nothing is paused.").await;
+    browser.click("input[name=everything]", "").await;
+    browser.click("form[data-call] button", "Pause").await;
+    browser
+        .click("dialog button.danger", "Pause everything")
+        .await;
+    browser.shows_in("#panel-pauses", "Everything").await;
     browser.close().await;
 }
 

@@ -105,7 +105,9 @@ async fn dead_tasks_are_discarded() {
         5
     );
     browser.click("[data-bulk=discard]", "").await;
-    browser.click("dialog button.danger", "Discard them").await;
+    browser
+        .click("dialog button.danger", "Discard 5 tasks")
+        .await;
     browser.shows("No task is dead.").await;
     assert_eq!(daemon.run(&["--json", "list"]), "");
     browser.close().await;
