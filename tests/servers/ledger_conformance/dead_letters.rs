@@ -1,7 +1,7 @@
 //! Finding, redriving and discarding what is dead.
 
 use lapsed::ledger::{Ledger, ListFilter, NewTask, RunNowAnswer, Settled, StateFilter};
-use lapsed::task::{Reason, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Reason, State, TaskKey, UnixMs, Verdict, error_kind};
 
 use crate::ledger_conformance::history::arming_of;
 use crate::ledger_conformance::rig::{
@@ -61,7 +61,7 @@ async fn dead_tasks_are_found_by_what_is_known_of_them(ledger: &impl Ledger) {
     let all = of_class("Found");
     let now = ledger.sync_clock().await.unwrap();
     let ahead = UnixMs(now.0 + 60_000);
-    let questions: [(ListFilter, usize); 10] = [
+    let questions: [(ListFilter, usize); 14] = [
         (all.clone(), 5),
         (
             ListFilter {
@@ -101,6 +101,34 @@ async fn dead_tasks_are_found_by_what_is_known_of_them(ledger: &impl Ledger) {
         (
             ListFilter {
                 error: Some("smtp%timed".into()),
+                ..all.clone()
+            },
+            0,
+        ),
+        (
+            ListFilter {
+                error_kind: Some(error_kind("7 SMTP 23%_9 timed")),
+                ..all.clone()
+            },
+            5,
+        ),
+        (
+            ListFilter {
+                error_kind: Some("# SMTP #%_# timed out".into()),
+                ..all.clone()
+            },
+            0,
+        ),
+        (
+            ListFilter {
+                error_kind: Some("# smtp #%_# timed".into()),
+                ..all.clone()
+            },
+            0,
+        ),
+        (
+            ListFilter {
+                error_kind: Some("SMTP #%_# timed".into()),
                 ..all.clone()
             },
             0,
