@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::job::{Found, Job};
 use super::sets::{Page, Sets, groups};
-use super::source::Source;
+use super::source::{Source, Taken};
 use super::store::{Entry, Field, Store, Taker};
 
 /// Jobs of queues. The hash of a job is `<before><queue><after><id>`.
@@ -89,13 +89,14 @@ impl Source for HashedJobs {
         Ok(std::mem::take(&mut self.remarks))
     }
 
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
-        let mut taken = 0;
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
+        let (mut taken, mut from) = (Taken::default(), 0);
         for (set, jobs) in groups(jobs) {
             let prefix = self.prefix(&jobs[0].queue);
             let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
             let removed = self.store.take(set, &prefix, &places, &self.taker).await?;
-            taken += removed.iter().filter(|removed| **removed).count() as u64;
+            taken.add(from, &removed);
+            from += jobs.len();
         }
         Ok(taken)
     }

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use lapsed::client::{ClientError, NotArmed};
+use lapsed::client::{ClientError, IfSame, NotArmed};
 use lapsed::config::RouteConfig;
-use lapsed::ledger::{Ledger, LedgerError, Lookup};
+use lapsed::ledger::{CancelAnswer, Ledger, LedgerError, Lookup};
 use lapsed::task::{Due, TaskKey, UnixMs};
 use lapsed::{Receipt, Task, TaskClient};
 
@@ -15,6 +15,9 @@ use crate::cli::progress::Progress;
 
 /// Maximum difference between two due times of one job that were computed from its remaining time.
 const ESTIMATE_MS: i64 = 1_000;
+
+/// Most tasks that are cancelled in one transaction.
+const UNDONE_TOGETHER: usize = 200;
 
 pub struct Intake<'a> {
     pub ledger: &'a dyn Ledger,
@@ -116,6 +119,34 @@ impl Intake<'_> {
         Ok(committed)
     }
 
+    /// Cancels the tasks of jobs that were not at the source any more when they were to be removed: the old system has run
+    /// them, or a program has cancelled them there. A task that has been armed anew since is left alone.
+    pub async fn undo(&mut self, gone: Vec<&Job>) -> anyhow::Result<()> {
+        for gone in gone.chunks(UNDONE_TOGETHER) {
+            let keyed = gone
+                .iter()
+                .filter_map(|job| Some((self.rules.key(job).ok()?, *job)));
+            let (keys, gone): (Vec<TaskKey>, Vec<&Job>) = keyed.unzip();
+            let rows = self.ledger.look_up(&keys).await?;
+            let pairs = keys.into_iter().zip(rows).zip(gone);
+            let unchanged = pairs.filter_map(|((key, row), job)| {
+                let row = row.filter(|row| has_due_time(row, job.due, job))?;
+                Some((key, row.arming))
+            });
+            let unchanged: Vec<_> = unchanged.collect();
+            for answer in self.tasks.cancel_if(&unchanged).await? {
+                match answer {
+                    IfSame::Same(CancelAnswer::Cancelled) => self.tally.undone += 1,
+                    IfSame::Same(CancelAnswer::Running | CancelAnswer::Finished(_)) => {
+                        self.tally.not_undone += 1;
+                    }
+                    IfSame::Same(CancelAnswer::Unknown) | IfSame::Other => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn task(&self, job: &Job) -> Result<(Task, UnixMs), String> {
         let key = self.rules.key(job)?;
         if self.needs_route && !self.is_routed(&key) {
@@ -183,8 +214,12 @@ impl Wanted {
 
 /// Whether the task of this job exists, in whatever state.
 fn is_same(lookup: &Lookup, want: &Wanted) -> bool {
-    let apart = (lookup.arming.due.0 - want.due.0).abs();
-    apart == 0 || (want.job.due_is_estimated && apart <= ESTIMATE_MS)
+    has_due_time(lookup, want.due, &want.job)
+}
+
+fn has_due_time(lookup: &Lookup, due: UnixMs, job: &Job) -> bool {
+    let apart = (lookup.arming.due.0 - due.0).abs();
+    apart == 0 || (job.due_is_estimated && apart <= ESTIMATE_MS)
 }
 
 /// Whether the ledger refuses a task, and may take others.

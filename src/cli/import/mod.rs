@@ -111,15 +111,19 @@ async fn copy_all(source: &mut dyn Source, intake: &mut Intake<'_>) -> anyhow::R
     Ok(true)
 }
 
-/// Creates the tasks of all jobs, and removes those that are committed from the source, a page at a time. Returns false if it
+/// Creates the tasks of all jobs, and removes those that are committed from the source, a page at a time. A task whose job
+/// is not there any more is cancelled. Returns false if it
 /// was interrupted.
 async fn take_all(source: &mut dyn Source, intake: &mut Intake<'_>) -> anyhow::Result<bool> {
     while let Some(page) = source.page().await? {
         let committed: Vec<Job> = intake.write(page).await?;
         if !committed.is_empty() {
             let taken = source.take(&committed).await?;
-            intake.tally.taken += taken;
-            intake.tally.changed += committed.len() as u64 - taken;
+            intake.tally.taken += taken.taken;
+            let stay = committed.len() as u64 - taken.taken;
+            intake.tally.changed += stay - taken.gone.len() as u64;
+            let gone = taken.gone.iter().map(|index| &committed[*index]);
+            intake.undo(gone.collect()).await?;
         }
         if intake.progress.show(intake.tally.read()).is_break() {
             return Ok(false);

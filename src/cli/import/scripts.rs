@@ -74,19 +74,20 @@ end
 return answer";
 
 /// Removes entries of a sorted set that have the same score, and whose hash has the same content, as when they were read.
-/// `{also}` removes what belongs to such an entry. Returns for each whether it was removed.
+/// `{also}` removes what belongs to such an entry. Returns for each 1 (removed), 0 (changed) or 2 (not there any more).
 pub const TAKE: &str = r"
 local answer = {}
 for i = 3, #ARGV, 3 do
   local member, score, content = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local job = ARGV[1] .. member
-  local same = redis.call('ZSCORE', KEYS[1], member) == score
+  local present = redis.call('ZSCORE', KEYS[1], member)
+  local same = present == score
   if same and ARGV[2] ~= '' then same = redis.call('HGET', job, ARGV[2]) == content end
   if same then
     redis.call('ZREM', KEYS[1], member)
     {also}
   end
-  answer[#answer + 1] = same and 1 or 0
+  answer[#answer + 1] = same and 1 or (present and 0 or 2)
 end
 return answer";
 

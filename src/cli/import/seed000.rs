@@ -12,7 +12,7 @@ use sqlx::Row as _;
 use super::job::{Found, Job, due_by_size, is_own, runs};
 use super::php::{PhpValue, unserialize};
 use super::sets::{Page, Sets};
-use super::source::Source;
+use super::source::{Fate, Source, Taken};
 use super::store::{Entry, Store, Taker};
 use super::table::{Table, places};
 
@@ -114,17 +114,19 @@ impl Source for Seed000 {
     }
 
     /// The entry first: without it the row does not run.
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
+        let mut taken = Taken::default();
         let Some(first) = jobs.first() else {
-            return Ok(0);
+            return Ok(taken);
         };
         let set = &first.place.container;
         let entries: Vec<_> = jobs.iter().map(|job| &job.place).collect();
         let removed = self.store.take(set, "", &entries, &self.taker).await?;
+        taken.add(0, &removed);
         let removed: Vec<&Job> = jobs
             .iter()
             .zip(removed)
-            .filter_map(|(job, removed)| removed.then_some(job))
+            .filter_map(|(job, removed)| (removed == Fate::Taken).then_some(job))
             .collect();
         if !removed.is_empty() {
             let sql = TAKEN.replace("{ids}", &places(removed.len()));
@@ -135,7 +137,7 @@ impl Source for Seed000 {
                 });
             self.table.change(update).await?;
         }
-        Ok(removed.len() as u64)
+        Ok(taken)
     }
 }
 

@@ -8,7 +8,7 @@ use lapsed::task::{KeyName, TaskKey};
 
 use super::job::{Found, Job, due_by_size, is_own};
 use super::sets::{Page, Sets};
-use super::source::Source;
+use super::source::{Source, Taken};
 use super::store::{Entry, Store, Taker};
 
 pub struct Seed001 {
@@ -43,19 +43,17 @@ impl Source for Seed001 {
         Ok(Some(found.collect()))
     }
 
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
+        let mut taken = Taken::default();
         let Some(first) = jobs.first() else {
-            return Ok(0);
+            return Ok(taken);
         };
         let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
         let removed = self
             .store
             .take(&first.place.container, "", &places, &self.taker);
-        Ok(removed
-            .await?
-            .into_iter()
-            .filter(|removed| *removed)
-            .count() as u64)
+        taken.add(0, &removed.await?);
+        Ok(taken)
     }
 }
 

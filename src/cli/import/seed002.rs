@@ -10,7 +10,7 @@ use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 
 use super::job::{Found, Job, Place, runs};
-use super::source::Source;
+use super::source::{Source, Taken};
 use super::table::{PAGE, Table, places};
 
 /// What a row was when it was read.
@@ -89,7 +89,7 @@ impl Source for Seed002 {
         })
     }
 
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
         let sql = TAKEN
             .replace("{version}", VERSION)
             .replace("{ids}", &places(jobs.len()))
@@ -101,7 +101,8 @@ impl Source for Seed002 {
         for job in jobs {
             update = update.bind(job.place.version.clone());
         }
-        Ok(self.table.change(update).await?.rows_affected())
+        let changed = self.table.change(update).await?;
+        Ok(Taken::count(changed.rows_affected()))
     }
 }
 

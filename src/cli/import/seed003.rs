@@ -12,7 +12,7 @@ use sqlx::mysql::MySqlRow;
 
 use super::job::{Found, Job, Place};
 use super::live_keys::LiveKeys;
-use super::source::Source;
+use super::source::{Source, Taken};
 use super::store::Store;
 use super::table::{PAGE, Table, places};
 
@@ -148,7 +148,7 @@ impl Source for Seed003 {
     }
 
     /// The key is deleted only if it expires at the due time, and lapsed has not armed it.
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
         let of_row = |job: &&Job| &*job.place.container == OF_ROW;
         let (rows, keys): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(of_row);
         let mut taken = 0;
@@ -177,7 +177,7 @@ impl Source for Seed003 {
         let deleted = self.keys.delete(&self.store, &all).await?;
         let of_keys = jobs.iter().zip(deleted);
         let of_keys = of_keys.filter(|(job, deleted)| *deleted && !of_row(job));
-        Ok(taken + of_keys.count().min(keys.len()) as u64)
+        Ok(Taken::count(taken + of_keys.count().min(keys.len()) as u64))
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::job::{Found, Job, Place};
-use super::source::Source;
+use super::source::{Source, Taken};
 use super::store::{Element, Store};
 
 /// What the seed's consumer puts in the place of an entry before it removes it.
@@ -199,12 +199,12 @@ impl Source for Seed004 {
         Ok(None)
     }
 
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
         let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
         let list = self.list();
         let taken = self.store.take_elements(&list, &places).await?;
         self.offset = self.offset.saturating_sub(usize::try_from(taken)?);
-        Ok(taken)
+        Ok(Taken::count(taken))
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::job::{Found, Job, due_of_seconds, runs};
 use super::sets::{Page, Sets, groups};
-use super::source::Source;
+use super::source::{Source, Taken};
 use super::store::{Entry, Store, Taker};
 
 pub struct Sidekiq {
@@ -91,12 +91,13 @@ impl Source for Sidekiq {
         Ok(Some(found.filter(wanted).collect()))
     }
 
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
-        let mut taken = 0;
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
+        let (mut taken, mut from) = (Taken::default(), 0);
         for (set, jobs) in groups(jobs) {
             let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
             let removed = self.store.take(set, "", &places, &self.taker).await?;
-            taken += removed.iter().filter(|removed| **removed).count() as u64;
+            taken.add(from, &removed);
+            from += jobs.len();
         }
         Ok(taken)
     }

@@ -10,6 +10,7 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, IntoConnectio
 
 use super::job::Place;
 use super::scripts::{ELEMENTS, HASHES, RANGE, TAKE, TAKE_ELEMENTS, script};
+use super::source::Fate;
 
 /// Maximum number of entries in a page.
 pub const PAGE: usize = 2_000;
@@ -260,14 +261,15 @@ impl Store {
         Ok(answers)
     }
 
-    /// Removes jobs that have not changed from their sorted set, each with its hash `<prefix><member>`. Returns which.
+    /// Removes jobs that have not changed from their sorted set, each with its hash `<prefix><member>`. Says what
+    /// became of each.
     pub async fn take(
         &self,
         set: &str,
         prefix: &str,
         places: &[&Place],
         taker: &Taker,
-    ) -> anyhow::Result<Vec<bool>> {
+    ) -> anyhow::Result<Vec<Fate>> {
         let mut call = script(&taker.script, 1);
         call.arg(set).arg(prefix).arg(taker.field);
         for place in places {
@@ -275,8 +277,16 @@ impl Store {
                 .arg(&place.version)
                 .arg(&place.content);
         }
-        let taken = call.query_async(&mut self.connection()).await;
-        taken.with_context(|| format!("take jobs from `{set}`"))
+        let fates: Vec<i64> = call
+            .query_async(&mut self.connection())
+            .await
+            .with_context(|| format!("take jobs from `{set}`"))?;
+        let fates = fates.into_iter().map(|fate| match fate {
+            1 => Fate::Taken,
+            2 => Fate::Gone,
+            _ => Fate::Changed,
+        });
+        Ok(fates.collect())
     }
 
     /// Removes elements of a list.

@@ -35,6 +35,10 @@ pub struct Tally {
     pub changed: u64,
     /// What tasks do not keep of their jobs.
     lacks: BTreeMap<&'static str, u64>,
+    /// Cancelled, since the job was not at the source any more when it was to be removed.
+    pub undone: u64,
+    /// As `undone`, but the task has run, or runs.
+    pub not_undone: u64,
     unrouted: u64,
     first_unrouted: Option<TaskKey>,
     methods: BTreeMap<String, Method>,
@@ -102,6 +106,7 @@ impl Tally {
             "source": source.as_str(), "dry_run": dry_run, "complete": complete,
             "created": self.created, "moved": self.moved, "known": self.known, "settled": self.settled,
             "refused": self.refused, "taken": self.taken, "changed": self.changed, "unarmed": self.unarmed,
+            "undone": self.undone, "not_undone": self.not_undone,
             "methods": methods, "other_methods": self.others,
         })
     }
@@ -117,6 +122,14 @@ impl Tally {
             (self.settled, "not waiting there"),
             (self.taken, "taken from the source"),
             (self.changed, "left there because they have changed"),
+            (
+                self.undone,
+                "cancelled because they were gone from the source",
+            ),
+            (
+                self.not_undone,
+                "started here although they were gone from the source",
+            ),
         ];
         for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
             text += &format!(", {count} {what}");
@@ -133,7 +146,8 @@ impl Tally {
         text
     }
 
-    /// Prints the result. Exit code 1 if a job was refused, or the import was interrupted.
+    /// Prints the result. Exit code 1 if a job was refused, a task could not be cancelled whose job was gone,
+    /// or the import was interrupted.
     pub fn tell(
         self,
         source: ImportSource,
@@ -163,9 +177,11 @@ impl Tally {
         if !complete {
             stderr_line!("interrupted: start the same import again, it continues");
         }
-        Ok(match complete && self.refused == 0 {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::from(EXIT_FAILED),
-        })
+        Ok(
+            match complete && self.refused == 0 && self.not_undone == 0 {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::from(EXIT_FAILED),
+            },
+        )
     }
 }

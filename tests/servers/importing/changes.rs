@@ -109,6 +109,50 @@ async fn jobs_that_are_added_or_moved_meanwhile_are_at_the_source_or_in_the_ledg
 }
 
 #[tokio::test]
+async fn a_job_that_is_removed_while_it_is_taken_leaves_no_task() {
+    let rig = Rig::new("").await;
+    let shell = Shell::of(&rig);
+    let due = rig.now_ms().await + 3_600_000;
+    fill(&rig, JOBS, due).await;
+    let mut child = begin_import(&shell);
+    let mut connection = rig.redis_connection().await;
+    let (mut number, mut removed) = (0, Vec::new());
+    while child.try_wait().unwrap().is_none() {
+        let mut remove = redis::pipe();
+        let members: Vec<String> = (number..number + 50)
+            .map(|number| format!("job-{:06}", number * 7_919 % JOBS))
+            .collect();
+        number += 50;
+        for member in &members {
+            remove.zrem("order", member);
+        }
+        let answers: Vec<bool> = remove.query_async(&mut connection).await.unwrap();
+        let answered = members.into_iter().zip(answers);
+        removed.extend(answered.filter_map(|(member, was_there)| was_there.then_some(member)));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(removed.len() > 100, "only {} were removed", removed.len());
+    let pending = sqlx::query_scalar::<_, String>(
+        "SELECT `key` FROM tb_time_limit_task WHERE status = 0 AND sts = 0",
+    );
+    let pending: std::collections::HashSet<String> = pending
+        .fetch_all(&rig.sql)
+        .await
+        .unwrap()
+        .into_iter()
+        .collect();
+    let stayed = removed
+        .iter()
+        .filter(|member| pending.contains(&format!("order@run@{member}")));
+    assert_eq!(stayed.count(), 0, "of {} removed jobs", removed.len());
+    assert_eq!(
+        pending.len() + removed.len(),
+        usize::try_from(JOBS).unwrap()
+    );
+    assert_eq!(rig.redis_says::<i64>(&["EXISTS", "order"]).await, 0);
+}
+
+#[tokio::test]
 async fn a_job_that_was_moved_moves_its_task_and_one_that_ran_does_not_run_again() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
