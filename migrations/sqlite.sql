@@ -17,7 +17,7 @@ CREATE TABLE "{table}" (
   attempt      INTEGER NOT NULL DEFAULT 0, -- runs started
   crashes      INTEGER NOT NULL DEFAULT 0, -- leases that ran out
   max_attempts INTEGER, -- runs, not retries; null = the route's
-  adopted      INTEGER NOT NULL DEFAULT 0, -- 1: written on behalf of a key; 2: and cancelled by its deletion
+  adopted      INTEGER NOT NULL DEFAULT 0, -- 1: written on behalf of a key; 2: and cancelled by its deletion; 3: on behalf of an entry of a sorted set
   finished_at  INTEGER, -- done, dead or cancelled since
   changed_at   INTEGER NOT NULL DEFAULT 0, -- the last change of the arming by lapsed; 0 = see start_time
   tag          TEXT, -- chosen by the creator, to find and cancel by

@@ -18,7 +18,7 @@ CREATE TABLE `{table}` (
   `attempt`      SMALLINT UNSIGNED NOT NULL DEFAULT 0, -- runs started
   `crashes`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- leases that ran out
   `max_attempts` SMALLINT UNSIGNED NULL, -- runs, not retries; null = the route's
-  `adopted`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 1: written on behalf of a bare SETEX; 2: and called off by its DEL
+  `adopted`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 1: written on behalf of a bare SETEX; 2: and cancelled by its DEL; 3: on behalf of an entry of a sorted set
   `tag`          VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- chosen by the creator, to find and cancel by
   `payload`      MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON
   `last_error`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- of the latest failed attempt

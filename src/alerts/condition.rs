@@ -21,6 +21,8 @@ pub enum Condition {
     Swept,
     /// The timer loses keys.
     LostKeys,
+    /// Many adopted tasks are cancelled at once.
+    Withdrawn,
     /// No sentinel expires, or its event is not heard.
     Sentinel,
     /// Another daemon has ended without saying so.
@@ -40,6 +42,8 @@ pub struct Figures {
     pub did: Minute,
     /// Keys that were armed again in the window, since the timer had lost them.
     pub keys_lost: u64,
+    /// Adopted tasks that were cancelled in the window, many at once.
+    pub withdrawn: u64,
     /// How long the oldest overdue task that is not paused has waited; `None` if another daemon reports it.
     pub overdue: Option<Duration>,
     /// Names of the daemons that have ended in the window without saying so, and whose place no other has taken; empty if
@@ -55,12 +59,13 @@ pub struct Figures {
 
 impl Condition {
     /// Every condition.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Late,
         Self::Overdue,
         Self::Dead,
         Self::Swept,
         Self::LostKeys,
+        Self::Withdrawn,
         Self::Sentinel,
         Self::Daemon,
         Self::Subscription,
@@ -76,6 +81,7 @@ impl Condition {
             Self::Dead => "dead",
             Self::Swept => "swept",
             Self::LostKeys => "lost_keys",
+            Self::Withdrawn => "withdrawn",
             Self::Sentinel => "sentinel",
             Self::Daemon => "daemon",
             Self::Subscription => "subscription",
@@ -98,6 +104,9 @@ impl Condition {
             }
             Self::Swept | Self::LostKeys | Self::Sentinel => {
                 "`lapsed doctor` checks the notifications and the memory of Redis."
+            }
+            Self::Withdrawn => {
+                "`lapsed list --state cancelled` shows them. If no program has removed their entries or keys, create them again."
             }
             Self::Daemon => {
                 "Look at its host and its log, and start it again. Its tasks run again on the other daemons."
@@ -134,6 +143,7 @@ impl Condition {
         let Figures {
             did,
             keys_lost,
+            withdrawn,
             overdue,
             gone,
             listens,
@@ -172,6 +182,9 @@ impl Condition {
             }
             Self::LostKeys => (*keys_lost > 0).then(|| {
                 format!("Redis lost the keys of {keys_lost} tasks in the last {window}; they are armed again")
+            }),
+            Self::Withdrawn => (*withdrawn > 0).then(|| {
+                format!("{withdrawn} adopted tasks were cancelled in the last {window}, many at once, because their entries or keys were missing")
             }),
             Self::Sentinel => sentinel_silent.then(|| {
                 "no sentinel key was heard for half as long again as one lives: events of Redis are lost".to_owned()
@@ -306,6 +319,7 @@ mod tests {
     fn each_outage_is_reported() {
         let figures = Figures {
             keys_lost: 3,
+            withdrawn: 50,
             gone: vec!["worker-2:7".to_owned()],
             listens: false,
             ledger_trouble: Some("could not claim tasks: the ledger does not answer".to_owned()),
@@ -314,7 +328,7 @@ mod tests {
             ..well()
         };
         let found = found("", &figures);
-        assert_eq!(found.len(), 6);
+        assert_eq!(found.len(), 7);
         let gone =
             "a daemon has ended without saying so, and no other has taken its place: worker-2:7";
         assert!(found.iter().any(|text| text == gone), "{found:?}");

@@ -40,8 +40,8 @@ pub struct Alerts {
     config: AlertsConfig,
     engine: Handle,
     metrics: Arc<Metrics>,
-    /// The totals of the last window, oldest first.
-    totals: VecDeque<(Instant, Totals, u64)>,
+    /// The totals of the last window, oldest first, with the keys armed again and the tasks cancelled at once.
+    totals: VecDeque<(Instant, Totals, u64, u64)>,
     alerts: [Alert; Condition::ALL.len()],
     /// What was found last, by condition.
     summaries: [String; Condition::ALL.len()],
@@ -54,7 +54,7 @@ impl Alerts {
             config: config.clone(),
             engine,
             metrics,
-            totals: VecDeque::from([(Instant::now(), Totals::default(), 0)]),
+            totals: VecDeque::from([(Instant::now(), Totals::default(), 0, 0)]),
             alerts: Default::default(),
             summaries: Default::default(),
         }
@@ -145,7 +145,8 @@ impl Alerts {
 
     fn figures(&mut self, now: Instant) -> Figures {
         let history = self.metrics.history();
-        let (totals, rearmed) = (history.read(), self.metrics.keys_rearmed());
+        let totals = history.read();
+        let (rearmed, withdrawn) = (self.metrics.keys_rearmed(), self.metrics.many_withdrawn());
         let window = self.config.window;
         // The oldest of them is the last one before the window.
         while self
@@ -155,17 +156,22 @@ impl Alerts {
         {
             self.totals.pop_front();
         }
-        let (did, keys_lost) = match self.totals.front() {
-            Some((_, before, rearmed_before)) => (totals.since(before), rearmed - rearmed_before),
+        let (did, keys_lost, lately_withdrawn) = match self.totals.front() {
+            Some((_, before, rearmed_before, withdrawn_before)) => (
+                totals.since(before),
+                rearmed - rearmed_before,
+                withdrawn - withdrawn_before,
+            ),
             None => Default::default(),
         };
-        self.totals.push_back((now, totals, rearmed));
+        self.totals.push_back((now, totals, rearmed, withdrawn));
         let ledger_answers = self.engine.ledger_answers();
         // What concerns all daemons is reported by one of them.
         let is_first = self.engine.is_first();
         Figures {
             did,
             keys_lost,
+            withdrawn: lately_withdrawn,
             overdue: is_first.then(|| self.metrics.overdue_unpaused()),
             gone: match is_first {
                 true => self.engine.gone(window),

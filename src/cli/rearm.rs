@@ -86,6 +86,7 @@ impl Rearm {
             "pending": progress.count(),
             "written": armed.written,
             "present": armed.present,
+            "missing": armed.missing,
             "complete": !progress.is_interrupted(),
             "next": reached.filter(|_| progress.is_interrupted()).map(|place| place.to_string()),
             "dry_run": false,
@@ -99,6 +100,12 @@ impl Rearm {
                 armed.present
             ),
         )?;
+        if armed.missing > 0 {
+            eprintln!(
+                "note: {} entries are missing and were not written: a program may have removed them to cancel their tasks; the next daemon decides, and the tasks run without an entry, too",
+                armed.missing
+            );
+        }
         if progress.is_interrupted() {
             stderr_line!("interrupted: `lapsed rearm{next}` arms the other tasks");
             return Ok(EXIT_FAILED.into());
@@ -149,9 +156,14 @@ async fn arm_all(
                 None => Ok(None),
             }
         });
-        let Armed { written, present } = armed?;
+        let Armed {
+            written,
+            present,
+            missing,
+        } = armed?;
         total.written += written;
         total.present += present;
+        total.missing += missing;
         *reached = next.or(*reached);
         let interrupted = progress
             .show(progress.count() + alarms.len() as u64)

@@ -47,7 +47,8 @@ pub(super) fn adapters(config: &Config) -> Result<(Adapters, Arc<MysqlLedger>), 
         }
         TimerKind::SortedSet => {
             let sets = config.sorted_set.clone();
-            let timer = SortedSet::new(&config.redis, sets, clock, Arc::clone(&metrics));
+            let metrics = Arc::clone(&metrics);
+            let timer = SortedSet::new(&config.redis, sets, clock, metrics, name.clone());
             Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
         }
         TimerKind::Wheel => {

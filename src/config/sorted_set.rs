@@ -2,13 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use super::reader::{Problems, Reader};
-use crate::task::{Foreign, KEY_BYTES_MAX, KeyName, TaskKey};
+use crate::task::{Foreign, KeyName, PAYLOAD_BYTES_MAX, TaskKey};
 
 /// Where the member stands in a rule.
 const PLACEHOLDER: &str = "{member}";
+
+/// Begins the argument of a task whose member does not fit there. The digits of its digest follow.
+const DIGEST: char = '~';
+const DIGEST_CHARS: usize = 32;
 
 /// `[sorted_set]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +26,36 @@ pub struct SortedSetConfig {
     pub unit: ScoreUnit,
     /// The task key of a member that is none.
     pub member: MemberRule,
+}
+
+impl SortedSetConfig {
+    /// Names what decides in which set and under which member the entry of a task is.
+    pub fn scope(&self) -> String {
+        let mut keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        keys.sort_unstable();
+        let MemberRule { before, after } = &self.member;
+        let mut hash = Sha256::new();
+        for part in [&keys[..], &[before, after]].concat() {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+        let digest = hash.finalize();
+        digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+impl ScoreUnit {
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Seconds => "seconds",
+            Self::Milliseconds => "milliseconds",
+        }
+    }
 }
 
 /// The unit of scores that programs write.
@@ -62,47 +99,104 @@ impl MemberRule {
             before: before.to_owned(),
             after: after.to_owned(),
         };
-        // `{member}` alone maps no member: each has to be a task key.
-        if !before.is_empty() || !after.is_empty() {
+        if !rule.maps_none() {
             TaskKey::parse(&rule.filled("x"))
                 .map_err(|why| format!("yields no task key: {why}, {example}"))?;
         }
         Ok(rule)
     }
 
-    /// Returns the task key of a member.
+    /// Returns the task key of a member. One that does not fit an argument of a key gets a digest as its argument: see
+    /// [`payload_of`](Self::payload_of).
     ///
     /// # Errors
     /// Says why the member has none.
     pub fn key_of(&self, member: &[u8]) -> Result<TaskKey, Foreign> {
         let foreign = match KeyName::parse(member) {
             KeyName::Task(key) => return Ok(key),
-            KeyName::Foreign(why @ (Foreign::TooLong | Foreign::NotUtf8)) => return Err(why),
             KeyName::Foreign(why) => why,
-            KeyName::Sentinel(_) => Foreign::NotInGrammar,
+            KeyName::Sentinel(_) => return Err(Foreign::NotInGrammar),
         };
-        let member = std::str::from_utf8(member).map_err(|_| Foreign::NotUtf8)?;
-        let name = self.filled(member);
-        if name.len() > KEY_BYTES_MAX {
+        if self.maps_none() || member.is_empty() || member.starts_with(b"#lapsed:") {
+            return Err(foreign);
+        }
+        if let Some(text) = argument(member)
+            && let Ok(key) = TaskKey::parse(&self.filled(text))
+        {
+            return Ok(key);
+        }
+        if payload(member).len() > PAYLOAD_BYTES_MAX {
             return Err(Foreign::TooLong);
         }
-        TaskKey::parse(&name).map_err(|_| foreign)
+        let hash = Sha256::digest(member);
+        let digest: String = hash[..DIGEST_CHARS / 2]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        TaskKey::parse(&self.filled(&format!("{DIGEST}{digest}"))).map_err(|_| foreign)
     }
 
-    /// Returns the members of a task: the one that programs write, and the key itself if that is another one.
+    /// Returns the payload of the task of a member that does not fit an argument of its key: the member itself, as JSON.
+    pub fn payload_of(&self, member: &[u8]) -> Option<String> {
+        let key = self.key_of(member).ok()?;
+        self.members_of(&key).0.is_empty().then(|| payload(member))
+    }
+
+    /// Returns the members of a task: the one that programs write, and the key itself if that is another one. The first
+    /// one is empty if it does not follow from the key.
     pub fn members_of(&self, key: &TaskKey) -> (String, Option<String>) {
         let text = key.as_str();
         let inner = text.strip_prefix(&*self.before);
         let inner = inner.and_then(|rest| rest.strip_suffix(&*self.after));
+        let inner = inner.filter(|inner| *inner != text);
+        if inner.is_some_and(is_digest) {
+            return (String::new(), Some(text.to_owned()));
+        }
         // A member that is a task key itself would be another task.
-        match inner.filter(|inner| *inner != text && TaskKey::parse(inner).is_err()) {
+        match inner.filter(|inner| self.key_of(inner.as_bytes()).as_ref() == Ok(key)) {
             Some(member) => (member.to_owned(), Some(text.to_owned())),
             None => (text.to_owned(), None),
         }
     }
 
+    /// True for `{member}` alone: each member has to be a task key.
+    fn maps_none(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
+    }
+
     fn filled(&self, member: &str) -> String {
         format!("{}{member}{}", self.before, self.after)
+    }
+}
+
+/// Returns a member that is one argument of a key as it is. A program started with one that begins with `-` could take it
+/// for an option; one that begins with `~` could be a digest.
+fn argument(member: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(member).ok()?;
+    let is_odd = text.contains('@')
+        || text.chars().any(char::is_control)
+        || text.starts_with(['-', DIGEST])
+        || text.ends_with(' ');
+    (!is_odd).then_some(text)
+}
+
+fn is_digest(argument: &str) -> bool {
+    let digits = argument.strip_prefix(DIGEST);
+    digits.is_some_and(|digits| {
+        digits.len() == DIGEST_CHARS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+/// A member as JSON: itself if it is an object or a list, a text, or `{"base64": ".."}`.
+fn payload(member: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(member) else {
+        return serde_json::json!({ "base64": BASE64_STANDARD.encode(member) }).to_string();
+    };
+    let is_json =
+        text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    match is_json {
+        true => text.to_owned(),
+        false => serde_json::Value::from(text).to_string(),
     }
 }
 
@@ -163,12 +257,39 @@ mod tests {
         assert_eq!(key("42"), Ok("DelayQueue@run@42".to_owned()));
         assert_eq!(key("Mail@send@42"), Ok("Mail@send@42".to_owned()));
         assert_eq!(key("a b"), Ok("DelayQueue@run@a b".to_owned()));
-        assert_eq!(key("x\n"), Err(Foreign::NotInGrammar));
-        assert_eq!(key(&"9".repeat(250)), Err(Foreign::TooLong));
-        assert_eq!(queue.key_of(b"\xff"), Err(Foreign::NotUtf8));
+        assert_eq!(key(""), Err(Foreign::NotInGrammar));
+        assert_eq!(key(&"9".repeat(PAYLOAD_BYTES_MAX)), Err(Foreign::TooLong));
         let plain = rule("{member}");
         assert_eq!(key_of(&plain, "42"), Err(Foreign::NotInGrammar));
         assert_eq!(key_of(&plain, "C@m"), Ok("C@m".to_owned()));
+    }
+
+    #[test]
+    fn a_member_that_is_no_argument_is_the_payload_of_a_task_named_by_its_digest() {
+        let queue = rule("DelayQueue@run@{member}");
+        let long = "9".repeat(250);
+        let members: [(&[u8], &str); 7] = [
+            (b"x\n", r#""x\n""#),
+            (long.as_bytes(), &format!("\"{long}\"")),
+            (b"\xff", r#"{"base64":"/w=="}"#),
+            (b"-1abc", r#""-1abc""#),
+            (b"~1abc", r#""~1abc""#),
+            (br#"{"mail":"a@b.c"}"#, r#"{"mail":"a@b.c"}"#),
+            (b"{@", r#""{@""#),
+        ];
+        let mut keys = BTreeSet::new();
+        for (member, payload) in members {
+            let key = queue.key_of(member).unwrap();
+            assert_eq!(queue.payload_of(member).as_deref(), Some(payload));
+            let key_itself = key.as_str().to_owned();
+            assert_eq!(queue.members_of(&key), (String::new(), Some(key_itself)));
+            assert!(keys.insert(key.as_str().to_owned()));
+        }
+        for plain in [&b"42"[..], b"Mail@send@42", br#"{"id":1}"#] {
+            assert_eq!(queue.payload_of(plain), None);
+        }
+        let plain = rule("{member}");
+        assert_eq!(plain.key_of(b"\xff"), Err(Foreign::NotUtf8));
     }
 
     #[test]
@@ -226,6 +347,10 @@ mod tests {
             let rule = rule(&format!("{rule_text}{{member}}"));
             if let Ok(key) = rule.key_of(member.as_bytes()) {
                 let (canonical, other) = rule.members_of(&key);
+                if canonical.is_empty() {
+                    prop_assert!(rule.payload_of(member.as_bytes()).is_some());
+                    return Ok(());
+                }
                 prop_assert!(canonical == member || other.as_deref() == Some(&*member));
                 for form in [Some(canonical), other].into_iter().flatten() {
                     prop_assert_eq!(rule.key_of(form.as_bytes()), Ok(key.clone()));

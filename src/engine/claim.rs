@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::candidates::Candidates;
 use super::deps::Deps;
+use super::entries::take_entries;
 use super::expired::adopt_expired;
 use super::lease_watch::LeaseWatch;
 use super::negative_cache::NegativeCache;
@@ -131,6 +132,7 @@ impl Claimer {
         self.deps
             .metrics
             .dropped(DropReason::Held, held_back as u64);
+        take_entries(&self.deps, &mut due).await?;
         if due.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }

@@ -16,6 +16,7 @@ mod claim;
 mod claimant;
 mod deps;
 mod drain;
+mod entries;
 mod execute;
 mod expired;
 mod handle;

@@ -186,6 +186,43 @@ impl TaskWithdrawn<'_> {
     }
 }
 
+/// Fewer tasks cancelled at once, because their entries or keys are missing, are no pattern.
+const WITHDRAWN_MANY: usize = 20;
+
+/// Reports that many tasks were cancelled at once.
+pub fn withdrawn_many(deps: &Deps, count: usize) {
+    if count < WITHDRAWN_MANY {
+        return;
+    }
+    deps.metrics.withdrawn_at_once(count as u64);
+    if let Some(held_back) = deps.warnings.admit("withdrawn at once") {
+        tracing::warn!(
+            count,
+            held_back,
+            "many tasks cancelled at once: programs have removed their entries or keys"
+        );
+    }
+}
+
+/// Entries that look like those of lapsed are overdue, and have no row.
+pub struct EntriesWithoutRow {
+    pub count: usize,
+}
+
+impl EntriesWithoutRow {
+    pub fn emit(self, deps: &Deps) {
+        let Self { count } = self;
+        deps.metrics.dropped(DropReason::Unknown, count as u64);
+        if let Some(held_back) = deps.warnings.admit("entries without a row") {
+            tracing::warn!(
+                count,
+                held_back,
+                "overdue entries without a row stay in the set and do not run: a program has written microseconds, or the ledger has lost these tasks; write them again with a score in seconds to run them, or remove them"
+            );
+        }
+    }
+}
+
 /// An audit was left to another daemon.
 pub struct AuditSkipped {
     pub cause: Cause,

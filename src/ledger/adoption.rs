@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{LedgerError, Lookup};
-use crate::task::{Arming, TaskKey, UnixMs};
+use crate::task::{Arming, Origin, TaskKey, UnixMs};
 
 /// Request to write the row of a key that a program armed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,11 +19,23 @@ pub struct AdoptionRequest {
     /// True if the due time comes from the key now: a deletion of the key then cancels the task. Otherwise the origin of
     /// the row stays as it is.
     pub from_key: bool,
+    /// True if the key is an entry that was read in a sorted set: its absence there cancels the task, too.
+    pub is_entry: bool,
     /// The row on which the decision is based; `None` if there was none.
     pub over: Option<Lookup>,
     /// The payload, JSON, at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes. `None`: an unfinished task
     /// keeps the payload that it has.
     pub payload: Option<String>,
+}
+
+impl AdoptionRequest {
+    /// The origin of the row after the adoption; `None` if it stays as it is.
+    pub fn origin(&self) -> Option<Origin> {
+        self.from_key.then_some(match self.is_entry {
+            true => Origin::Entry,
+            false => Origin::Key,
+        })
+    }
 }
 
 /// Result of [`Adoption::adopt`] for one key.
@@ -75,7 +87,7 @@ pub trait Adoption: Send + Sync {
     /// Cancels adopted tasks whose keys were deleted. Returns the results in the order of `withdrawals`.
     ///
     /// Cancels only a task that was adopted, is not recurring, is unchanged since it was looked up, and is due in more
-    /// than `ahead`. It may wait for a retry, or follow a run of an older arming. A locked row delays no other.
+    /// than `ahead`; with an `ahead` of zero it may be due. It may wait for a retry, or follow a run of an older arming. A locked row delays no other.
     ///
     /// # If we crash right after
     /// The tasks are cancelled. A withdrawal that was not written is lost, as a deletion that no daemon heard.

@@ -28,7 +28,10 @@ pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Server, Ttl, 
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};
-pub use scored_sets::{EntryAnswer, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
+pub use scored_sets::{
+    EntryAnswer, EntryToTake, Proof, Register, ScoreChange, ScoredEntry, ScoredSets, TakenEntry,
+    WriteMode,
+};
 pub use subscription::{Backlog, Connected, Loss, Subscription};
 pub use token_bucket::{FullAt, TokenBuckets};
 pub use wheel::{Handling, LastTick, SlotEntry, Taken, Taking, WheelKeys};

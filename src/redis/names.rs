@@ -20,6 +20,8 @@ const CLOCKS_PREFIX: &str = "#lapsed:clocks:";
 
 const RATE_PREFIX: &str = "#lapsed:rate:";
 
+const SETS_PREFIX: &str = "#lapsed:sets:";
+
 /// Adds the configured prefix to names and removes it. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Names {
@@ -146,6 +148,11 @@ impl Names {
         format!("{}{RATE_PREFIX}{ledger}:{route}", self.prefix)
     }
 
+    /// Returns the name of the hash beside the sorted sets.
+    pub fn sets(&self, ledger: &str) -> String {
+        format!("{}{SETS_PREFIX}{ledger}", self.prefix)
+    }
+
     /// Returns a pattern that matches every task's name and few others.
     pub(super) fn pattern(&self) -> String {
         let mut pattern = String::new();
@@ -169,7 +176,13 @@ impl Names {
                 None => Heard::Foreign(Foreign::NotInGrammar),
             };
         }
-        let shared = [MEMBERS_PREFIX, AUDIT_PREFIX, CLOCKS_PREFIX, RATE_PREFIX];
+        let shared = [
+            MEMBERS_PREFIX,
+            AUDIT_PREFIX,
+            CLOCKS_PREFIX,
+            RATE_PREFIX,
+            SETS_PREFIX,
+        ];
         if shared
             .iter()
             .any(|prefix| name.starts_with(prefix.as_bytes()))

@@ -2,12 +2,17 @@
 //!
 //! Scripts compare and write in one step, because programs change the same entries. A script marks entries that it
 //! removes with the score [`REMOVED`], and then removes that score: the keyspace event `zrem` is left to programs.
+//!
+//! Beside the sets there is a hash, the *register*. It shows whether a missing entry was removed by a program: see
+//! decision 46.
 
+mod register;
 mod scripts;
 
 use redis::Pipeline;
 
-use self::scripts::{CHANGE, MARK, REMOVE, REMOVED, WRITE};
+pub use self::register::{EntryToTake, Proof, Register, TakenEntry};
+use self::scripts::{CHANGE, FIRST_ARGS, PRELUDE, REMOVE, REMOVED, WRITE};
 use super::{Commands, RedisError};
 
 /// Most entries of one script, which blocks the server for about a millisecond.
@@ -16,23 +21,19 @@ const SCRIPT_BATCH: usize = 500;
 /// Most members of one query.
 const QUERY_BATCH: usize = 1000;
 
-/// Prefix of a mark. No task key begins with it.
-const MARK_PREFIX: &str = "#lapsed:";
-
-/// Most members with the score of a mark that are read.
-const MARKS_MAX: usize = 16;
-
 /// An entry of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoredEntry {
     /// Index of the set in which it is written if it is in none.
     pub home: usize,
-    /// Its member.
+    /// Its member. Empty: the register has it, under the key in `other`.
     pub member: String,
     /// Another member that means the same task.
     pub other: Option<String>,
     /// Its due time as a score. For a removal: the highest score that is removed.
     pub score: f64,
+    /// Due time of the arming in milliseconds. For a removal: of the latest arming that has ended.
+    pub due_ms: i64,
 }
 
 /// How to treat an entry that exists.
@@ -74,6 +75,8 @@ pub struct ScoreChange {
     pub from: f64,
     /// The new score; `None` removes the entry.
     pub to: Option<f64>,
+    /// The key of the task, if the member does not follow from it.
+    pub key: Option<String>,
 }
 
 /// Commands on sorted sets of entries. Clones share the connection.
@@ -86,12 +89,17 @@ pub struct ScoreChange {
 pub struct ScoredSets {
     commands: Commands,
     own_from: f64,
+    register: Option<Register>,
 }
 
 impl ScoredSets {
-    /// Does no I/O.
-    pub fn new(commands: Commands, own_from: f64) -> Self {
-        Self { commands, own_from }
+    /// Does no I/O. Without a register nothing is proved or taken.
+    pub fn new(commands: Commands, own_from: f64, register: Option<Register>) -> Self {
+        Self {
+            commands,
+            own_from,
+            register,
+        }
     }
 
     /// Writes entries. Returns an answer for each, in order.
@@ -108,13 +116,13 @@ impl ScoredSets {
         };
         let mut answers = Vec::with_capacity(entries.len());
         for batch in entries.chunks(SCRIPT_BATCH) {
-            let mut script = script(WRITE, sets);
-            let command = script.arg(text(self.own_from)).arg(word);
-            command.arg(text(now));
+            let mut script = self.script(WRITE, sets);
+            let command = script.arg(word).arg(text(now));
             for entry in batch {
                 command.arg(entry.home + 1).arg(text(entry.score));
                 command.arg(&entry.member);
                 command.arg(entry.other.as_deref().unwrap_or_default());
+                command.arg(entry.due_ms);
             }
             let (batch,): (Vec<i64>,) = self.send(script).await?;
             answers.extend(batch.into_iter().map(EntryAnswer::of));
@@ -130,16 +138,18 @@ impl ScoredSets {
     ) -> Result<Vec<EntryAnswer>, RedisError> {
         let mut answers = Vec::with_capacity(changes.len());
         for batch in changes.chunks(SCRIPT_BATCH) {
-            let mut script = script(CHANGE, sets);
+            let mut script = self.script(CHANGE, sets);
             for ScoreChange {
                 set,
                 member,
                 from,
                 to,
+                key,
             } in batch
             {
                 script.arg(set + 1).arg(member).arg(text(*from));
                 script.arg(to.map(text).unwrap_or_default());
+                script.arg(key.as_deref().unwrap_or_default());
             }
             let (batch,): (Vec<i64>,) = self.send(script).await?;
             answers.extend(batch.into_iter().map(EntryAnswer::of));
@@ -173,11 +183,12 @@ impl ScoredSets {
     ) -> Result<u64, RedisError> {
         let mut removed = 0;
         for batch in entries.chunks(SCRIPT_BATCH) {
-            let mut script = script(REMOVE, sets);
+            let mut script = self.script(REMOVE, sets);
             let command = script.arg(text(lowest));
             for entry in batch {
                 command.arg(text(entry.score)).arg(&entry.member);
                 command.arg(entry.other.as_deref().unwrap_or_default());
+                command.arg(entry.due_ms);
             }
             let (count,): (u64,) = self.send(script).await?;
             removed += count;
@@ -212,11 +223,25 @@ impl ScoredSets {
         Ok(count)
     }
 
+    /// Returns the number of entries of each range of scores, both ends included, in order.
+    pub async fn counts(&self, set: &str, ranges: &[(f64, f64)]) -> Result<Vec<u64>, RedisError> {
+        let mut counts = Vec::with_capacity(ranges.len());
+        for batch in ranges.chunks(QUERY_BATCH) {
+            let mut query = redis::pipe();
+            for (from, to) in batch {
+                query.cmd("ZCOUNT").arg(set).arg(text(*from)).arg(text(*to));
+            }
+            let batch: Vec<u64> = self.commands.send("ZCOUNT", &query).await?;
+            counts.extend(batch);
+        }
+        Ok(counts)
+    }
+
     /// Returns the score of each member in a set, in order; `None` for a missing one.
     pub async fn scores(
         &self,
         set: &str,
-        members: &[&str],
+        members: &[Vec<u8>],
     ) -> Result<Vec<Option<f64>>, RedisError> {
         let mut scores = Vec::with_capacity(members.len());
         for batch in members.chunks(QUERY_BATCH) {
@@ -228,38 +253,27 @@ impl ScoredSets {
         Ok(scores)
     }
 
-    /// Returns the mark of each set, in order. It is a member with the score `inf`, which is lost together with the
-    /// other entries of the set.
-    pub async fn marks(&self, sets: &[String]) -> Result<Vec<Option<String>>, RedisError> {
-        let mut query = redis::pipe();
-        for set in sets {
-            query.cmd("ZRANGEBYSCORE").arg(set).arg("inf").arg("inf");
-            query.arg("LIMIT").arg(0).arg(MARKS_MAX);
-        }
-        let members: Vec<Vec<Vec<u8>>> = self.commands.send("ZRANGEBYSCORE", &query).await?;
-        let mark = |members: Vec<Vec<u8>>| {
-            let mut texts = members.iter().filter_map(|m| std::str::from_utf8(m).ok());
-            texts
-                .find_map(|text| text.strip_prefix(MARK_PREFIX))
-                .map(str::to_owned)
-        };
-        Ok(members.into_iter().map(mark).collect())
+    fn register_name(&self) -> String {
+        let name = self.register.as_ref();
+        name.map_or_else(String::new, |register| {
+            register.names.sets(register.ledger.text())
+        })
     }
 
-    /// Replaces the mark of a set. With `over`, only if that is the mark now. Returns false if it is another one.
-    pub async fn mark(
-        &self,
-        set: &str,
-        mark: &str,
-        over: Option<&str>,
-    ) -> Result<bool, RedisError> {
-        let set = [set.to_owned()];
-        let mut script = script(MARK, &set);
-        let over = over.map(|mark| format!("{MARK_PREFIX}{mark}"));
-        script.arg(MARK_PREFIX).arg(format!("{MARK_PREFIX}{mark}"));
-        script.arg(over.unwrap_or_default());
-        let (written,): (bool,) = self.send(script).await?;
-        Ok(written)
+    /// Starts a call of a script with these sets as its keys. `EVAL` rather than `EVALSHA`: the text is small next to its
+    /// arguments, and no server has to know it.
+    fn script(&self, text: &str, sets: &[String]) -> Pipeline {
+        let scope = self.register.as_ref().map(|register| &*register.scope);
+        let first: [String; FIRST_ARGS] = [
+            self.register_name(),
+            scope.unwrap_or_default().to_owned(),
+            self::text(self.own_from),
+        ];
+        let mut pipeline = redis::pipe();
+        let text = format!("{PRELUDE}{text}").replace("REMOVED", REMOVED);
+        pipeline.cmd("EVAL").arg(text).arg(sets.len()).arg(sets);
+        pipeline.arg(&first[..]);
+        pipeline
     }
 
     async fn send<T: redis::FromRedisValue>(&self, script: Pipeline) -> Result<T, RedisError> {
@@ -275,15 +289,6 @@ impl EntryAnswer {
             _ => Self::Missing,
         }
     }
-}
-
-/// Starts a call of a script with these sets as its keys. `EVAL` rather than `EVALSHA`: the text is small next to its
-/// arguments, and no server has to know it.
-fn script(text: &str, sets: &[String]) -> Pipeline {
-    let mut pipeline = redis::pipe();
-    let text = text.replace("REMOVED", REMOVED);
-    pipeline.cmd("EVAL").arg(text).arg(sets.len()).arg(sets);
-    pipeline
 }
 
 /// A score as Redis reads it: the shortest text that is the same number, or `inf`.

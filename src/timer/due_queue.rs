@@ -63,16 +63,6 @@ impl DueQueue {
         left_out
     }
 
-    /// Moves the alarms of known keys, and ignores others.
-    pub fn postpone(&self, alarms: impl IntoIterator<Item = Alarm>) {
-        let mut held = self.held();
-        for alarm in alarms {
-            if held.due_of.contains_key(&alarm.key) {
-                held.insert(alarm);
-            }
-        }
-    }
-
     /// Inserts the alarms of unknown keys.
     pub fn insert_missing(&self, alarms: impl IntoIterator<Item = Alarm>) {
         let missing = |alarm: &Alarm| !self.held().due_of.contains_key(&alarm.key);

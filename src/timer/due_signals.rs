@@ -31,11 +31,6 @@ impl DueSignals {
         self.queue.insert(alarms);
     }
 
-    /// Moves the alarms of keys that are still expected.
-    pub(super) fn postpone(&self, alarms: impl IntoIterator<Item = Alarm>) {
-        self.queue.postpone(alarms);
-    }
-
     pub(super) fn forget(&self, keys: &[TaskKey]) {
         keys.iter().for_each(|key| self.queue.remove(key));
     }

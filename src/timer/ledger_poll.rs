@@ -99,6 +99,7 @@ impl Timer for LedgerPoll {
         Ok(Armed {
             written: 0,
             present: alarms.len(),
+            missing: 0,
         })
     }
 

@@ -203,6 +203,9 @@ pub struct ArmedPage {
     pub foreign: Vec<AdoptionCandidate>,
     /// Entries of lapsed that are long overdue. The task of each may have ended without its entry being removed.
     pub overdue: Vec<Alarm>,
+    /// Tasks that are due, and whose entries were taken: see [`Timer::take`]. Each may have ended without the timer being
+    /// told.
+    pub taken: Vec<Alarm>,
     /// Cursor of the next page; `None` after the last.
     pub next: Option<u64>,
 }
@@ -283,6 +286,21 @@ pub struct Armed {
     pub written: usize,
     /// Keys that existed and were kept.
     pub present: usize,
+    /// Keys that are missing, and were not written: a program may have removed them, which a daemon decides.
+    pub missing: usize,
+}
+
+/// What became of the entry of a task that is about to start: see [`Timer::take`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// No program can remove it any more, so the task has to start.
+    Taken,
+    /// A program has removed it: an adopted task must not start. Found at this time, on the ledger's clock.
+    Removed(UnixMs),
+    /// A program has moved it to a later time, and the task is about to be moved: it must not start now.
+    Moved,
+    /// Nothing is known: the row decides.
+    Unknown,
 }
 
 /// What the timer holds for a key.
@@ -349,6 +367,23 @@ pub trait Timer: Send + Sync + 'static {
     /// True if an entry stays after its due time, until [`settle`](Self::settle) or [`disarm`](Self::disarm) removes it.
     fn keeps_entries(&self) -> bool {
         false
+    }
+
+    /// True if a missing entry may mean that a program removed it. Adoption then marks rows whose entry it has seen.
+    fn counts_absence(&self) -> bool {
+        false
+    }
+
+    /// Takes the entries of tasks that are about to be claimed, so that no program can remove them any more. Their rows
+    /// are known: [`Alarm::arming`] is set. Returns what became of each, in order.
+    ///
+    /// # If we crash right after
+    /// An entry stays taken until its task has ended: its absence cancels nothing.
+    ///
+    /// # Errors
+    /// If the server does not answer. The tasks start without it.
+    async fn take(&self, alarms: &[Alarm]) -> Result<Vec<Taking>, TimerError> {
+        Ok(vec![Taking::Unknown; alarms.len()])
     }
 
     /// Answers entries of programs that were proposed as [`Seen::Requested`], after the ledger has committed. Entries

@@ -257,6 +257,7 @@ impl World {
             due: key.row_due(),
             heard,
             from_key: true,
+            is_entry: false,
             over: seen,
             payload: None,
         };

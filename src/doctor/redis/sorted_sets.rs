@@ -1,12 +1,14 @@
 //! Sorted-set checks: the type of each set, its requests, scripts, and events.
 
+use std::time::Duration;
+
 use crate::config::{Config, ScoreUnit};
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Unresponsive, words};
 use crate::doctor::units::count;
 use crate::redis::{Commands, Endpoint, Inspection, NotifyFlags, RedisError, ScoredSets};
 use crate::task::UnixMs;
-use crate::timer::sorted_set::OWN_FROM;
+use crate::timer::sorted_set::{OWN_FROM, own_score};
 
 use super::notifications::FLAGS;
 
@@ -14,12 +16,20 @@ const SETS: &str = "redis.sorted_sets";
 const REQUESTS: &str = "redis.requests";
 pub(super) const SCRIPTS: &str = "redis.scripts";
 const EVENTS: &str = "redis.set_events";
+const SHARED: &str = "redis.shared_members";
+
+/// Sets that are compared with each other, and most members of each.
+const SHARED_SETS_MAX: usize = 8;
+const SHARED_COMPARED_MAX: usize = 1_000;
 
 /// Most requests that are compared with the routes.
 const COMPARED_MAX: usize = 10_000;
 
 /// The lowest score in milliseconds, where the unit is told by size.
 const MILLISECONDS_FROM: f64 = 1e11;
+
+/// Acknowledged entries that are overdue by less are about to be removed.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a set holds.
 struct Contents {
@@ -30,6 +40,8 @@ struct Contents {
     /// Entries that are not acknowledged, and those of them that are due.
     requests: u64,
     overdue: u64,
+    /// Acknowledged entries that are overdue by more than a minute.
+    unsettled: u64,
     /// Requests that are no tasks, and requests that no route takes.
     foreign: usize,
     unroutable: usize,
@@ -58,7 +70,58 @@ pub(super) async fn examine(
             runner.add(judge(&contents, !config.routes.is_empty()));
         }
     }
+    let shared = shared_members(config, &commands);
+    if let Some(Some((one, other, members))) = runner.query(&[SHARED], shared).await? {
+        runner.add([shares(&one, &other, members)]);
+    }
     Ok(())
+}
+
+/// Looks for two sets with the same members. Returns the first two, and how many members of a part of the one are in
+/// the other. Sets of another type have none.
+async fn shared_members(
+    config: &Config,
+    commands: &Commands,
+) -> Result<Option<(String, String, usize)>, RedisError> {
+    let prefix = &config.redis.key_prefix;
+    let names = config.sorted_set.keys.iter().take(SHARED_SETS_MAX);
+    let names: Vec<String> = names.map(|key| format!("{prefix}{key}")).collect();
+    let sets = ScoredSets::new(commands.clone(), OWN_FROM, None);
+    for (index, one) in names.iter().enumerate() {
+        let page = sets.range(
+            one,
+            f64::NEG_INFINITY,
+            f64::INFINITY,
+            0,
+            SHARED_COMPARED_MAX,
+        );
+        let page = match page.await {
+            Err(error) if error.is_wrong_type() => continue,
+            page => page?,
+        };
+        let members: Vec<Vec<u8>> = page.into_iter().map(|(member, _)| member).collect();
+        for other in &names[index + 1..] {
+            let scores = match sets.scores(other, &members).await {
+                Err(error) if error.is_wrong_type() => continue,
+                scores => scores?,
+            };
+            let shared = scores.iter().flatten().count();
+            if shared > 0 {
+                return Ok(Some((one.clone(), other.clone(), shared)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn shares(one: &str, other: &str, members: usize) -> Finding {
+    let members = count(members as u64);
+    let found = format!(
+        "{members} of the first members of `{one}` are in `{other}`, too: each is one task, not two"
+    );
+    let remedy =
+        "if they have ids of their own, run a daemon with a `ledger.table` of its own for each set";
+    Finding::warning(SHARED, found).remedy(remedy)
 }
 
 pub(super) async fn refusal_of_scripts(
@@ -83,17 +146,20 @@ async fn contents(
         entries: 0,
         requests: 0,
         overdue: 0,
+        unsettled: 0,
         foreign: 0,
         unroutable: 0,
     };
     if found.kind != "zset" {
         return Ok(found);
     }
-    let sets = ScoredSets::new(commands.clone(), OWN_FROM);
+    let sets = ScoredSets::new(commands.clone(), OWN_FROM, None);
     let lowest = f64::NEG_INFINITY;
     found.entries = sets.count(&found.name, lowest, f64::INFINITY).await?;
     found.requests = sets.count(&found.name, lowest, OWN_FROM).await?;
     let now = server.time().await?;
+    let settled = own_score(now.minus(SETTLED_WITHIN));
+    found.unsettled = sets.count(&found.name, OWN_FROM, settled).await?;
     for (from, end) in due_scores(config.sorted_set.unit, now) {
         found.overdue += sets.count(&found.name, from, end).await?;
     }
@@ -129,6 +195,7 @@ fn judge(set: &Contents, has_routes: bool) -> Vec<Finding> {
         entries,
         requests,
         overdue,
+        unsettled,
         foreign,
         unroutable,
     } = set;
@@ -158,6 +225,14 @@ fn judge(set: &Contents, has_routes: bool) -> Vec<Finding> {
         );
         let remedy = "to review them first, start it with `lapsed listen --hold-overdue`; or remove those that shall not run";
         findings.push(Finding::note(REQUESTS, found).remedy(remedy));
+    }
+    if *unsettled > 0 {
+        let found = format!(
+            "{} acknowledged entries of `{name}` are overdue by more than a minute",
+            count(*unsettled)
+        );
+        let remedy = "`lapsed list --state overdue` shows those with a task. The others have no row: a program writes microseconds, or the ledger has lost the tasks. Write them again with a score in seconds, or remove them";
+        findings.push(Finding::warning(REQUESTS, found).remedy(remedy));
     }
     if *foreign > 0 {
         let found = format!(
@@ -225,6 +300,7 @@ mod tests {
             entries: 12_000,
             requests: 3,
             overdue: 0,
+            unsettled: 0,
             foreign: 1,
             unroutable: 2,
         }
@@ -249,6 +325,16 @@ mod tests {
             &found[1],
             Severity::Note,
             "50 requests in `queue` are overdue",
+        );
+    }
+
+    #[test]
+    fn members_of_two_sets_are_a_warning() {
+        let found = shares("order", "refund", 42);
+        assert_is(
+            &found,
+            Severity::Warning,
+            "42 of the first members of `order`",
         );
     }
 

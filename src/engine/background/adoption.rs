@@ -10,10 +10,10 @@ use crate::engine::candidates::Candidates;
 use crate::engine::deps::Deps;
 use crate::engine::expired::adopt_expired;
 use crate::engine::queue::SignalQueue;
-use crate::engine::reports::TaskWithdrawn;
+use crate::engine::reports::{TaskWithdrawn, withdrawn_many};
 use crate::ledger::{AdoptionRequest, LedgerError, Lookup, Withdrawal, Withdrawn};
 use crate::task::{
-    AdoptionDecision, Countdown, State, TaskKey, UnixMs, decide_adoption, decide_requested,
+    AdoptionDecision, Countdown, Origin, State, TaskKey, UnixMs, decide_adoption, decide_requested,
     is_younger,
 };
 use crate::telemetry::DropReason;
@@ -177,6 +177,7 @@ impl Adopter {
                                 due,
                                 heard,
                                 from_key: true,
+                                is_entry: self.deps.timer.counts_absence(),
                                 over: lookup,
                                 payload: candidate.payload.as_deref().map(str::to_owned),
                             },
@@ -229,7 +230,7 @@ impl Adopter {
                     reason: "expired",
                     doubt: Doubt::None,
                 }),
-                Seen::Disarmed(heard) => match withdrawal(lookup, heard, now) {
+                Seen::Disarmed(heard) => match self.withdrawal(lookup, heard, now) {
                     Some(withdrawal) => deleted.push((candidate, withdrawal)),
                     None => self.deps.metrics.dropped(DropReason::NotWithdrawn, 1),
                 },
@@ -306,6 +307,8 @@ impl Adopter {
         let (candidates, withdrawals): (Vec<AdoptionCandidate>, Vec<Withdrawal>) =
             deleted.into_iter().unzip();
         let answers = self.deps.ledger.withdraw(&withdrawals, ahead).await?;
+        let cancelled = answers.iter().filter(|answer| **answer == Withdrawn::Cancelled);
+        withdrawn_many(&self.deps, cancelled.count());
         let mut locked = Vec::new();
         for (candidate, answer) in candidates.into_iter().zip(answers) {
             match answer {
@@ -322,19 +325,21 @@ impl Adopter {
         }
         Ok(())
     }
-}
 
-/// The withdrawal of the task of a deleted key, if the task was adopted from that key and has not changed since. The task
-/// may wait for a retry, or behind a run.
-fn withdrawal(lookup: Option<Lookup>, heard: UnixMs, now: UnixMs) -> Option<Withdrawal> {
-    let over = lookup.filter(|row| {
-        let booked = row.booked();
-        let waits = matches!(row.state, State::Pending | State::Waiting)
-            || (row.state == State::Running && row.arming.due > now);
-        let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
-        waits && booked.is_from_key() && is_younger
-    })?;
-    Some(Withdrawal { over, heard })
+    /// The withdrawal of the task of a deleted key, if the task was adopted from that key and has not changed since. The
+    /// task may wait for a retry, or behind a run.
+    fn withdrawal(&self, lookup: Option<Lookup>, heard: UnixMs, now: UnixMs) -> Option<Withdrawal> {
+        let over = lookup.filter(|row| {
+            let booked = row.booked();
+            let waits = matches!(row.state, State::Pending | State::Waiting)
+                || (row.state == State::Running && row.arming.due > now);
+            // An entry that was never seen is not missing.
+            let was_seen = booked.origin == Origin::Entry || !self.deps.timer.counts_absence();
+            let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
+            waits && booked.is_from_key() && was_seen && is_younger
+        })?;
+        Some(Withdrawal { over, heard })
+    }
 }
 
 /// The adoption request for a key.
@@ -356,6 +361,7 @@ fn adoption_request(
         .unwrap_or(now),
         // A key of ours that a program gave another expiry does not change the origin of the task.
         from_key: seen.meant.is_none(),
+        is_entry: false,
         over,
         payload: None,
     }

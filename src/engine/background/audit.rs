@@ -20,7 +20,7 @@ use crate::engine::deps::Deps;
 use crate::engine::pace::Pace;
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
-use crate::engine::reports::AuditSkipped;
+use crate::engine::reports::{AuditSkipped, EntriesWithoutRow};
 use crate::engine::undelete;
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
@@ -312,17 +312,33 @@ impl Audit {
         })
     }
 
-    /// Removes overdue entries whose tasks have ended: the daemon that settled them could not.
-    async fn remove_ended(&self, overdue: Vec<Alarm>) -> Result<(), LedgerError> {
-        if overdue.is_empty() {
+    /// Removes overdue entries whose tasks have ended: the daemon that settled them could not. An entry without a row stays:
+    /// a program may have written it, or the ledger may have lost its task. Of an entry that was taken, only that fact is
+    /// left, and is forgotten.
+    async fn remove_ended(
+        &self,
+        overdue: Vec<Alarm>,
+        taken: Vec<Alarm>,
+    ) -> Result<(), LedgerError> {
+        if overdue.is_empty() && taken.is_empty() {
             return Ok(());
         }
+        let entries = overdue.len();
+        let overdue: Vec<Alarm> = overdue.into_iter().chain(taken).collect();
         let keys: Vec<TaskKey> = overdue.iter().map(|entry| entry.key.clone()).collect();
         let rows = self.deps.ledger.look_up(&keys).await?;
-        let entries = overdue.into_iter().zip(rows);
-        let ended =
-            entries.filter(|(_, row)| row.as_ref().is_none_or(|row| row.state.is_finished()));
-        let ended: Vec<Alarm> = ended.map(|(entry, _)| entry).collect();
+        let (mut ended, mut without_row) = (Vec::new(), 0);
+        for (index, (entry, row)) in overdue.into_iter().zip(rows).enumerate() {
+            match row {
+                Some(row) if row.state.is_finished() => ended.push(entry),
+                Some(_) => {}
+                None if index >= entries => ended.push(entry),
+                None => without_row += 1,
+            }
+        }
+        if without_row > 0 {
+            EntriesWithoutRow { count: without_row }.emit(&self.deps);
+        }
         if let Err(error) = self.deps.timer.settle(&ended).await {
             tracing::debug!(%error, entries = ended.len(), "could not remove entries of ended tasks; the next audit does");
         }
@@ -362,7 +378,7 @@ impl Audit {
         progress: &mut Progress,
     ) -> Result<Page, LedgerError> {
         progress.report.adopted += self.adopter.adopt(page.foreign).await?;
-        self.remove_ended(page.overdue).await?;
+        self.remove_ended(page.overdue, page.taken).await?;
         progress.cursor = page.next;
         Ok(match page.next {
             Some(_) => Page::More,

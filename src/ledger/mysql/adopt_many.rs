@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use super::connection::{Conn, statement};
+use super::decode::origin_number;
 use super::error::error;
 use super::{BATCH_MAX, MysqlLedger, queries};
 use crate::ledger::{AdoptionRequest, LedgerError};
@@ -75,6 +76,7 @@ impl MysqlLedger {
             insert
                 .bind(heard.0)
                 .bind(found.due.0)
+                .bind(found.origin().map(origin_number))
                 .bind(found.payload.clone())
         });
         conn.execute(insert).await.map(drop)

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use super::MysqlLedger;
 use super::adopt_many::of_request;
 use super::connection::{Conn, Statement, statement};
+use super::decode::origin_number;
 use super::error::error;
 use super::error_numbers::{is_about_data, is_deadlock, is_duplicate, is_locked};
 use super::{queries, retried};
@@ -139,16 +140,18 @@ impl MysqlLedger {
             key,
             due,
             heard,
-            from_key,
+            from_key: _,
+            is_entry: _,
             over,
             payload,
         } = found;
+        let origin = found.origin().map(origin_number);
         // Created when it was armed: its lateness counts from its due time, however late the row is written.
         let heard = *heard.min(due);
         let Some(over) = over else {
             let insert = statement(self.queries.plain(queries::ADOPT_NEW));
             let insert = insert.bind(key.to_string()).bind(heard.0).bind(due.0);
-            let insert = insert.bind(payload.clone());
+            let insert = insert.bind(origin).bind(payload.clone());
             let row = conn.insert(insert).await?;
             return Ok(Adopted::Written(Arming { row, due: *due }));
         };
@@ -171,7 +174,7 @@ impl MysqlLedger {
         };
         let update = statement(self.queries.plain(queries::ADOPT_OVER))
             .bind(heard.0)
-            .bind(*from_key)
+            .bind(origin)
             .bind(payload.clone())
             .bind(due.0)
             .bind(arming.row)
@@ -236,6 +239,7 @@ impl MysqlLedger {
             .bind(seen.arming.due.0)
             .bind(seen.stamp.changed.0)
             .bind(seen.stamp.created.0)
+            .bind(ahead.as_millis() as i64)
             .bind(ahead.as_millis() as i64)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 
 use super::connection::{Conn, Statement, statement};
+use super::decode::origin_number;
 use super::error::error;
 use super::error_numbers::is_about_data;
 use super::queries::{self, padded};
@@ -12,7 +13,7 @@ use super::{BATCH_MAX, MysqlLedger, decode, retried};
 use crate::ledger::LedgerError;
 use crate::ledger::row::{Arrival, Row};
 use crate::ledger::transfer::{GiveUp, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers};
-use crate::task::{Mishap, Origin, TaskKey, UnixMs};
+use crate::task::{Mishap, TaskKey, UnixMs};
 
 #[async_trait]
 impl Transfers for MysqlLedger {
@@ -336,11 +337,6 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         origin,
     } = row;
     let history: Vec<String> = history.iter().map(Mishap::to_line).collect();
-    let adopted = match origin {
-        Origin::Row => 0i64,
-        Origin::Key => 1,
-        Origin::DeletedKey => 2,
-    };
     into.bind(key.to_string())
         .bind(status.number())
         .bind(deleted)
@@ -354,7 +350,7 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         .bind(attempt)
         .bind(crashes)
         .bind(max_attempts)
-        .bind(adopted)
+        .bind(origin_number(*origin))
         .bind(tag.clone())
         .bind(payload.clone())
         .bind(recurrence.as_ref().map(ToString::to_string))

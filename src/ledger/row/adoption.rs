@@ -14,7 +14,7 @@ impl Row {
             ..NewTask::new(found.key.clone(), found.due)
         };
         Self {
-            origin: Origin::Key,
+            origin: found.origin().unwrap_or(Origin::Key),
             ..Self::new(id, &task, found.heard.min(found.due))
         }
     }
@@ -44,10 +44,7 @@ impl Row {
             owner: before.owner,
             lease_until: before.lease_until,
             daemon: before.daemon,
-            origin: match found.from_key {
-                true => Origin::Key,
-                false => before.origin,
-            },
+            origin: found.origin().unwrap_or(before.origin),
             ..Self::new(
                 self.id,
                 &NewTask::new(before.key, due),
@@ -70,11 +67,11 @@ impl Row {
     pub fn withdraw(&mut self, withdrawal: &Withdrawal, ahead: Duration, now: UnixMs) -> Withdrawn {
         let Withdrawal { over: seen, heard } = withdrawal;
         let applies = self.is_unchanged_since(seen, now)
-            && self.origin == Origin::Key
+            && matches!(self.origin, Origin::Key | Origin::Entry)
             && self.recurrence.is_none()
             && self.status == Status::Unprocessed
             && !self.deleted
-            && self.due_at() > now.plus(ahead);
+            && (ahead.is_zero() || self.due_at() > now.plus(ahead));
         if applies {
             self.cancel(now);
             self.changed_at = seen.stamp.changed.max(*heard);

@@ -2,7 +2,7 @@
 
 use super::{NEVER, Row, Status};
 use crate::ledger::transfer::{GiveUp, HELD_UNTIL, MOVER, MovePlace, hold_token};
-use crate::task::UnixMs;
+use crate::task::{Origin, UnixMs};
 
 /// What becomes of a row of the source in the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,11 @@ impl Row {
             owner: Some(hold_token(&self.key, self.end_time)),
             daemon: MOVER.to_owned(),
             lease_until: HELD_UNTIL,
+            // No entry is known in the sets of the destination.
+            origin: match self.origin {
+                Origin::Entry => Origin::Key,
+                origin => origin,
+            },
             ..self.clone()
         }
     }

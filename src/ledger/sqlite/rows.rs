@@ -88,6 +88,7 @@ pub(super) fn read_some(found: &Found<'_>, brief: bool) -> rusqlite::Result<Stor
         origin: match number(found, 14)? {
             0 => Origin::Row,
             2 => Origin::DeletedKey,
+            3 => Origin::Entry,
             _ => Origin::Key,
         },
         finished_at: optional(found, 15)?.map(UnixMs),
@@ -212,6 +213,7 @@ fn origin(row: &Row) -> u8 {
         Origin::Row => 0,
         Origin::Key => 1,
         Origin::DeletedKey => 2,
+        Origin::Entry => 3,
     }
 }
 

@@ -1,43 +1,99 @@
 //! The scripts, in Lua. `REMOVED` in their text stands for the number.
+//!
+//! KEYS are the sets. The first arguments of each are the name of the register, the scope of the caller and the lowest
+//! own score. The register is no key of the scripts: a user without a right to it can still write entries. Such a user
+//! gets no proof, and entries are not taken.
 
 /// The score of an entry that a script is about to remove. No due time is as late.
 pub(super) const REMOVED: &str = "8000000000000000";
 
-/// Writes entries. KEYS: the sets. ARGV: the lowest own score; `replace`, `keep` or `move`; now, as a score; then for
-/// each entry its home (an index of KEYS, where a new entry is written), its score, its member and another form of the
-/// member or an empty text. An entry may be in any of the sets.
+/// The first arguments of every script that begins with [`PRELUDE`].
+pub(super) const FIRST_ARGS: usize = 3;
+
+/// What scripts share.
+///
+/// * `field(name)`: a text in the register, or `nil`.
+/// * `score_of(set, member)`: a number, or `nil`. A key of another type has no entries.
+/// * `member_of(member, key)`: a member that fits no key is kept in the register; its text in the arguments is empty.
+/// * `count(set)`: counts a change of a set, in its mark and in the register. A set that was restored from an older copy
+///   has another number, and so proves nothing.
+/// * `proves()`: 1 if a missing entry was removed by a program, else 0.
+pub(super) const PRELUDE: &str = "\
+local reg, scope, own = ARGV[1], ARGV[2], tonumber(ARGV[3]) \
+local function field(name) \
+  local found = redis.pcall('HGET', reg, name) \
+  return type(found) == 'string' and found or nil \
+end \
+local function score_of(set, member) \
+  local score = redis.pcall('ZSCORE', set, member) \
+  return type(score) == 'string' and tonumber(score) or nil \
+end \
+local function member_of(member, key) \
+  if member ~= '' then return member end \
+  return field('member:' .. key) or '' \
+end \
+local function clear(set) redis.call('ZREMRANGEBYSCORE', set, REMOVED, REMOVED) end \
+local function count(set) \
+  local before = field('count:' .. set) \
+  if not before then return end \
+  redis.call('HINCRBY', reg, 'count:' .. set, 1) \
+  local old = '#lapsed:count:' .. before \
+  if score_of(set, old) then \
+    redis.call('ZADD', set, 'inf', string.format('#lapsed:count:%d', before + 1), REMOVED, old) \
+    clear(set) \
+  end \
+end \
+local function proves() \
+  local info = redis.pcall('INFO', 'server') \
+  local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') \
+  local nonce = field('nonce') \
+  if not run or not nonce or field('scope') ~= scope then return 0 end \
+  for k = 1, #KEYS do \
+    local counted = field('count:' .. KEYS[k]) \
+    if not counted or not score_of(KEYS[k], '#lapsed:count:' .. counted) \
+      or not score_of(KEYS[k], '#lapsed:kept:' .. run .. ':' .. nonce) then return 0 end \
+  end \
+  return 1 \
+end ";
+
+/// Writes entries. After the first arguments: `replace`, `keep` or `move`; now, as a score; then for each entry its home
+/// (an index of KEYS, where a new entry is written), its score, its member, another form of the member or an empty text,
+/// and the due time of its arming in milliseconds. An entry may be in any of the sets. One that was taken for a start
+/// that has not ended is written again.
 ///
 /// Returns for each entry 1 (written), 0 (kept) or -1 (missing, and not written). A key of another type has no entries;
 /// writing into it is an error, after all other entries were written.
 pub(super) const WRITE: &str = "\
-local own, mode, now = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]) \
+local mode, now = ARGV[4], tonumber(ARGV[5]) \
 local out, adds, removes = {}, {}, {} \
-local function score_of(set, member) \
-  local score = redis.pcall('ZSCORE', set, member) \
-  return type(score) == 'string' and tonumber(score) \
-end \
 local function add(set, score, member) \
   local list = adds[set] or {} \
   adds[set] = list \
   list[#list + 1] = score \
   list[#list + 1] = member \
 end \
-for i = 4, #ARGV, 4 do \
-  local set, member, found = KEYS[tonumber(ARGV[i])], ARGV[i + 2], nil \
-  for form = i + 2, i + 3 do \
+for i = 6, #ARGV, 5 do \
+  local other = ARGV[i + 3] \
+  local key = other ~= '' and other or ARGV[i + 2] \
+  local first = member_of(ARGV[i + 2], key) \
+  local home = KEYS[tonumber(ARGV[i])] \
+  local set, member, found = home, first ~= '' and first or other, nil \
+  for _, form in ipairs({first, other}) do \
     for k = 1, #KEYS do \
-      local score = ARGV[form] ~= '' and score_of(KEYS[k], ARGV[form]) \
+      local score = form ~= '' and score_of(KEYS[k], form) \
       if score and not found then \
-        set, member, found = KEYS[k], ARGV[form], score \
+        set, member, found = KEYS[k], form, score \
       elseif score and mode == 'replace' then \
-        add(KEYS[k], REMOVED, ARGV[form]) \
+        add(KEYS[k], REMOVED, form) \
         removes[KEYS[k]] = true \
       end \
     end \
   end \
   local is_due = found and found >= own and found <= now \
-  if mode == 'replace' or is_due or (not found and mode == 'keep') then \
+  local is_taken = not found and field('taken:' .. key) == ARGV[i + 4] \
+  if mode == 'replace' or is_due or is_taken or (not found and mode == 'keep') then \
     add(set, ARGV[i + 1], member) \
+    redis.pcall('HDEL', reg, 'taken:' .. key) \
     out[#out + 1] = 1 \
   else \
     out[#out + 1] = found and 0 or -1 \
@@ -46,20 +102,21 @@ end \
 local failed \
 for set, list in pairs(adds) do \
   local added = redis.pcall('ZADD', set, unpack(list)) \
-  if type(added) == 'table' then failed = added end \
+  if type(added) == 'table' then failed = added else count(set) end \
 end \
-for set in pairs(removes) do redis.call('ZREMRANGEBYSCORE', set, REMOVED, REMOVED) end \
+for set in pairs(removes) do clear(set) end \
 return failed or out";
 
-/// Changes scores that are still the ones that were read. KEYS: the sets. ARGV: for each entry its set (an index of
-/// KEYS), its member, the score that was read, and the new one; an empty text removes the entry.
+/// Changes scores that are still the ones that were read. After the first arguments: for each entry its set (an index of
+/// KEYS), its member, the score that was read, the new one (an empty text removes the entry), and the key of its task if
+/// the register has to keep the member.
 ///
 /// Returns for each entry 1 (changed), 0 (it has another score) or -1 (missing).
 pub(super) const CHANGE: &str = "\
 local out, adds, removes = {}, {}, {} \
-for i = 1, #ARGV, 4 do \
-  local set, score = KEYS[tonumber(ARGV[i])], nil \
-  score = redis.call('ZSCORE', set, ARGV[i + 1]) \
+for i = 4, #ARGV, 5 do \
+  local set, member, to, key = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 3], ARGV[i + 4] \
+  local score = redis.call('ZSCORE', set, member) \
   if not score then \
     out[#out + 1] = -1 \
   elseif tonumber(score) ~= tonumber(ARGV[i + 2]) then \
@@ -67,51 +124,181 @@ for i = 1, #ARGV, 4 do \
   else \
     local list = adds[set] or {} \
     adds[set] = list \
-    local to = ARGV[i + 3] \
+    if key ~= '' and to == '' then \
+      redis.pcall('HDEL', reg, 'member:' .. key) \
+    elseif key ~= '' then \
+      redis.call('HSET', reg, 'member:' .. key, member) \
+    end \
     if to == '' then to, removes[set] = REMOVED, true end \
     list[#list + 1] = to \
-    list[#list + 1] = ARGV[i + 1] \
+    list[#list + 1] = member \
     out[#out + 1] = 1 \
-  end \
-end \
-for set, list in pairs(adds) do redis.call('ZADD', set, unpack(list)) end \
-for set in pairs(removes) do redis.call('ZREMRANGEBYSCORE', set, REMOVED, REMOVED) end \
-return out";
-
-/// Removes entries. KEYS: the sets. ARGV: the lowest score that is removed; then for each entry the highest score that
-/// is removed, its member and another form of the member or an empty text.
-///
-/// Returns the number of entries removed.
-pub(super) const REMOVE: &str = "\
-local own, count, adds = tonumber(ARGV[1]), 0, {} \
-for i = 2, #ARGV, 3 do \
-  local highest = tonumber(ARGV[i]) \
-  for form = i + 1, i + 2 do \
-    for k = 1, #KEYS do \
-      local score = ARGV[form] ~= '' and redis.pcall('ZSCORE', KEYS[k], ARGV[form]) \
-      score = type(score) == 'string' and tonumber(score) \
-      if score and score >= own and score <= highest then \
-        local list = adds[KEYS[k]] or {} \
-        adds[KEYS[k]] = list \
-        list[#list + 1] = REMOVED \
-        list[#list + 1] = ARGV[form] \
-        count = count + 1 \
-      end \
-    end \
   end \
 end \
 for set, list in pairs(adds) do \
   redis.call('ZADD', set, unpack(list)) \
-  redis.call('ZREMRANGEBYSCORE', set, REMOVED, REMOVED) \
+  count(set) \
 end \
-return count";
+for set in pairs(removes) do clear(set) end \
+return out";
 
-/// Replaces the mark of a set. KEYS: the set. ARGV: the prefix of marks, the new mark, and the mark that must be there
-/// or an empty text. Returns 1 if it was written.
-pub(super) const MARK: &str = "\
-if ARGV[3] ~= '' and not redis.call('ZSCORE', KEYS[1], ARGV[3]) then return 0 end \
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], 'inf', 'inf')) do \
-  if string.sub(member, 1, #ARGV[1]) == ARGV[1] then redis.call('ZREM', KEYS[1], member) end \
+/// Removes entries, and forgets that they were taken. After the first arguments: the lowest score that is removed; then
+/// for each entry the highest score that is removed, its member, another form of the member or an empty text, and the
+/// latest due time of an arming in milliseconds whose entry was taken.
+///
+/// Returns the number of entries removed.
+pub(super) const REMOVE: &str = "\
+local lowest, removed, adds = tonumber(ARGV[4]), 0, {} \
+for i = 5, #ARGV, 4 do \
+  local highest, other, stays = tonumber(ARGV[i]), ARGV[i + 2], false \
+  local key = other ~= '' and other or ARGV[i + 1] \
+  for _, form in ipairs({member_of(ARGV[i + 1], key), other}) do \
+    for k = 1, #KEYS do \
+      local score = form ~= '' and score_of(KEYS[k], form) \
+      if score and score >= lowest and score <= highest then \
+        local list = adds[KEYS[k]] or {} \
+        adds[KEYS[k]] = list \
+        list[#list + 1] = REMOVED \
+        list[#list + 1] = form \
+        removed = removed + 1 \
+      elseif score then \
+        stays = true \
+      end \
+    end \
+  end \
+  local taken = field('taken:' .. key) \
+  if taken and tonumber(taken) <= tonumber(ARGV[i + 3]) then redis.call('HDEL', reg, 'taken:' .. key) end \
+  if ARGV[i + 1] == '' and not stays then redis.pcall('HDEL', reg, 'member:' .. key) end \
 end \
-redis.call('ZADD', KEYS[1], 'inf', ARGV[2]) \
+for set, list in pairs(adds) do \
+  redis.call('ZADD', set, unpack(list)) \
+  clear(set) \
+end \
+return removed";
+
+/// Takes the entries of tasks that are about to start: from then on `ZREM` finds none. The register notes it until the
+/// task has ended, so that the absence is no evidence. After the first arguments: how programs write scores (`seconds`,
+/// `milliseconds` or `auto`); the lowest score in milliseconds for `auto`; now, as an own score; then for each entry the
+/// due time of its arming in milliseconds, its member, and another form of the member or an empty text.
+///
+/// Returns whether a missing entry was removed by a program, and for each entry 1 (taken, now or before), 0 (missing), 3
+/// (not to be taken: lapsed has written it for a later time, or the register cannot note it), or the text of the later
+/// score that a program wrote.
+pub(super) const TAKE: &str = "\
+local unit, millis, now = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]) \
+local out, adds = {}, {} \
+local function micros(score) \
+  if score >= own then return score end \
+  if unit == 'seconds' or (unit == 'auto' and score < millis) then return score * 1e6 end \
+  return score * 1e3 \
+end \
+for i = 7, #ARGV, 3 do \
+  local due, other = ARGV[i], ARGV[i + 2] \
+  local key = other ~= '' and other or ARGV[i + 1] \
+  local answer, places = 0, {} \
+  for _, form in ipairs({member_of(ARGV[i + 1], key), other}) do \
+    for k = 1, #KEYS do \
+      local score = form ~= '' and score_of(KEYS[k], form) \
+      if score and micros(score) <= now then \
+        places[#places + 1] = {KEYS[k], form} \
+      elseif score and score < own then \
+        answer = string.format('%.17g', score) \
+      elseif score and answer == 0 then \
+        answer = 3 \
+      end \
+    end \
+  end \
+  if answer == 0 and #places > 0 then \
+    local noted = redis.pcall('HSET', reg, 'taken:' .. key, due) \
+    answer = type(noted) == 'number' and 1 or 3 \
+    for _, place in ipairs(answer == 1 and places or {}) do \
+      local list = adds[place[1]] or {} \
+      adds[place[1]] = list \
+      list[#list + 1] = REMOVED \
+      list[#list + 1] = place[2] \
+    end \
+  elseif answer == 0 and field('taken:' .. key) == due then \
+    answer = 1 \
+  elseif answer == 0 and ARGV[i + 1] == '' and not field('member:' .. key) then \
+    answer = 3 \
+  end \
+  out[#out + 1] = answer \
+end \
+for set, list in pairs(adds) do \
+  redis.call('ZADD', set, unpack(list)) \
+  clear(set) \
+end \
+return {proves(), out}";
+
+/// Returns 1 if a missing entry was removed by a program, 0 if it may have been lost, and -1 while a daemon with other
+/// settings uses the register.
+pub(super) const PROOF: &str = "\
+if proves() == 1 then return 1 end \
+return field('rival') and -1 or 0";
+
+/// Holds the register for the scope of the caller. After the first arguments: a new nonce, and for how many milliseconds
+/// a daemon counts as present after its last call.
+///
+/// Two scopes are never held at the same time. A caller finds another scope whose daemons are present: it takes away the
+/// nonce, which voids all marks, and becomes its rival. The scope gets a new nonce when it has no rival any more.
+///
+/// Returns the nonce, or an empty text while there is a rival.
+pub(super) const HOLD: &str = "\
+local time = redis.call('TIME') \
+local now = time[1] * 1000 + math.floor(time[2] / 1000) \
+local present = tonumber(ARGV[5]) \
+local function is_present(name) \
+  local at = tonumber(field(name) or '') \
+  return at and now - at >= 0 and now - at < present \
+end \
+local now_text = string.format('%.0f', now) \
+local held = field('scope') \
+if held and held ~= scope and is_present('seen') then \
+  redis.call('HSET', reg, 'rival', now_text) \
+  redis.call('HDEL', reg, 'nonce') \
+  return '' \
+end \
+if held ~= scope then \
+  redis.call('HSET', reg, 'scope', scope) \
+  redis.call('HDEL', reg, 'nonce', 'rival') \
+end \
+redis.call('HSET', reg, 'seen', now_text) \
+if is_present('rival') then return '' end \
+redis.call('HDEL', reg, 'rival') \
+redis.call('HSETNX', reg, 'nonce', ARGV[4]) \
+return field('nonce')";
+
+/// Returns the mark of each set, without its prefix. Empty: it has none, or another number of changes than the register.
+pub(super) const MARKS: &str = "\
+local out = {} \
+for k = 1, #KEYS do \
+  local mark, counted = '', field('count:' .. KEYS[k]) \
+  if counted and score_of(KEYS[k], '#lapsed:count:' .. counted) then \
+    local members = redis.pcall('ZRANGEBYSCORE', KEYS[k], 'inf', 'inf', 'LIMIT', 0, 16) \
+    for _, member in ipairs(members) do \
+      if string.match(member, '^#lapsed:%a+:') and not string.match(member, '^#lapsed:count:') then \
+        mark = string.sub(member, 9) \
+      end \
+    end \
+  end \
+  out[k] = mark \
+end \
+return out";
+
+/// Replaces the mark of a set, and begins to count its changes. After the first arguments: the new mark, and the mark that
+/// must be there, with the right number of changes, or an empty text. Returns 1 if it was written.
+pub(super) const MARK: &str = "\
+local set, counted = KEYS[1], field('count:' .. KEYS[1]) \
+if ARGV[5] ~= '' then \
+  if not counted or not score_of(set, '#lapsed:count:' .. counted) or not score_of(set, ARGV[5]) then return 0 end \
+end \
+if not counted then \
+  counted = '1' \
+  redis.call('HSET', reg, 'count:' .. set, counted) \
+end \
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', set, 'inf', 'inf')) do \
+  if string.sub(member, 1, 8) == '#lapsed:' then redis.call('ZADD', set, REMOVED, member) end \
+end \
+clear(set) \
+redis.call('ZADD', set, 'inf', ARGV[4], 'inf', '#lapsed:count:' .. counted) \
 return 1";

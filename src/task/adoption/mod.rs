@@ -58,7 +58,11 @@ pub enum Origin {
     Row,
     /// From a bare `SETEX`; lapsed wrote the row.
     Key,
-    /// Like [`Key`](Self::Key), and cancelled because the key was deleted: a key of this name is a new arming.
+    /// From an entry that lapsed has read in a sorted set. Once it is in the set no more, a program has removed it,
+    /// unless the set has lost it.
+    Entry,
+    /// Like [`Key`](Self::Key) or [`Entry`](Self::Entry), and cancelled because it was deleted: a key of this name is a
+    /// new arming.
     DeletedKey,
 }
 
@@ -87,12 +91,16 @@ impl RowEvidence {
     /// True if its due time came from a key. A legacy program that rewrites the row keeps the mark, but writes whole
     /// seconds, which [`Countdown::row_due`] avoids.
     pub fn is_from_key(&self) -> bool {
-        self.origin == Origin::Key && self.due.0 % 1000 != 0
+        self.came_from_key() && self.due.0 % 1000 != 0
+    }
+
+    fn came_from_key(&self) -> bool {
+        matches!(self.origin, Origin::Key | Origin::Entry)
     }
 
     /// True if a program that knows only the legacy columns wrote it last.
     fn is_legacy(&self) -> bool {
-        self.created > self.changed || (self.origin == Origin::Key && !self.is_from_key())
+        self.created > self.changed || (self.came_from_key() && !self.is_from_key())
     }
 
     /// True if the row last changed later than now: the ledger's clock was set back since. Its time says nothing about the

@@ -109,6 +109,7 @@ families! {
     members_vanished: Counter, "Other daemons that ended without saying so";
     adopted: Family<ByReason, Counter>, "Rows written on behalf of keys that programs armed, by reason";
     withdrawn: Counter, "Adopted tasks cancelled because their key was deleted";
+    withdrawn_at_once: Counter, "Adopted tasks cancelled at once with many others";
     waiting: Family<Route, Gauge>, "Signals that wait to be claimed, by route";
     resp_connections: Gauge, "Open connections of the front door for Redis clients";
     resp_refused: Family<ByReason, Counter>, "Connections that the front door refused, by reason";

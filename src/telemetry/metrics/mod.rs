@@ -234,6 +234,16 @@ impl Metrics {
         self.families.withdrawn.inc();
     }
 
+    /// Counts adopted tasks that were cancelled at once with many others.
+    pub fn withdrawn_at_once(&self, count: u64) {
+        self.families.withdrawn_at_once.inc_by(count);
+    }
+
+    /// Returns the number of adopted tasks that were cancelled at once with many others.
+    pub fn many_withdrawn(&self) -> u64 {
+        self.families.withdrawn_at_once.get()
+    }
+
     /// Sets the number of signals of a route that wait to be claimed.
     pub fn waiting(&self, route: &str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);

@@ -63,6 +63,7 @@ impl KeyInspector {
         Ok(ArmedPage {
             foreign: page.keys.into_iter().zip(found).filter_map(armed).collect(),
             overdue: Vec::new(),
+            taken: Vec::new(),
             next: page.next,
         })
     }

@@ -1,9 +1,10 @@
 //! The entries of tasks in the configured sets: which member in which set, and the commands on them.
 
-use super::score::{OWN_FROM, Score};
+use super::score::{MILLISECONDS_FROM, OWN_FROM, Score};
 use crate::config::{RedisConfig, SortedSetConfig};
 use crate::redis::{
-    Commands, EntryAnswer, RedisError, ScoreChange, ScoredEntry, ScoredSets, WriteMode,
+    Commands, EntryAnswer, EntryToTake, LedgerName, Names, RedisError, Register, ScoreChange,
+    ScoredEntry, ScoredSets, TakenEntry, WriteMode,
 };
 use crate::task::{Foreign, KeyBucket, TaskKey, UnixMs};
 use crate::timer::Alarm;
@@ -18,11 +19,17 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn new(commands: Commands, redis: &RedisConfig, config: SortedSetConfig) -> Self {
+    pub(super) fn new(
+        commands: Commands,
+        redis: &RedisConfig,
+        config: SortedSetConfig,
+        ledger: LedgerName,
+    ) -> Self {
         let name = |key: &String| format!("{}{key}", redis.key_prefix);
+        let register = Register::new(Names::new(&redis.key_prefix), ledger, config.scope());
         Self {
             sets: config.keys.iter().map(name).collect(),
-            scored: ScoredSets::new(commands, OWN_FROM),
+            scored: ScoredSets::new(commands, OWN_FROM, Some(register)),
             config,
         }
     }
@@ -52,14 +59,25 @@ impl Entries {
         self.config.member.key_of(member)
     }
 
+    /// Returns the payload of the task of a member, if the member does not follow from its key.
+    pub(super) fn payload_of(&self, member: &[u8]) -> Option<String> {
+        self.config.member.payload_of(member)
+    }
+
+    /// True if the register has to keep the member of a task.
+    pub(super) fn keeps_member(&self, key: &TaskKey) -> bool {
+        self.config.member.members_of(key).0.is_empty()
+    }
+
     /// The entry of a task with a score.
-    fn entry(&self, key: &TaskKey, score: f64) -> ScoredEntry {
+    fn entry(&self, key: &TaskKey, score: f64, due: UnixMs) -> ScoredEntry {
         let (member, other) = self.config.member.members_of(key);
         ScoredEntry {
             home: usize::from(KeyBucket::of(key).number()) % self.sets.len(),
             member,
             other,
             score,
+            due_ms: due.0,
         }
     }
 
@@ -74,7 +92,8 @@ impl Entries {
             // A task that is due when it is armed keeps its due time, by which its entry is removed.
             let overdue = alarm.arming.filter(|_| alarm.due <= now);
             let due = overdue.map_or(alarm.due, |arming| arming.due.min(alarm.due));
-            self.entry(&alarm.key, Score::own(due))
+            let armed = alarm.arming.map_or(alarm.due, |arming| arming.due);
+            self.entry(&alarm.key, Score::own(due), armed)
         });
         let entries: Vec<ScoredEntry> = entries.collect();
         let written = self.scored.write(&self.sets, &entries, mode);
@@ -93,7 +112,7 @@ impl Entries {
     pub(super) async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
         let entries: Vec<ScoredEntry> = ended
             .iter()
-            .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due)))
+            .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due), alarm.due))
             .collect();
         let settled = self.scored.settle(&self.sets, &entries);
         settled.await.map(drop)
@@ -103,10 +122,33 @@ impl Entries {
     pub(super) async fn remove(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
         let entries: Vec<ScoredEntry> = keys
             .iter()
-            .map(|key| self.entry(key, f64::INFINITY))
+            .map(|key| self.entry(key, f64::INFINITY, UnixMs(i64::MAX)))
             .collect();
         let removed = self.scored.remove(&self.sets, &entries);
         removed.await.map(drop)
+    }
+
+    /// Takes the entries of tasks that are about to start. Returns what became of each, in order.
+    pub(super) async fn take(
+        &self,
+        alarms: &[Alarm],
+        now: UnixMs,
+    ) -> Result<Vec<TakenEntry>, RedisError> {
+        let entries = alarms.iter().map(|alarm| {
+            let (member, other) = self.config.member.members_of(&alarm.key);
+            EntryToTake {
+                due_ms: alarm.arming.map_or(alarm.due, |arming| arming.due).0,
+                member,
+                other,
+            }
+        });
+        let entries: Vec<EntryToTake> = entries.collect();
+        let unit = self.config.unit.as_str();
+        let now = Score::own(now);
+        let taken = self
+            .scored
+            .take(&self.sets, &entries, unit, MILLISECONDS_FROM, now);
+        taken.await
     }
 
     /// Returns what the sets hold for each task, in order: a request of a program before our own entry.
@@ -115,11 +157,20 @@ impl Entries {
             .iter()
             .map(|key| self.config.member.members_of(key))
             .collect();
-        let forms: Vec<&str> = members
-            .iter()
-            .flat_map(|(member, other)| [Some(&**member), other.as_deref()])
-            .flatten()
-            .collect();
+        let unknown = members.iter().filter(|(member, _)| member.is_empty());
+        let unknown: Vec<&str> = unknown.filter_map(|(_, key)| key.as_deref()).collect();
+        let mut kept = self.scored.members(&unknown).await?.into_iter();
+        let mut forms: Vec<Vec<u8>> = Vec::with_capacity(2 * members.len());
+        for (member, other) in &members {
+            forms.push(match member.is_empty() {
+                // One that is not kept is in no set; the key is asked for twice.
+                true => kept.next().flatten().unwrap_or_else(|| bytes_of(other)),
+                false => member.clone().into_bytes(),
+            });
+            if other.is_some() {
+                forms.push(bytes_of(other));
+            }
+        }
         let mut found: Vec<Option<f64>> = vec![None; forms.len()];
         for set in &self.sets {
             let scores = self.scored.scores(set, &forms).await?;
@@ -140,6 +191,10 @@ impl Entries {
         let read = |score: Option<f64>| score.map(|score| self.read_score(score));
         Ok(scores.into_iter().map(read).collect())
     }
+}
+
+fn bytes_of(text: &Option<String>) -> Vec<u8> {
+    text.as_deref().unwrap_or_default().as_bytes().to_vec()
 }
 
 /// The lower of two scores, if any. A request of a program is lower than an entry of our own.

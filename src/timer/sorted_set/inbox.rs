@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::quiet::Quiet;
 use super::requests::{Entry, Full, Known};
 use super::score::{OWN_FROM, Score};
 use super::state::State;
@@ -20,6 +21,8 @@ const PAGES_MAX: usize = 10;
 pub(super) struct Inbox {
     state: Arc<State>,
     position: Position,
+    /// What can be left out, for each set.
+    quiet: Vec<Quiet>,
 }
 
 /// Where the next page begins.
@@ -67,6 +70,8 @@ impl Position {
 pub(super) struct Look {
     /// Entries read.
     pub(super) read: usize,
+    /// Entries read that are none of this daemon.
+    pub(super) quiet: usize,
     /// Requests that were new.
     pub(super) new: usize,
     /// True if the look ended before the end of the last set.
@@ -75,7 +80,9 @@ pub(super) struct Look {
 
 impl Inbox {
     pub(super) fn new(state: Arc<State>) -> Self {
+        let sets = state.entries.sets().iter();
         Self {
+            quiet: sets.map(|_| Quiet::default()).collect(),
             state,
             position: Position::start_of(0),
         }
@@ -84,16 +91,32 @@ impl Inbox {
     /// Reads a bounded number of requests and proposes new ones. The next look continues where this one ended.
     ///
     /// # Errors
-    /// If Redis does not answer. The next look repeats the page.
+    /// If Redis does not answer. The next look reads the set from its beginning.
     pub(super) async fn look(&mut self, sink: &dyn SignalSink) -> Result<Look, RedisError> {
+        let looked = self.look_on(sink).await;
+        if looked.is_err() {
+            self.position = Position::start_of(self.position.set);
+        }
+        looked
+    }
+
+    async fn look_on(&mut self, sink: &dyn SignalSink) -> Result<Look, RedisError> {
         let mut look = Look::default();
-        for _ in 0..PAGES_MAX {
+        while look.read < PAGE * PAGES_MAX {
             let Position { set, from, skip } = self.position;
-            let state = &self.state;
+            let state = Arc::clone(&self.state);
             let name = &state.entries.sets()[set];
+            if self.position == Position::start_of(set) {
+                self.begin(set).await?;
+            }
+            let (from, below) = match skip {
+                0 => self.quiet[set].gap(from, OWN_FROM),
+                _ => (from, self.quiet[set].gap(from, OWN_FROM).1),
+            };
+            self.position.from = from;
             let asked = Instant::now();
             let page = state.entries.scored();
-            let page = match page.range(name, from, OWN_FROM, skip, PAGE).await {
+            let page = match page.range(name, from, below, skip, PAGE).await {
                 // The other sets can be read.
                 Err(error) if error.is_wrong_type() => {
                     state.warn(WRONG_TYPE, &error);
@@ -101,50 +124,89 @@ impl Inbox {
                 }
                 page => page?,
             };
-            let next = self.position.after(&page);
-            look.read += page.len();
-            let (new, is_full) = self.propose_page(set, page, asked, sink).await?;
+            let next = match self.position.after(&page) {
+                // Behind a quiet range.
+                None if below < OWN_FROM => Some(Position {
+                    from: below,
+                    skip: 0,
+                    set,
+                }),
+                next => next,
+            };
+            // A page costs a query, however little is in it.
+            look.read += page.len().max(1);
+            let (new, quiet, is_full) = self.propose_page(set, page, asked, sink).await?;
             look.new += new;
+            look.quiet += quiet;
             if is_full {
+                // Answers make room. Until then, the other sets and pages are not held up.
                 look.unfinished = true;
-                return Ok(look);
             }
-            self.position = match next {
-                Some(next) => next,
-                None if set + 1 < state.entries.sets().len() => Position::start_of(set + 1),
-                None => {
-                    self.position = Position::start_of(0);
+            let Some(next) = next else {
+                self.quiet[set].end();
+                let following = (set + 1) % state.entries.sets().len();
+                self.position = Position::start_of(following);
+                if following == 0 {
                     return Ok(look);
                 }
+                continue;
             };
+            self.position = next;
         }
         look.unfinished = true;
         Ok(look)
     }
 
-    /// Proposes the new requests of a page. Returns how many were new, and whether there was no room for more.
+    /// Begins to read a set: leaves out the ranges in which nothing has changed.
+    async fn begin(&mut self, set: usize) -> Result<(), RedisError> {
+        let state = &self.state;
+        let ranges = self.quiet[set].ranges().iter();
+        let ranges: Vec<(f64, f64)> = ranges.map(|range| (range.from, range.to)).collect();
+        let counts = match ranges.is_empty() {
+            true => Vec::new(),
+            false => {
+                let scored = state.entries.scored();
+                match scored.counts(&state.entries.sets()[set], &ranges).await {
+                    Err(error) if error.is_wrong_type() => Vec::new(),
+                    counts => counts?,
+                }
+            }
+        };
+        self.quiet[set].begin(&counts);
+        Ok(())
+    }
+
+    /// Proposes the new requests of a page. Returns how many were new, how many are none of this daemon, and whether
+    /// there was no room for more.
     async fn propose_page(
-        &self,
+        &mut self,
         set: usize,
         page: Vec<(Vec<u8>, f64)>,
         asked: Instant,
         sink: &dyn SignalSink,
-    ) -> Result<(usize, bool), RedisError> {
-        let state = &self.state;
+    ) -> Result<(usize, usize, bool), RedisError> {
+        let state = Arc::clone(&self.state);
+        let state = &*state;
         let wants = |key: &TaskKey| sink.wants(key);
         let owns = |key: &TaskKey| sink.owns(key);
         let reader = Reader::new(state, &wants, &owns, asked);
-        let (mut new, mut is_full, mut dated) = (0, false, Vec::new());
+        let (mut new, mut quiet, mut is_full, mut dated) = (0, 0, false, Vec::new());
         for (member, score) in page {
             let entry: Entry = (set, member);
-            match reader.read(&entry, score) {
+            let request = reader.read(&entry, score);
+            self.quiet[set].note(score, matches!(request, Request::Ignored));
+            match request {
                 Request::Known => continue,
+                Request::Ignored => {
+                    quiet += 1;
+                    continue;
+                }
                 Request::New(candidate) => sink.propose(candidate),
                 Request::Left => {}
                 Request::Now => dated.push(reader.date(entry, score)),
                 Request::NoRoom => {
                     is_full = true;
-                    break;
+                    continue;
                 }
             }
             new += 1;
@@ -154,14 +216,16 @@ impl Inbox {
             state.entries.change(&dated).await?;
             state.changed.notify_one();
         }
-        Ok((new, is_full))
+        Ok((new, quiet, is_full))
     }
 }
 
 /// What an entry of a program means.
 pub(super) enum Request {
-    /// Nothing new: it is known, not wanted, or no task.
+    /// Nothing new.
     Known,
+    /// Not wanted, or no task.
+    Ignored,
     /// To be proposed.
     New(AdoptionCandidate),
     /// Left to the daemon that owns its task.
@@ -209,18 +273,21 @@ impl<'a> Reader<'a> {
             asked,
             ..
         } = *self;
-        if state.requests().compare(entry, score, asked, self.owns) == Known::Waits {
-            return Request::Known;
+        let known = state.requests().compare(entry, score, asked, self.owns);
+        match known {
+            Known::New => {}
+            Known::Waits => return Request::Known,
+            Known::Ignored => return Request::Ignored,
         }
         let key = match state.entries.key_of(&entry.1) {
             Ok(key) => key,
             Err(why) => {
                 ignore(state, entry, score, why);
-                return Request::Known;
+                return Request::Ignored;
             }
         };
         if !(self.wants)(&key) {
-            return Request::Known;
+            return Request::Ignored;
         }
         let owned = (self.owns)(&key);
         let due = match state.entries.read_score(score) {
@@ -230,7 +297,7 @@ impl<'a> Reader<'a> {
             Score::RequestNow => return Request::Known,
             Score::Request(_) | Score::Never | Score::Own(_) => {
                 ignore(state, entry, score, Foreign::NotInGrammar);
-                return Request::Known;
+                return Request::Ignored;
             }
         };
         let added = state
@@ -239,7 +306,8 @@ impl<'a> Reader<'a> {
         match added {
             Ok(Some(due)) => {
                 let seen = Seen::Requested { due, heard };
-                Request::New(AdoptionCandidate::of_key(key, seen))
+                let payload = state.entries.payload_of(&entry.1).map(Arc::from);
+                Request::New(AdoptionCandidate { key, seen, payload })
             }
             Ok(None) => Request::Left,
             Err(Full) => Request::NoRoom,
@@ -255,13 +323,14 @@ impl<'a> Reader<'a> {
             member,
             from: score,
             to: Some(self.state.entries.request_score(self.heard)),
+            key: None,
         }
     }
 }
 
 /// Counts and logs an entry that is no task, once.
 fn ignore(state: &State, entry: &Entry, score: f64, why: Foreign) {
-    if !state.requests().ignore(entry.clone(), score) {
+    if !state.requests().ignore(entry, score) {
         return;
     }
     let reason = match why {

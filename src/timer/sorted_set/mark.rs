@@ -4,6 +4,9 @@
 //! entries, with the score `inf`. It names the server process, and is lost with the data: by `FLUSHALL`, by `DEL` of the
 //! set, by a restart, by a failover. Then a new mark *awaits* an audit, which writes all missing entries; once it has
 //! ended, the mark is *kept*, and absence is evidence.
+//!
+//! The mark holds the nonce of the register, too. So it counts only for daemons with the settings with which it was
+//! written, and only while they are alone: a daemon with other settings sees other entries.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,6 +16,7 @@ use tokio::time::Instant;
 use super::entries::Entries;
 use crate::redis::{Keyspace, RedisError};
 use crate::task::UnixMs;
+use crate::telemetry::log::LogLimiter;
 use crate::timer::{Cause, SignalSink};
 
 const KEPT: &str = "kept:";
@@ -28,56 +32,58 @@ enum Mark {
     Kept,
     /// An audit that begins at this time or later makes it kept.
     Awaits(UnixMs),
-    /// None, or one of another server process.
+    /// None, or one of another server process, or of other settings.
     Lost,
 }
 
 impl Mark {
-    fn read(text: Option<&str>, run_id: &str) -> Self {
+    fn read(text: Option<&str>, holder: &str) -> Self {
         let Some(text) = text else {
             return Self::Lost;
         };
-        if text.strip_prefix(KEPT) == Some(run_id) {
+        if text.strip_prefix(KEPT) == Some(holder) {
             return Self::Kept;
         }
         let awaits = text.strip_prefix(AWAITS);
-        let awaits = awaits.and_then(|rest| rest.strip_prefix(run_id)?.strip_prefix(':'));
+        let awaits = awaits.and_then(|rest| rest.strip_prefix(holder)?.strip_prefix(':'));
         match awaits.and_then(|ms| ms.parse().ok()) {
             Some(ms) => Self::Awaits(UnixMs(ms)),
             None => Self::Lost,
         }
     }
 
-    fn kept(run_id: &str) -> String {
-        format!("{KEPT}{run_id}")
+    fn kept(holder: &str) -> String {
+        format!("{KEPT}{holder}")
     }
 
-    fn awaits(run_id: &str, now: UnixMs) -> String {
-        format!("{AWAITS}{run_id}:{}", now.0)
+    fn awaits(holder: &str, now: UnixMs) -> String {
+        format!("{AWAITS}{holder}:{}", now.0)
     }
 }
 
 /// Reads and writes the marks of all sets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Marks {
     requested: Mutex<Option<Instant>>,
+    /// Limits log lines about daemons with other settings.
+    shared: LogLimiter,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self {
+            requested: Mutex::default(),
+            shared: LogLimiter::every(Duration::from_secs(600)),
+        }
+    }
+}
+
+/// What a mark has to name: the server process, and the nonce of the register.
+fn holder(run_id: &str, nonce: &str) -> String {
+    format!("{run_id}:{nonce}")
 }
 
 impl Marks {
-    /// True if no set has lost data since an audit. Call it after the query whose absence is in question.
-    pub(super) async fn are_kept(
-        &self,
-        entries: &Entries,
-        keyspace: &Keyspace,
-    ) -> Result<bool, RedisError> {
-        let Some(run_id) = keyspace.server().await?.run_id else {
-            return Ok(false);
-        };
-        let marks = entries.scored().marks(entries.sets()).await?;
-        let is_kept = |mark: &Option<String>| Mark::read(mark.as_deref(), &run_id) == Mark::Kept;
-        Ok(marks.iter().all(is_kept))
-    }
-
     /// Marks sets that have lost their data, and requests an audit for them.
     pub(super) async fn check(
         &self,
@@ -86,14 +92,24 @@ impl Marks {
         now: UnixMs,
         sink: &dyn SignalSink,
     ) -> Result<(), RedisError> {
+        let Some(nonce) = entries.scored().hold().await? else {
+            if let Some(held_back) = self.shared.admit("shared sets") {
+                tracing::warn!(
+                    held_back,
+                    "daemons with other `sorted_set.keys` or `sorted_set.member` use this ledger: until they have stopped, a program cancels no task by removing its entry"
+                );
+            }
+            return Ok(());
+        };
+        let holder = &holder(run_id, &nonce);
         let marks = entries.scored().marks(entries.sets()).await?;
         let (mut lost, mut awaits) = (0, 0);
         for (set, mark) in entries.sets().iter().zip(marks) {
-            match Mark::read(mark.as_deref(), run_id) {
+            match Mark::read(mark.as_deref(), holder) {
                 Mark::Kept => {}
                 Mark::Awaits(_) => awaits += 1,
                 Mark::Lost => {
-                    let mark = Mark::awaits(run_id, now);
+                    let mark = Mark::awaits(holder, now);
                     entries.scored().mark(set, &mark, None).await?;
                     lost += 1;
                 }
@@ -119,13 +135,17 @@ impl Marks {
         let Some(run_id) = keyspace.server().await?.run_id else {
             return Ok(());
         };
+        let Some(nonce) = entries.scored().nonce().await? else {
+            return Ok(());
+        };
+        let holder = holder(&run_id, &nonce);
         let marks = entries.scored().marks(entries.sets()).await?;
         for (set, mark) in entries.sets().iter().zip(marks) {
             if let Some(mark) = mark
-                && let Mark::Awaits(since) = Mark::read(Some(&mark), &run_id)
+                && let Mark::Awaits(since) = Mark::read(Some(&mark), &holder)
                 && since <= began
             {
-                let kept = Mark::kept(&run_id);
+                let kept = Mark::kept(&holder);
                 entries.scored().mark(set, &kept, Some(&mark)).await?;
             }
         }

@@ -5,12 +5,12 @@
 //! So new requests are found by their scores, however many entries wait. Signals are raised from memory.
 
 mod absence;
-mod checks;
 mod entries;
 mod inbox;
 mod mark;
 mod near;
 mod overdue;
+mod quiet;
 mod requests;
 mod score;
 mod session;
@@ -23,7 +23,6 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::checks::EntryChecks;
 use self::entries::Entries;
 use self::overdue::Pages;
 #[cfg(feature = "cli")]
@@ -33,13 +32,20 @@ use self::session::Sessions;
 use self::state::State;
 use self::writing::Writing;
 use super::{
-    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Timer, TimerError,
+    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Taking, Timer,
+    TimerError,
 };
 use crate::clock::LedgerClock;
 use crate::config::{RedisConfig, SortedSetConfig};
-use crate::redis::{Commands, Endpoint, Keyspace, RedisError};
+use crate::redis::{Commands, Endpoint, Keyspace, LedgerName, RedisError};
 use crate::task::{TaskKey, UnixMs};
 use crate::telemetry::Metrics;
+
+/// The score of lapsed's own entry for a due time.
+#[cfg(feature = "cli")]
+pub(crate) fn own_score(due: UnixMs) -> f64 {
+    Score::own(due)
+}
 
 /// The timer that uses sorted sets.
 pub struct SortedSet {
@@ -57,10 +63,11 @@ impl SortedSet {
         sets: SortedSetConfig,
         clock: LedgerClock,
         metrics: Arc<Metrics>,
+        ledger: LedgerName,
     ) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
         let keyspace = Keyspace::new(commands.clone(), &redis.key_prefix);
-        let entries = Entries::new(commands, redis, sets);
+        let entries = Entries::new(commands, redis, sets, ledger);
         let state = Arc::new(State::new(entries, keyspace, clock, metrics));
         Ok(Self {
             sessions: Arc::new(Sessions::new(Arc::clone(&state))),
@@ -77,8 +84,6 @@ impl Timer for SortedSet {
         let mut parts = JoinSet::new();
         let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
         parts.spawn(async move { match state.signals.raise(to.as_ref()).await {} });
-        let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
-        parts.spawn(async move { match EntryChecks::new(state).run(to.as_ref()).await {} });
         let sessions = Arc::clone(&self.sessions);
         parts.spawn(async move { sessions.run(sink.as_ref()).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
@@ -92,20 +97,15 @@ impl Timer for SortedSet {
     }
 
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
-        let written = match mode {
+        let armed = match mode {
             ArmMode::Replace => Writing(&self.state).replace(alarms).await,
             ArmMode::IfMissing => Writing(&self.state).repair(alarms).await,
         };
-        let written = written.map_err(|error| failed("cannot write entries", error))?;
-        Ok(Armed {
-            written,
-            present: alarms.len() - written,
-        })
+        armed.map_err(|error| failed("cannot write entries", error))
     }
 
     async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
         self.state.signals.forget(keys);
-        self.state.absences.forget(keys);
         let removed = self.state.entries.remove(keys).await;
         removed.map_err(|error| failed("cannot remove entries", error))
     }
@@ -131,6 +131,15 @@ impl Timer for SortedSet {
 
     fn keeps_entries(&self) -> bool {
         true
+    }
+
+    fn counts_absence(&self) -> bool {
+        true
+    }
+
+    async fn take(&self, alarms: &[Alarm]) -> Result<Vec<Taking>, TimerError> {
+        let taken = Writing(&self.state).take(alarms).await;
+        taken.map_err(|error| failed("cannot take entries", error))
     }
 
     async fn scan_foreign(

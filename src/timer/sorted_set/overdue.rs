@@ -24,6 +24,8 @@ enum Cursor {
     Requests(usize, u64),
     /// Overdue entries of a set, from this due time on.
     Overdue(usize, UnixMs),
+    /// Entries that were taken, from this cursor of Redis on.
+    Taken(u64),
 }
 
 impl Cursor {
@@ -36,7 +38,9 @@ impl Cursor {
         let set = usize::try_from(set).expect("it has seven bits");
         match number >> (Self::POSITION_BITS + Self::SET_BITS) {
             0 => Self::Requests(set, position),
-            _ => Self::Overdue(set, UnixMs(position as i64)),
+            1 => Self::Overdue(set, UnixMs(position as i64)),
+            // A cursor of Redis has as many bits as the table of the hash needs: few.
+            _ => Self::Taken(number & ((1 << (Self::POSITION_BITS + Self::SET_BITS)) - 1)),
         }
     }
 
@@ -44,6 +48,9 @@ impl Cursor {
         let (step, set, position) = match self {
             Self::Requests(set, position) => (0, set, position),
             Self::Overdue(set, due) => (1, set, u64::try_from(due.0).unwrap_or(0)),
+            Self::Taken(cursor) => {
+                return (2 << (Self::POSITION_BITS + Self::SET_BITS)) | cursor;
+            }
         };
         let position = position & ((1 << Self::POSITION_BITS) - 1);
         (step << (Self::POSITION_BITS + Self::SET_BITS))
@@ -70,6 +77,7 @@ impl Pages<'_> {
         let (page, next) = match cursor.map_or(first, Cursor::read) {
             Cursor::Requests(set, skip) => self.scan_requests(set, skip, wants).await?,
             Cursor::Overdue(set, from) => self.scan_overdue(set, from).await?,
+            Cursor::Taken(cursor) => self.scan_taken(cursor).await?,
         };
         Ok(ArmedPage {
             next: next.map(Cursor::number),
@@ -100,7 +108,7 @@ impl Pages<'_> {
             match reader.read(&entry, score) {
                 Request::New(candidate) => page.foreign.push(candidate),
                 Request::Now => dated.push(reader.date(entry, score)),
-                Request::Known | Request::Left | Request::NoRoom => stay += 1,
+                Request::Known | Request::Ignored | Request::Left | Request::NoRoom => stay += 1,
             }
         }
         let is_dated = !dated.is_empty();
@@ -142,13 +150,36 @@ impl Pages<'_> {
         let next = match last.filter(|_| !is_last) {
             Some(from) => Some(Cursor::Overdue(set, from)),
             None if set + 1 < sets.len() => Some(Cursor::Overdue(set + 1, UnixMs(0))),
-            None => None,
+            None => Some(Cursor::Taken(0)),
         };
         let page = ArmedPage {
             overdue,
             ..ArmedPage::default()
         };
         Ok((page, next))
+    }
+
+    /// Reads a page of long overdue tasks whose entries were taken.
+    async fn scan_taken(&self, cursor: u64) -> Result<(ArmedPage, Option<Cursor>), RedisError> {
+        let until = self.0.clock.now().0 - OVERDUE.as_millis() as i64;
+        let (taken, next) = match self.0.entries.scored().taken(cursor).await {
+            // Without a right to the register nothing was taken.
+            Err(error) if error.is_refusal() => Default::default(),
+            taken => taken?,
+        };
+        let taken = taken.into_iter().filter(|(_, due_ms)| *due_ms < until);
+        let taken = taken.filter_map(|(key, due_ms)| {
+            Some(Alarm {
+                key: TaskKey::parse(&key).ok()?,
+                due: UnixMs(due_ms),
+                arming: None,
+            })
+        });
+        let page = ArmedPage {
+            taken: taken.collect(),
+            ..ArmedPage::default()
+        };
+        Ok((page, Some(next).filter(|next| *next > 0).map(Cursor::Taken)))
     }
 }
 
@@ -163,6 +194,8 @@ mod tests {
             Cursor::Requests(63, 1_000_000),
             Cursor::Overdue(0, UnixMs(0)),
             Cursor::Overdue(63, UnixMs(8_000_000_000_000)),
+            Cursor::Taken(0),
+            Cursor::Taken((1 << 40) + 3),
         ] {
             assert_eq!(Cursor::read(cursor.number()), cursor);
         }

@@ -1,6 +1,7 @@
 //! Requests of programs that are not acknowledged yet: which were proposed, and when.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,6 +10,9 @@ use crate::task::{TaskKey, UnixMs, row_due};
 
 /// Most requests held. If more wait, the look pauses where it is.
 const REQUESTS_MAX: usize = 262_144;
+
+/// Most entries remembered that are no tasks, or that the ledger refuses. Further ones are counted, or proposed, again.
+const IGNORED_MAX: usize = 524_288;
 
 /// Delay before a request that got no answer is proposed again.
 const PROPOSED_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -31,13 +35,15 @@ pub(super) type Entry = (usize, Vec<u8>);
 pub(super) struct Requests {
     by_entry: HashMap<Entry, Request>,
     by_key: HashMap<TaskKey, Entry>,
+    /// Hashes of entries and scores that are no tasks, or that the ledger refuses.
+    ignored: HashSet<u64>,
+    hashes: RandomState,
 }
 
 /// A request of a program.
 #[derive(Debug, Clone)]
 struct Request {
-    /// `None` if the member is no task.
-    key: Option<TaskKey>,
+    key: TaskKey,
     score: f64,
     due: UnixMs,
     progress: Progress,
@@ -53,8 +59,6 @@ enum Progress {
     Proposed(Instant),
     /// Acknowledged at this time.
     Answered(Instant),
-    /// Not proposed again: the ledger refuses it, or it is no task.
-    Ignored,
 }
 
 /// What is known about an entry that was read.
@@ -62,8 +66,10 @@ enum Progress {
 pub(super) enum Known {
     /// Nothing: pass it to [`Requests::add`].
     New,
-    /// It waits for an answer, or is ignored.
+    /// It waits for an answer.
     Waits,
+    /// It is no task, or the ledger refuses it.
+    Ignored,
 }
 
 impl Requests {
@@ -75,6 +81,9 @@ impl Requests {
         asked: Instant,
         owns: impl Fn(&TaskKey) -> bool,
     ) -> Known {
+        if self.ignored.contains(&self.hash(entry, score)) {
+            return Known::Ignored;
+        }
         let Some(request) = self.by_entry.get_mut(entry) else {
             return Known::New;
         };
@@ -83,13 +92,10 @@ impl Requests {
             return Known::New;
         }
         let waits = match request.progress {
-            Progress::Left(since) => {
-                since.elapsed() < LEFT_TO_OWNER && !request.key.as_ref().is_some_and(owns)
-            }
+            Progress::Left(since) => since.elapsed() < LEFT_TO_OWNER && !owns(&request.key),
             Progress::Proposed(at) => at.elapsed() < PROPOSED_AGAIN_AFTER,
             // It may have been read before it was acknowledged.
             Progress::Answered(at) => asked <= at,
-            Progress::Ignored => true,
         };
         match waits {
             true => Known::Waits,
@@ -129,7 +135,7 @@ impl Requests {
         };
         self.by_key.insert(key.clone(), entry.clone());
         let request = Request {
-            key: Some(key),
+            key,
             score,
             due,
             progress,
@@ -140,20 +146,13 @@ impl Requests {
     }
 
     /// Ignores an entry that is no task, as long as its score stays. Returns true if it was not ignored before.
-    pub(super) fn ignore(&mut self, entry: Entry, score: f64) -> bool {
-        // Without room it is counted again at the next look.
-        if self.by_entry.len() >= REQUESTS_MAX {
-            return false;
-        }
-        let request = Request {
-            key: None,
-            score,
-            due: UnixMs::default(),
-            progress: Progress::Ignored,
-            seen: Instant::now(),
-        };
-        let before = self.by_entry.insert(entry, request);
-        before.is_none_or(|before| before.progress != Progress::Ignored)
+    pub(super) fn ignore(&mut self, entry: &Entry, score: f64) -> bool {
+        let hash = self.hash(entry, score);
+        self.ignored.len() < IGNORED_MAX && self.ignored.insert(hash)
+    }
+
+    fn hash(&self, entry: &Entry, score: f64) -> u64 {
+        self.hashes.hash_one((entry, score.to_bits()))
     }
 
     /// Returns the entry and the score that were proposed for a task with this due time.
@@ -165,24 +164,21 @@ impl Requests {
 
     /// Notes the answer to a request.
     pub(super) fn answered(&mut self, entry: &Entry, score: f64) {
-        self.set_progress(entry, score, Progress::Answered(Instant::now()));
+        let request = self.by_entry.get_mut(entry);
+        if let Some(request) = request.filter(|request| request.score == score) {
+            request.progress = Progress::Answered(Instant::now());
+        }
     }
 
     /// Notes that the ledger refuses a request.
     pub(super) fn refused(&mut self, entry: &Entry, score: f64) {
-        self.set_progress(entry, score, Progress::Ignored);
-    }
-
-    fn set_progress(&mut self, entry: &Entry, score: f64, progress: Progress) {
-        let request = self.by_entry.get_mut(entry);
-        if let Some(request) = request.filter(|request| request.score == score) {
-            request.progress = progress;
-        }
+        self.ignore(entry, score);
+        self.forget(entry);
     }
 
     /// Forgets a request whose entry is gone.
     pub(super) fn forget(&mut self, entry: &Entry) {
-        if let Some(Request { key: Some(key), .. }) = self.by_entry.remove(entry)
+        if let Some(Request { key, .. }) = self.by_entry.remove(entry)
             && self.by_key.get(&key) == Some(entry)
         {
             self.by_key.remove(&key);
@@ -274,10 +270,10 @@ mod tests {
         add(&mut requests, "a", 7.0, true);
         requests.refused(&entry("a"), 7.0);
         tokio::time::advance(PROPOSED_AGAIN_AFTER).await;
-        assert_eq!(compare(&mut requests, 7.0, true), Known::Waits);
+        assert_eq!(compare(&mut requests, 7.0, true), Known::Ignored);
         assert_eq!(compare(&mut requests, 8.0, true), Known::New);
-        assert!(requests.ignore(entry("no task"), 1.0));
-        assert!(!requests.ignore(entry("no task"), 1.0));
+        assert!(requests.ignore(&entry("no task"), 1.0));
+        assert!(!requests.ignore(&entry("no task"), 1.0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -299,8 +295,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_are_bounded() {
         let mut requests = Requests::default();
+        for number in 0..IGNORED_MAX + 1 {
+            requests.ignore(&entry(&number.to_string()), 1.0);
+        }
+        assert_eq!(requests.ignored.len(), IGNORED_MAX);
         for number in 0..REQUESTS_MAX {
-            requests.ignore(entry(&number.to_string()), 1.0);
+            add(&mut requests, &number.to_string(), 2.0, true);
         }
         let full = requests.add(entry("more"), key("more"), 1.0, DUE, true);
         assert_eq!(full, Err(Full));

@@ -10,7 +10,7 @@ use crate::task::{UnixMs, row_due};
 pub(crate) const OWN_FROM: f64 = 1e14;
 
 /// The lowest score in milliseconds, where the unit is told by size.
-const MILLISECONDS_FROM: f64 = 1e11;
+pub(super) const MILLISECONDS_FROM: f64 = 1e11;
 
 /// Latest due time of an entry: as long after now as a task may be scheduled.
 const LATEST_MS: f64 = 1e13;

@@ -203,7 +203,9 @@ impl Sessions {
                 self.removed.store(false, Ordering::Relaxed);
                 sink.audit(Cause::Asked);
             }
-            sleep_until(began + PAUSE_MIN.max(pause(PAUSE_PER_ENTRY, look.read))).await;
+            // Entries that are none of this daemon cause no other work.
+            let work = look.read - look.quiet + look.quiet / 20;
+            sleep_until(began + PAUSE_MIN.max(pause(PAUSE_PER_ENTRY, work))).await;
             if !look.unfinished {
                 let every = match self.hears.load(Ordering::Relaxed) {
                     true => LOOK_EVERY_WITH_EVENTS,

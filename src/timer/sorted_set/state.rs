@@ -10,7 +10,7 @@ use super::entries::Entries;
 use super::mark::Marks;
 use super::requests::Requests;
 use crate::clock::LedgerClock;
-use crate::redis::{Keyspace, RedisError};
+use crate::redis::{Keyspace, Proof, RedisError};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
 use crate::timer::due_signals::DueSignals;
@@ -89,14 +89,14 @@ impl State {
             .expect("nothing panics while holding the sink")
     }
 
-    /// True if a missing entry means that a program removed it. Call it after the query whose absence is in question.
-    pub(super) async fn absence_counts(&self) -> Result<bool, RedisError> {
-        self.marks.are_kept(&self.entries, &self.keyspace).await
+    /// Returns whether a missing entry means that a program removed it. Call it after the query whose absence is in
+    /// question.
+    pub(super) async fn proof(&self) -> Result<Proof, RedisError> {
+        self.entries.scored().proof(self.entries.sets()).await
     }
 
-    /// Raises signals for these alarms when they are due, and has their entries checked before.
+    /// Raises signals for these alarms when they are due.
     pub(super) fn expect(&self, alarms: Vec<Alarm>) {
-        self.absences.check_before_due(&alarms, &self.clock);
         self.signals.expect(alarms);
     }
 

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use super::score::Score;
 use super::state::State;
-use crate::redis::{EntryAnswer, RedisError, ScoreChange, WriteMode};
-use crate::timer::{Acknowledgement, Alarm, Standing};
+use crate::redis::{EntryAnswer, Proof, RedisError, ScoreChange, TakenEntry, WriteMode};
+use crate::task::{DELAY_MAX, UnixMs};
+use crate::timer::{Acknowledgement, AdoptionCandidate, Alarm, Armed, Seen, Standing, Taking};
 
 /// Tasks due within this are expected at once: the look-ahead may find them too late.
 const SOON: Duration = Duration::from_secs(2);
+
+/// An entry that is due within this is taken: clocks differ a little.
+const SLACK: Duration = Duration::from_millis(250);
 
 /// Most ended tasks that are remembered while their entries cannot be removed. An audit finds the others.
 const UNSETTLED_MAX: usize = 65_536;
@@ -17,8 +21,8 @@ const UNSETTLED_MAX: usize = 65_536;
 pub(super) struct Writing<'a>(pub(super) &'a State);
 
 impl Writing<'_> {
-    /// Writes entries over any that exist. Returns how many were written.
-    pub(super) async fn replace(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
+    /// Writes entries over any that exist.
+    pub(super) async fn replace(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
         let written = self
             .0
             .entries
@@ -26,7 +30,10 @@ impl Writing<'_> {
             .await;
         // Not before: the task would end, and its entry would be written after that.
         self.expect_soon(alarms);
-        Ok(written?.len())
+        Ok(Armed {
+            written: written?.len(),
+            ..Armed::default()
+        })
     }
 
     /// Has the signals of tasks that this process creates and runs raised when they are due, however short their delay.
@@ -41,9 +48,9 @@ impl Writing<'_> {
         }
     }
 
-    /// Writes entries that are missing, and moves those whose time has passed. Returns how many were written. While
-    /// absence is evidence, a missing entry is reported first.
-    pub(super) async fn repair(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
+    /// Writes entries that are missing, and moves those whose time has passed. While absence is evidence, a missing entry
+    /// is reported first; while daemons with other settings are here, it stays missing.
+    pub(super) async fn repair(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
         let heard = self.0.clock.now();
         let now = Score::own(heard);
         let answers = self
@@ -51,30 +58,63 @@ impl Writing<'_> {
             .entries
             .write(alarms.iter(), WriteMode::Move { now }, heard)
             .await?;
-        let written = answers
-            .iter()
-            .filter(|answer| **answer == EntryAnswer::Written);
-        let written = written.count();
-        let missing = alarms.iter().zip(&answers);
-        let missing = missing.filter(|(_, answer)| **answer == EntryAnswer::Missing);
-        let missing: Vec<Alarm> = missing.map(|(alarm, _)| alarm.clone()).collect();
-        if missing.is_empty() {
-            return Ok(written);
+        let mut armed = Armed::default();
+        let mut missing = Vec::new();
+        for (alarm, answer) in alarms.iter().zip(&answers) {
+            match answer {
+                EntryAnswer::Written => armed.written += 1,
+                EntryAnswer::Kept => armed.present += 1,
+                EntryAnswer::Missing => missing.push(alarm.clone()),
+            }
         }
-        let lost = match self.0.absence_counts().await? {
-            false => missing,
-            true => match self.0.sink() {
-                Some(sink) => self.0.absences.report(missing, heard, sink.as_ref()),
-                // A daemon has to decide.
-                None => Vec::new(),
-            },
+        if missing.is_empty() {
+            return Ok(armed);
+        }
+        armed.missing = missing.len();
+        let lost = match (self.0.proof().await?, self.0.sink()) {
+            (Proof::Lost, _) => missing,
+            (Proof::Kept, Some(sink)) => self.0.absences.report(missing, heard, sink.as_ref()),
+            // A daemon has to decide.
+            (Proof::Kept, None) | (Proof::Shared, _) => Vec::new(),
         };
         let mode = WriteMode::Keep { now };
         let answers = self.0.entries.write(lost.iter(), mode, heard).await?;
-        let restored = answers
-            .iter()
-            .filter(|answer| **answer == EntryAnswer::Written);
-        Ok(written + restored.count())
+        for answer in &answers {
+            armed.missing -= 1;
+            match answer {
+                EntryAnswer::Written => armed.written += 1,
+                _ => armed.present += 1,
+            }
+        }
+        Ok(armed)
+    }
+
+    /// Takes the entries of tasks that are about to start.
+    pub(super) async fn take(&self, alarms: &[Alarm]) -> Result<Vec<Taking>, RedisError> {
+        let heard = self.0.clock.now();
+        let taken = self.0.entries.take(alarms, heard.plus(SLACK)).await?;
+        let answers = alarms.iter().zip(taken).map(|(alarm, taken)| match taken {
+            TakenEntry::Taken => Taking::Taken,
+            TakenEntry::Removed => Taking::Removed(heard),
+            TakenEntry::Unknown => Taking::Unknown,
+            TakenEntry::Later(score) => match self.0.entries.read_score(score) {
+                Score::Request(due) if due <= heard.plus(DELAY_MAX) => {
+                    self.propose_moved(alarm, due, heard)
+                }
+                _ => Taking::Unknown,
+            },
+        });
+        Ok(answers.collect())
+    }
+
+    /// Has the engine move a task to the later time that a program wrote, before the look finds it.
+    fn propose_moved(&self, alarm: &Alarm, due: UnixMs, heard: UnixMs) -> Taking {
+        let Some(sink) = self.0.sink().filter(|sink| sink.adopts(&alarm.key)) else {
+            return Taking::Unknown;
+        };
+        let seen = Seen::Requested { due, heard };
+        sink.propose(AdoptionCandidate::of_key(alarm.key.clone(), seen));
+        Taking::Moved
     }
 
     /// Removes the entries of ended tasks. Those that could not be removed are remembered, as far as there is room.
@@ -121,6 +161,11 @@ impl Writing<'_> {
                     member: entry.1.clone(),
                     from: score,
                     to,
+                    key: self
+                        .0
+                        .entries
+                        .keeps_member(key)
+                        .then(|| key.as_str().to_owned()),
                 });
                 asked.push((key, *requested, entry, score));
             }
@@ -148,7 +193,7 @@ impl Writing<'_> {
         // A program has removed them meanwhile.
         if !missing.is_empty()
             && let Some(sink) = self.0.sink()
-            && self.0.absence_counts().await?
+            && self.0.proof().await? == Proof::Kept
         {
             let _ = self.0.absences.report(missing, heard, sink.as_ref());
         }

@@ -164,6 +164,7 @@ impl Timer for Wheel {
         Ok(Armed {
             written,
             present: alarms.len() - written,
+            missing: 0,
         })
     }
 
@@ -210,6 +211,7 @@ impl Timer for Wheel {
         Ok(ArmedPage {
             foreign: Vec::new(),
             overdue: found.into_iter().filter_map(hand::alarm).collect(),
+            taken: Vec::new(),
             next: (end < self.dial.slots()).then_some(u64::from(end)),
         })
     }

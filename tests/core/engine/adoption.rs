@@ -229,6 +229,7 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
         due: UnixMs(START.0 - 2_001),
         heard: UnixMs(START.0 - 5_000),
         from_key: true,
+        is_entry: false,
         over: None,
         payload: None,
     };
@@ -263,6 +264,7 @@ async fn adopt_while(
         due: UnixMs(START.0 + 900_001),
         heard: UnixMs(START.0 - 10_000),
         from_key: true,
+        is_entry: false,
         over: None,
         payload: None,
     };

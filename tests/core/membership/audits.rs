@@ -43,6 +43,7 @@ impl Timer for Ledgered {
         Ok(Armed {
             written: alarms.len(),
             present: 0,
+            missing: 0,
         })
     }
 

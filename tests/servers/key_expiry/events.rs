@@ -73,7 +73,8 @@ async fn arming_tells_what_was_there_and_disarming_forgets() {
         armed,
         Armed {
             written: 1,
-            present: 1
+            present: 1,
+            missing: 0,
         }
     );
     let [Remaining::Ms(kept), Remaining::Ms(new), Remaining::Missing] = daemon
@@ -90,7 +91,8 @@ async fn arming_tells_what_was_there_and_disarming_forgets() {
         armed,
         Armed {
             written: 2,
-            present: 0
+            present: 0,
+            missing: 0,
         }
     );
     daemon.timer.disarm(&keys(["1", "2"])).await.unwrap();

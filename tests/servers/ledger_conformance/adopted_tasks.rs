@@ -27,6 +27,7 @@ async fn an_entry_brings_the_payload_of_its_task(ledger: &impl Ledger) {
             due,
             heard: ledger.sync_clock().await.unwrap(),
             from_key: true,
+            is_entry: false,
             over,
             payload: payload.map(str::to_owned),
         };
@@ -39,6 +40,7 @@ async fn an_entry_brings_the_payload_of_its_task(ledger: &impl Ledger) {
         due,
         heard: due,
         from_key: true,
+        is_entry: false,
         over: None,
         payload: (number > 0).then(|| number.to_string()),
     });

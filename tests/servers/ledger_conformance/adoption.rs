@@ -23,6 +23,7 @@ rules! {
     adopting_during_a_run_supersedes_that_run
     a_finished_task_that_is_adopted_begins_anew
     only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn
+    a_task_of_an_entry_is_withdrawn_when_it_is_due_too
     what_waits_for_a_retry_or_behind_a_run_is_withdrawn
     a_cancellation_ends_what_waits_behind_a_run
     what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_program
@@ -41,6 +42,7 @@ pub async fn adopt(
         due,
         heard: ledger.sync_clock().await.unwrap(),
         from_key: true,
+        is_entry: false,
         over,
         payload: None,
     };
@@ -63,6 +65,7 @@ async fn a_key_without_a_row_is_adopted_once(ledger: &impl Ledger) {
         due,
         heard: due,
         from_key: true,
+        is_entry: false,
         over: None,
         payload: None,
     });
@@ -255,6 +258,40 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger:
     assert_eq!((row.state, row.origin), (State::Pending, Origin::Key));
 }
 
+/// Many new ones at a time, and one over a row.
+async fn a_task_of_an_entry_is_withdrawn_when_it_is_due_too(ledger: &impl Ledger) {
+    let rule = "a_task_of_an_entry_is_withdrawn_when_it_is_due_too";
+    let due = in_ms(ledger, -5_000).await;
+    let entry = |number: i32, over| AdoptionRequest {
+        key: key(rule, number),
+        due,
+        heard: due,
+        from_key: true,
+        is_entry: true,
+        over,
+        payload: None,
+    };
+    create(ledger, &key(rule, 20), -9_000).await;
+    let over = lookup(ledger, &key(rule, 20)).await;
+    let mut found: Vec<AdoptionRequest> = (0..20).map(|number| entry(number, None)).collect();
+    found.push(entry(20, over));
+    for adopted in ledger.adopt(&found).await.unwrap() {
+        written(adopted);
+    }
+    for request in &found {
+        let seen = lookup(ledger, &request.key).await.unwrap();
+        assert_eq!((seen.origin, seen.state), (Origin::Entry, State::Pending));
+        let heard = in_ms(ledger, 0).await;
+        let early = Duration::from_millis(1);
+        assert!(!ledger.withdraw(&seen, heard, early).await.unwrap(), "due");
+        let now = Duration::ZERO;
+        assert!(ledger.withdraw(&seen, heard, now).await.unwrap());
+        let row = lookup(ledger, &request.key).await.unwrap();
+        let cancelled = (State::Cancelled, Origin::DeletedKey);
+        assert_eq!((row.state, row.origin), cancelled);
+    }
+}
+
 async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
     let seen = lookup(ledger, key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
@@ -359,6 +396,7 @@ async fn every_change_of_an_arming_is_stamped(ledger: &impl Ledger) {
         due: later,
         heard,
         from_key: true,
+        is_entry: false,
         over: Some(row),
         payload: None,
     };
@@ -395,6 +433,7 @@ async fn a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was(ledger: &
         due: in_ms(ledger, 5_000).await,
         heard: in_ms(ledger, 0).await,
         from_key: false,
+        is_entry: false,
         over: lookup(ledger, &key).await,
         payload: None,
     };

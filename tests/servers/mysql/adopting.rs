@@ -20,6 +20,7 @@ fn found(key: TaskKey, due: UnixMs) -> AdoptionRequest {
         due,
         heard: UnixMs(due.0 - 60_000),
         from_key: true,
+        is_entry: false,
         over: None,
         payload: None,
     }

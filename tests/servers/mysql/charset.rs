@@ -25,6 +25,7 @@ fn found(text: &str) -> AdoptionRequest {
         due: UnixMs(9_000_000_000_000),
         heard: UnixMs(1),
         from_key: true,
+        is_entry: false,
         over: None,
         payload: None,
     }

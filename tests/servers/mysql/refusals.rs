@@ -32,6 +32,7 @@ async fn only_errors_about_data_are_final() {
         due: UnixMs(1),
         heard: UnixMs(1),
         from_key: true,
+        is_entry: false,
         over: None,
         payload: None,
     };

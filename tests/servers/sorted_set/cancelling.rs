@@ -4,19 +4,9 @@ use std::time::Duration;
 
 use lapsed::task::State;
 
-use super::queue::{MAPPED, Queue, SET, seconds, with_events};
+use super::queue::{MAPPED, Queue, SET, seconds, until_kept, with_events};
 use crate::support::rig::Rig;
 use crate::support::wait::{until, until_within};
-
-/// The sets have kept their data since an audit: a missing entry is evidence.
-async fn until_kept(rig: &Rig) {
-    until("the mark is kept", async || {
-        let words = ["ZRANGEBYSCORE", SET, "inf", "inf"];
-        let marks: Vec<String> = rig.redis_says(&words).await;
-        marks.iter().any(|mark| mark.starts_with("#lapsed:kept:"))
-    })
-    .await;
-}
 
 /// An audit finds that the entry is gone. Audits are at least a minute apart.
 async fn until_an_audit_cancels(rig: &Rig, name: &str) {

@@ -118,7 +118,8 @@ async fn a_restart_of_redis_with_its_data_loses_nothing() {
         let marks: Vec<String> = rig.redis_says(&["ZRANGEBYSCORE", SET, "inf", "inf"]).await;
         let info: String = rig.redis_says(&["INFO", "server"]).await;
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-        marks == [format!("#lapsed:kept:{}", run_id.unwrap().trim())]
+        let kept = format!("#lapsed:kept:{}:", run_id.unwrap().trim());
+        marks.iter().any(|mark| mark.starts_with(&kept))
     })
     .await;
     drop(daemon);
@@ -127,13 +128,17 @@ async fn a_restart_of_redis_with_its_data_loses_nothing() {
 #[tokio::test]
 async fn entries_of_tasks_that_ended_unsettled_are_removed_by_an_audit() {
     let rig = Rig::new(MAPPED).await;
+    let daemon = rig.listening_daemon().await;
+    daemon.create("Job@record@left", 0).await;
+    rig.until_done(1).await;
+    daemon.stop().await;
     let old = (rig.now_ms().await - 120_000) * 1000;
     let _: i64 = rig
         .redis_says(&["ZADD", SET, &old.to_string(), "left"])
         .await;
     let daemon = rig.listening_daemon().await;
     daemon.create("Job@record@1", 0).await;
-    rig.until_done(1).await;
+    rig.until_done(2).await;
     Queue::of(&rig).await.until_empty().await;
-    rig.each_ran_once(1).await;
+    rig.each_ran_once(2).await;
 }

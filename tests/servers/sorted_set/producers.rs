@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapsed::{HandlerError, Handlers, TaskContext};
 use tokio::sync::Notify;
 
-use super::queue::{MAPPED, Queue, due_of, seconds, with_events};
+use super::queue::{MAPPED, Queue, SET, SWEPT, due_of, seconds, until_kept, with_events};
 use crate::support::handlers::write_down;
 use crate::support::rig::Rig;
 use crate::support::wait::until;
@@ -243,4 +243,69 @@ async fn tasks_of_lapsed_are_entries_as_well() {
     .await;
     let due = rig.record("Job@record@far").await.due.0;
     assert_eq!(queue.score("far").await, Some((due * 1000) as f64));
+}
+
+#[tokio::test]
+async fn members_of_any_bytes_and_any_length_run_with_the_member_as_their_payload() {
+    let rig = with_events(SWEPT).await;
+    let _daemon = rig.listening_daemon().await;
+    until_kept(&rig).await;
+    let long = format!(r#"{{"order":"{}"}}"#, "9".repeat(400));
+    let members: [&[u8]; 6] = [
+        long.as_bytes(),
+        b"{\n  \"order\": 1\n}",
+        b"\xff\x00binary",
+        b"-1abc",
+        br#"{"mail":"a@b.c"}"#,
+        b"~not-a-digest",
+    ];
+    let mut connection = rig.redis_connection().await;
+    let (soon, far) = (seconds(&rig, 15).await, seconds(&rig, 25).await);
+    for member in members {
+        let mut add = redis::cmd("ZADD");
+        add.arg(SET).arg(soon).arg(member);
+        let _: i64 = add.query_async(&mut connection).await.unwrap();
+    }
+    let mut queue = Queue::of(&rig).await;
+    queue.add("-removed", far).await;
+    until("all are adopted", async || rig.with_status(0).await == 7).await;
+    queue.until_acknowledged("-removed").await;
+    assert!(queue.remove("-removed").await);
+    until("all have ended", async || rig.with_status(0).await == 0).await;
+    assert_eq!((rig.with_status(1).await, rig.with_status(3).await), (6, 1));
+    rig.each_ran_once(members.len()).await;
+    let payload =
+        "SELECT COUNT(*) FROM tb_time_limit_task WHERE payload LIKE '%a@b.c%' AND status = 1";
+    assert_eq!(rig.number(payload).await, 1);
+    queue.until_empty().await;
+}
+
+#[tokio::test]
+async fn any_number_of_members_that_are_no_tasks_holds_up_no_other() {
+    const FOREIGN: i64 = 300_000;
+    let rig = Rig::new("timer = 'sorted_set'\nsweep.interval = '1h'").await;
+    let mut connection = rig.redis_connection().await;
+    let past = seconds(&rig, -100_000).await;
+    for from in (0..FOREIGN).step_by(10_000) {
+        let mut add = redis::cmd("ZADD");
+        add.arg(SET);
+        for number in from..from + 10_000 {
+            // Some of the same score, some each with their own.
+            add.arg(past + (number / 3).min(60_000))
+                .arg(format!("no task {number}"));
+        }
+        let _: i64 = add.query_async(&mut connection).await.unwrap();
+    }
+    let _daemon = rig.listening_daemon().await;
+    let mut queue = Queue::of(&rig).await;
+    for wave in 0..3 {
+        let due = rig.now_ms().await + 300;
+        for number in 0..20 {
+            queue.add(&format!("Job@record@{wave}-{number}"), due).await;
+        }
+        rig.until_done(20 * (wave + 1)).await;
+    }
+    rig.each_ran_once(60).await;
+    let left: i64 = rig.redis_says(&["ZCOUNT", SET, "-inf", "(inf"]).await;
+    assert_eq!(left, FOREIGN);
 }

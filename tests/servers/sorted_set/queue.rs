@@ -15,6 +15,9 @@ pub const SET: &str = "delay_queue_job";
 pub const MAPPED: &str =
     "timer = 'sorted_set'\nsorted_set.member = 'Job@record@{member}'\nsweep.interval = '1h'";
 
+/// The same, with the sweep and the look-ahead of a usual daemon.
+pub const SWEPT: &str = "timer = 'sorted_set'\nsorted_set.member = 'Job@record@{member}'";
+
 /// An old producer: it knows the set, members and seconds, and nothing of lapsed.
 pub struct Queue {
     connection: MultiplexedConnection,
@@ -102,4 +105,14 @@ pub async fn with_events(settings: &str) -> Rig {
     let words = ["CONFIG", "SET", "notify-keyspace-events", "Kz"];
     let () = rig.redis_says(&words).await;
     rig
+}
+
+/// The sets have kept their data since an audit: a missing entry is evidence.
+pub async fn until_kept(rig: &Rig) {
+    until("the mark is kept", async || {
+        let words = ["ZRANGEBYSCORE", SET, "inf", "inf"];
+        let marks: Vec<String> = rig.redis_says(&words).await;
+        marks.iter().any(|mark| mark.starts_with("#lapsed:kept:"))
+    })
+    .await;
 }

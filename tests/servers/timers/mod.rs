@@ -74,7 +74,7 @@ pub const TIMERS: &[TimerUnderTest] = &[
         name: "sorted_set",
         build: |config, clock| {
             let (sets, metrics) = (config.sorted_set.clone(), Arc::new(Metrics::default()));
-            Arc::new(SortedSet::new(&config.redis, sets, clock, metrics).unwrap())
+            Arc::new(SortedSet::new(&config.redis, sets, clock, metrics, "timers".into()).unwrap())
         },
         has_entries: true,
         front_door: Some(|number, due_ms| {

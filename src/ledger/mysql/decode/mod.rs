@@ -51,8 +51,19 @@ fn origin(row: &MySqlRow) -> sqlx::Result<Origin> {
     Ok(match row.try_get::<i64, _>("adopted")? {
         0 => Origin::Row,
         2 => Origin::DeletedKey,
+        3 => Origin::Entry,
         _ => Origin::Key,
     })
+}
+
+/// The number that [`origin`] reads.
+pub(super) fn origin_number(origin: Origin) -> i64 {
+    match origin {
+        Origin::Row => 0,
+        Origin::Key => 1,
+        Origin::DeletedKey => 2,
+        Origin::Entry => 3,
+    }
 }
 
 /// Reads the key. `None` if it is not a task key, since any program may write one.
