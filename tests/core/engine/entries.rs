@@ -117,6 +117,9 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
         let task = NewTask::new(key.clone(), due(900_001));
         ledger.create(&[task]).await.unwrap();
     }
+    let task = NewTask::new(done.clone(), due(900_001));
+    ledger.create(&[task]).await.unwrap();
+    ledger.cancel(slice::from_ref(&done)).await.unwrap();
 
     let (acknowledged, mut answers) = mpsc::unbounded_channel();
     let (ended, mut removed) = mpsc::unbounded_channel();
@@ -128,7 +131,12 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
     };
     let timer = Entries {
         requested: vec![(new.clone(), due(-5_000)), (known.clone(), due(900_001))],
-        overdue: vec![entry(&done, due(-1)), entry(&kept, due(-1))],
+        // One of them has no row: that is no proof that its task has ended.
+        overdue: vec![
+            entry(&key("without_row"), due(-1)),
+            entry(&done, due(-1)),
+            entry(&kept, due(-1)),
+        ],
         expected,
         alarms: Mutex::new(Some(alarms)),
         acknowledged,
