@@ -39,7 +39,6 @@ mod task_options;
 mod tasks;
 mod token;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -307,7 +307,9 @@ impl Adopter {
         let (candidates, withdrawals): (Vec<AdoptionCandidate>, Vec<Withdrawal>) =
             deleted.into_iter().unzip();
         let answers = self.deps.ledger.withdraw(&withdrawals, ahead).await?;
-        let cancelled = answers.iter().filter(|answer| **answer == Withdrawn::Cancelled);
+        let cancelled = answers
+            .iter()
+            .filter(|answer| **answer == Withdrawn::Cancelled);
         withdrawn_many(&self.deps, cancelled.count());
         let mut locked = Vec::new();
         for (candidate, answer) in candidates.into_iter().zip(answers) {

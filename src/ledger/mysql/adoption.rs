@@ -11,7 +11,7 @@ use super::connection::{Conn, Statement, statement};
 use super::decode::origin_number;
 use super::error::error;
 use super::error_numbers::{is_about_data, is_deadlock, is_duplicate, is_locked};
-use super::{queries, retried};
+use super::queries;
 use crate::ledger::{
     Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, Withdrawal, Withdrawn,
 };

@@ -282,10 +282,14 @@ async fn a_task_of_an_entry_is_withdrawn_when_it_is_due_too(ledger: &impl Ledger
         let seen = lookup(ledger, &request.key).await.unwrap();
         assert_eq!((seen.origin, seen.state), (Origin::Entry, State::Pending));
         let heard = in_ms(ledger, 0).await;
-        let early = Duration::from_millis(1);
-        assert!(!ledger.withdraw(&seen, heard, early).await.unwrap(), "due");
-        let now = Duration::ZERO;
-        assert!(ledger.withdraw(&seen, heard, now).await.unwrap());
+        let withdrawal = [Withdrawal { over: seen, heard }];
+        for (ahead, answer) in [
+            (Duration::from_millis(1), Withdrawn::Left),
+            (Duration::ZERO, Withdrawn::Cancelled),
+        ] {
+            let answers = ledger.withdraw(&withdrawal, ahead).await.unwrap();
+            assert_eq!(answers, [answer], "{ahead:?}");
+        }
         let row = lookup(ledger, &request.key).await.unwrap();
         let cancelled = (State::Cancelled, Origin::DeletedKey);
         assert_eq!((row.state, row.origin), cancelled);

@@ -48,6 +48,7 @@ fn found(n: usize, due: UnixMs, bytes: usize) -> AdoptionRequest {
         due,
         heard: UnixMs(due.0 - 60_000),
         from_key: true,
+        is_entry: false,
         over: None,
         payload: payload(bytes),
     }
