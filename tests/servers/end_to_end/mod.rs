@@ -26,6 +26,7 @@ mod hearing_late;
 mod holding;
 mod horizon;
 mod killed;
+mod late_hearing;
 mod ledger_faults;
 mod ledger_outages;
 mod legacy;
