@@ -285,8 +285,7 @@ impl Dispatch {
                     .filter_map(|place| args.get(place).and_then(super::keys::key))
                     .any(|key| !user.may_touch(&key)))
         {
-            let text = "NOPERM this user may touch tasks of its `classes` only";
-            return Some(Reply::Error(text.to_owned()));
+            return Some(Reply::not_of_classes());
         }
         match &self.session.user {
             None if command.scope != Scope::Open => {

@@ -56,6 +56,11 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// The refusal of a task whose class the user may not touch.
+    pub fn not_of_classes() -> Self {
+        Self::Error("NOPERM this user may touch tasks of its `classes` only".to_owned())
+    }
+
     /// The reply `+OK`.
     pub const OK: Self = Self::Status("OK");
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::auth::Scope;
+use super::auth::{Scope, User};
 use super::command::{Command, Run, integer, is, milliseconds, syntax_error};
 use super::door::Door;
 use super::parser::Args;
@@ -162,7 +162,7 @@ fn described(leased: &Leased) -> Reply {
     )
 }
 
-fn done(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn done(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let report = match (args.get(2), args.get(3), args.len()) {
         (None, ..) => Ok(Report::Done { result: None }),
         (Some(option), json @ Some(_), 4) if is(option, "RESULT") => {
@@ -170,10 +170,10 @@ fn done(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Rep
         }
         _ => Err(syntax_error()),
     };
-    settle(door, args, report)
+    settle(session, door, args, report)
 }
 
-fn fail(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn fail(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let advice = match (args.get(3), args.get(4), args.len()) {
         (None, ..) => Ok(RetryAdvice::ByPolicy),
         (Some(option), None, 4) if is(option, "PERMANENT") => Ok(RetryAdvice::Never),
@@ -186,29 +186,34 @@ fn fail(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Rep
         error: String::from_utf8_lossy(args.get(2).unwrap_or_default()).into_owned(),
         advice,
     });
-    settle(door, args, report)
+    settle(session, door, args, report)
 }
 
-fn snooze(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn snooze(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let report = delay(args.get(2).unwrap_or_default()).map(Report::Snoozed);
-    settle(door, args, report)
+    settle(session, door, args, report)
 }
 
-fn release(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
-    settle(door, args, Ok(Report::Released))
+fn release(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    settle(session, door, args, Ok(Report::Released))
 }
 
 fn settle(
+    session: &Session,
     door: &Arc<Door>,
     args: Args<'_>,
     report: Result<Report, Reply>,
 ) -> BoxFuture<'static, Reply> {
     let (text, queues) = (args.get(1).unwrap_or_default().to_vec(), queues(door));
+    let user = session.user.clone();
     async move {
         let settled = async {
             let (report, queues) = (report?, queues?);
             let claim = claim(&queues, &text).await;
             let claim = claim.map_err(|error| failure(&error))?;
+            if !may_report(user.as_deref(), &claim) {
+                return Err(Reply::not_of_classes());
+            }
             let settled = queues.settle(&claim, report).await;
             settled.map_err(|error| failure(&error))
         };
@@ -217,17 +222,24 @@ fn settle(
     .boxed()
 }
 
-fn renew(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn renew(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let texts: Result<Vec<Vec<u8>>, Reply> = match args.len() - 1 {
         1..=RENEW_MAX => Ok(args.from(1).map(<[u8]>::to_vec).collect()),
         _ => Err(Reply::err(format_args!(
             "expected at most {RENEW_MAX} claims"
         ))),
     };
-    let queues = queues(door);
+    let (queues, user) = (queues(door), session.user.clone());
     async move {
         let renewed = async {
-            let renewed = renew_all(&queues?, &texts?).await;
+            let (queues, texts) = (queues?, texts?);
+            let claims = read_all(&queues, &texts).await;
+            let claims = claims.map_err(|error| failure(&error))?;
+            let read = claims.iter().flatten();
+            if !read.clone().all(|claim| may_report(user.as_deref(), claim)) {
+                return Err(Reply::not_of_classes());
+            }
+            let renewed = renew_all(&queues, claims).await;
             renewed.map_err(|error| failure(&error))
         };
         match renewed.await {
@@ -245,8 +257,11 @@ fn renew(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Re
     .boxed()
 }
 
-/// Renews claims. A token that was changed is a claim that is lost.
-async fn renew_all(queues: &PullQueues, texts: &[Vec<u8>]) -> Result<Vec<Renewal>, PullError> {
+/// Reads claim tokens. `None` for one that was changed.
+async fn read_all(
+    queues: &PullQueues,
+    texts: &[Vec<u8>],
+) -> Result<Vec<Option<ClaimToken>>, PullError> {
     let mut claims: Vec<Option<ClaimToken>> = Vec::with_capacity(texts.len());
     for text in texts {
         claims.push(match claim(queues, text).await {
@@ -255,6 +270,14 @@ async fn renew_all(queues: &PullQueues, texts: &[Vec<u8>]) -> Result<Vec<Renewal
             Err(error) => return Err(error),
         });
     }
+    Ok(claims)
+}
+
+/// Renews claims. A token that was changed is a claim that is lost.
+async fn renew_all(
+    queues: &PullQueues,
+    claims: Vec<Option<ClaimToken>>,
+) -> Result<Vec<Renewal>, PullError> {
     let good: Vec<ClaimToken> = claims.iter().flatten().cloned().collect();
     let mut renewed = queues.renew(&good).await?.into_iter();
     let renewal = |claim: Option<ClaimToken>| claim.and_then(|_| renewed.next());
@@ -263,6 +286,11 @@ async fn renew_all(queues: &PullQueues, texts: &[Vec<u8>]) -> Result<Vec<Renewal
         .map(renewal)
         .map(|renewal| renewal.unwrap_or(Renewal::Lost))
         .collect())
+}
+
+/// True if a user may report about the task of a claim.
+fn may_report(user: Option<&User>, claim: &ClaimToken) -> bool {
+    user.is_none_or(|user| user.may_touch(claim.key()))
 }
 
 fn number(renewal: Renewal) -> Reply {

@@ -509,3 +509,29 @@ async fn a_changed_token_is_fenced_and_changes_nothing() {
     assert_eq!(wire.says(&format!("LAPSED.DONE {good}")).await, "+OK");
     assert_eq!(state(&door, "Mail@send@1").await, State::Done);
 }
+
+#[tokio::test]
+async fn a_user_of_some_classes_reports_about_no_others() {
+    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let door = Door::working(&format!(
+        "password = '{hash}'\n[[resp.users]]\nname = 'shop'\npassword = '{hash}'\nclasses = ['Order']\n{MAIL}"
+    ));
+    let mut wire = door.connect().await;
+    assert_eq!(wire.says("AUTH secret").await, "+OK");
+    due_now(&door, "Mail@send").await;
+    let claim = claim(&mut wire).await;
+    let mut shop = door.connect().await;
+    assert_eq!(shop.says("AUTH shop secret").await, "+OK");
+    let refused = "-NOPERM this user may touch tasks of its `classes` only";
+    for report in [
+        format!("LAPSED.DONE {claim}"),
+        format!("LAPSED.FAIL {claim} no PERMANENT"),
+        format!("LAPSED.SNOOZE {claim} 1000"),
+        format!("LAPSED.RELEASE {claim}"),
+        format!("LAPSED.RENEW {claim}"),
+    ] {
+        assert_eq!(shop.says(&report).await, refused, "{report}");
+    }
+    assert_eq!(state(&door, "Mail@send").await, State::Running);
+    assert_eq!(wire.says(&format!("LAPSED.DONE {claim}")).await, "+OK");
+}
