@@ -1,6 +1,6 @@
 //! Reload: which changes of the configuration take effect in a running daemon.
 
-use super::{Config, EngineConfig};
+use super::{Config, EngineConfig, RespConfig};
 
 impl Config {
     /// Changed sections that take effect only after a restart. The others take effect at SIGHUP.
@@ -35,6 +35,11 @@ impl Config {
             hold_overdue: engine.hold_overdue,
             ..newer.engine
         };
+        let resp_as_before = RespConfig {
+            // It is that of `[redis]`.
+            key_prefix: resp.key_prefix.clone(),
+            ..newer.resp.clone()
+        };
         let changed = [
             ("timer", *timer != newer.timer),
             ("redis", *redis != newer.redis),
@@ -50,7 +55,7 @@ impl Config {
             ("engine", *engine != engine_as_before),
             ("fleet", *fleet != newer.fleet),
             ("http", *http != newer.http),
-            ("resp", *resp != newer.resp),
+            ("resp", *resp != resp_as_before),
             ("alerts", *alerts != newer.alerts),
             ("otel", *otel != newer.otel),
         ];

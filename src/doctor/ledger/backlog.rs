@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(judged.severity, Severity::Warning);
         assert_eq!(
             judged.found,
-            "4 tasks are overdue, the oldest for 61 s: 1 has a route here and runs as soon as a daemon has a free slot, unless paused, 1 has none and stays; 2 wait until a worker asks for them: 2 for the queue `mail`"
+            "4 tasks are overdue, the oldest for 1 min 1 s: 1 has a route here and runs as soon as a daemon has a free slot, unless paused, 1 has none and stays; 2 wait until a worker asks for them: 2 for the queue `mail`"
         );
         assert!(judged.remedy.unwrap().contains("no worker asks for `mail`"));
         // Workers that are busy, or about to ask.

@@ -85,8 +85,9 @@ impl Writer {
     ) -> Result<T, LedgerError> {
         let (caller, answer) = oneshot::channel();
         let job = Message::Job(Box::new(Write::new(verb, caller)));
-        self.thread()?.send(job).await.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+        let thread = self.thread()?;
+        thread.send(job).await.map_err(|_| ended())?;
+        answered(&thread, answer).await
     }
 
     /// Returns a number that changes when another connection has committed. Writes and locks nothing.
@@ -103,7 +104,7 @@ impl Writer {
         let thread = self.thread()?;
         let sent = thread.send(Message::Look(look)).await;
         sent.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+        answered(&thread, answer).await
     }
 
     /// Closes the connection once all jobs so far have been answered. A later job opens another.
@@ -152,6 +153,21 @@ impl Writer {
 
     fn handle(&self) -> sync::MutexGuard<'_, Option<mpsc::Sender<Message>>> {
         self.thread.lock().expect("nothing panics while holding it")
+    }
+}
+
+/// Waits for the answer of the thread. After a panic, waits until the thread takes no more jobs: the next job then starts
+/// another.
+async fn answered<T>(
+    thread: &mpsc::Sender<Message>,
+    answer: oneshot::Receiver<Result<T, LedgerError>>,
+) -> Result<T, LedgerError> {
+    match answer.await {
+        Ok(answer) => answer,
+        Err(_) => {
+            thread.closed().await;
+            Err(ended())
+        }
     }
 }
 
