@@ -101,7 +101,7 @@ impl Rearm {
             ),
         )?;
         if armed.missing > 0 {
-            eprintln!(
+            stderr_line!(
                 "note: {} entries are missing and were not written: a program may have removed them to cancel their tasks; the next daemon decides, and the tasks run without an entry, too",
                 armed.missing
             );

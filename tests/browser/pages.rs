@@ -78,7 +78,7 @@ async fn every_page_shows_what_it_is_for() {
         browser.shows(text).await;
         if path == "/" {
             // What is wrong, and where to go.
-            browser.shows("no worker asks for their queue mail").await;
+            browser.shows("No worker asks for their queue mail").await;
             browser.shows("Show queues").await;
         }
         browser.picture(name).await;

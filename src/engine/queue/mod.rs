@@ -4,6 +4,7 @@ pub mod by_key;
 pub mod class;
 pub mod demand;
 pub mod fair;
+mod look_up;
 pub mod permits;
 mod pulled;
 pub mod route_load;

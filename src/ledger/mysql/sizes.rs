@@ -27,12 +27,7 @@ impl PacketMax {
     }
 
     /// Cuts items into parts of which each fits into one statement.
-    pub fn parts<'a, T>(
-        self,
-        items: &'a [T],
-        most: usize,
-        bytes: impl Fn(&T) -> usize,
-    ) -> Vec<&'a [T]> {
+    pub fn parts<T>(self, items: &[T], most: usize, bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
         let (mut parts, mut rest) = (Vec::new(), items);
         while !rest.is_empty() {
             let (part, more) = rest.split_at(self.first(rest, most, &bytes));

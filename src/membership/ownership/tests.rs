@@ -365,7 +365,7 @@ async fn a_member_that_adopts_a_key_acts_before_more_senior_ones_that_do_not() {
     // A member that adopts comes before us if we do not.
     let mut own = ready(1);
     own.capabilities.handlers_unadopted = true;
-    us.refresh_as(&own, &[younger.clone()]);
+    us.refresh_as(&own, std::slice::from_ref(&younger));
     assert_eq!(us.0.senior_listeners(&key, || false), 1);
     assert!(us.0.others_adopt());
     us.refresh(&elders).await;

@@ -18,6 +18,9 @@ pub struct Register {
     pub(super) scope: String,
 }
 
+/// Name and value of a field of a hash.
+type Field = (Vec<u8>, Vec<u8>);
+
 impl Register {
     /// `scope` stands for everything that decides in which sets an entry is: daemons with another scope do not see the
     /// same entries.
@@ -105,8 +108,7 @@ impl ScoredSets {
             .arg("taken:*")
             .arg("COUNT")
             .arg(QUERY_BATCH);
-        let ((next, fields),): ((u64, Vec<(Vec<u8>, Vec<u8>)>),) =
-            self.commands.send("HSCAN", &query).await?;
+        let ((next, fields),): ((u64, Vec<Field>),) = self.commands.send("HSCAN", &query).await?;
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).ok();
         let taken = fields.iter().filter_map(|(name, due)| {
             let key = text(name)?.strip_prefix("taken:")?.to_owned();

@@ -94,7 +94,7 @@ impl Quiet {
             return;
         }
         match &mut run.last {
-            _ if run.busy == Some(score) => return,
+            _ if run.busy == Some(score) => {}
             Some((last, count)) if *last == score => *count += 1,
             _ => {
                 run.commit();

@@ -44,7 +44,7 @@ async fn an_address_that_guesses_is_locked_out_and_costs_nothing() {
     }
     let locked =
         "-WRONGPASS too many wrong passwords came from this address, try again in a minute\r\n";
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     for guess in 20..220 {
         let mut wire = door.connect().await;
         wire.send(format!("AUTH wrong-{guess}\r\n")).await;

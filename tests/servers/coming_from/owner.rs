@@ -296,7 +296,7 @@ impl Owner {
             .keys()
             .filter(|name| !self.wanted.contains_key(*name))
             .collect();
-        assert_eq!(unknown, [&String::new(); 0]);
+        assert!(unknown.is_empty(), "{unknown:?}");
         late.sort();
         let at = |part: usize| late[(late.len() - 1) * part / 100];
         println!(

@@ -165,7 +165,7 @@ async fn every_page_says_at_once_that_the_ledger_does_not_answer_and_since_when(
         })
         .await;
         for path in PAGES {
-            let asked = std::time::Instant::now();
+            let asked = tokio::time::Instant::now();
             let body = api.get(path).await.text;
             assert!(
                 body.contains("The ledger does not answer since "),
