@@ -35,9 +35,10 @@ async fn pause_is_in_force(rig: &Rig, daemons: &[Daemon], class: &str) {
     let all_ended = async || rig.number(&leased[..]).await == 0;
     until("what was claimed before the pause has ended", all_ended).await;
     for daemon in daemons {
-        let dropped = daemon.dropped("paused");
-        until("a signal was dropped", async || {
-            daemon.dropped("paused") > dropped
+        let before = daemon.sweeps();
+        // One may have begun before.
+        until("two sweeps have looked for what may start", async || {
+            daemon.sweeps() >= before + 2
         })
         .await;
     }
