@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+#[cfg(feature = "resp")]
 use super::transfer;
 use crate::task::{HIDDEN, JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
@@ -66,6 +67,7 @@ pub struct TaskRecord {
 
 impl TaskRecord {
     /// True if the task will start: it is pending, waits for a retry, or was armed anew while an older arming runs.
+    #[cfg(feature = "resp")]
     pub(crate) fn has_not_started(&self) -> bool {
         match self.state {
             State::Pending | State::Waiting => true,

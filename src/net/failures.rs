@@ -35,6 +35,7 @@ pub struct Failures {
 }
 
 /// What is known about a password before it is checked.
+#[cfg(feature = "resp")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guess {
     /// It is to be checked.
@@ -90,6 +91,7 @@ impl Failures {
 
     /// Says what is known about a password whose check is costly. It counts as wrong until it [is right](Self::right), so
     /// that many connections together guess no more often than one.
+    #[cfg(feature = "resp")]
     pub fn begin(&self, address: IpAddr, hash: &[u8; 32]) -> Guess {
         self.within(address, |window| {
             let locked_out = window.wrong.len() >= GUESSES_MAX;
@@ -106,6 +108,7 @@ impl Failures {
     }
 
     /// The password that was begun is wrong.
+    #[cfg(feature = "resp")]
     pub fn wrong(&self, address: IpAddr, hash: &[u8; 32]) {
         self.within(address, |window| {
             window.wrong.insert(beginning_of(hash), true)
@@ -113,6 +116,7 @@ impl Failures {
     }
 
     /// The password that was begun is that of this client.
+    #[cfg(feature = "resp")]
     pub fn right(&self, address: IpAddr, hash: &[u8; 32], client: usize) {
         self.within(address, |window| {
             window.wrong.remove(&beginning_of(hash));

@@ -42,6 +42,9 @@ pub struct Refusal {
 #[derive(Debug, Clone)]
 pub struct Element(String);
 
+/// How often the driver is started at most.
+const STARTS_MAX: usize = 3;
+
 impl Driver {
     /// Starts a browser that asks for pages in this language.
     pub async fn start(language: &str) -> Self {
@@ -51,11 +54,21 @@ impl Driver {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         // Ended with everything that it starts.
         command.process_group(0);
-        let mut child = command.spawn().unwrap_or_else(|error| {
-            panic!("chromedriver: {error}; run `scripts/install-servers --tests`")
-        });
-        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let port = told_port(&mut stdout);
+        let mut attempts = 1..=STARTS_MAX;
+        let (child, mut stdout, port) = loop {
+            let mut child = command.spawn().unwrap_or_else(|error| {
+                panic!("chromedriver: {error}; run `scripts/install-servers --tests`")
+            });
+            let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+            if let Some(port) = told_port(&mut stdout) {
+                break (child, stdout, port);
+            }
+            // It ends if another process has taken the port that it chose.
+            let ended = child.wait();
+            attempts
+                .next()
+                .unwrap_or_else(|| panic!("chromedriver ended without a port: {ended:?}"));
+        };
         let mut this = Self {
             child,
             port,
@@ -187,15 +200,17 @@ pub fn client() -> Client {
     client.build().unwrap()
 }
 
-/// Reads the port that the driver has chosen.
-fn told_port(stdout: &mut impl BufRead) -> u16 {
+/// Reads the port that the driver has chosen; `None` if it ended before.
+fn told_port(stdout: &mut impl BufRead) -> Option<u16> {
     let mut line = String::new();
     loop {
         line.clear();
         let read = stdout.read_line(&mut line).unwrap();
-        assert!(read > 0, "chromedriver ended without a port");
+        if read == 0 {
+            return None;
+        }
         if let Some((_, port)) = line.split_once("successfully on port ") {
-            return port.trim_end().trim_end_matches('.').parse().unwrap();
+            return Some(port.trim_end().trim_end_matches('.').parse().unwrap());
         }
     }
 }

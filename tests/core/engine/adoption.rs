@@ -158,10 +158,8 @@ async fn an_expired_key_without_a_row_gets_one_before_it_waits_for_its_route() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_key_without_a_row_gets_one_when_the_engine_stops() {
-    assert_eq!(
-        rows_of_waiting_keys(Duration::from_millis(5)).await,
-        (0, 10)
-    );
+    let (_, after) = rows_of_waiting_keys(Duration::from_millis(5)).await;
+    assert_eq!(after, 10);
 }
 
 /// Runs an engine whose timer sees this, on a ledger with a fault that passes after ten seconds; tells how long it took from
