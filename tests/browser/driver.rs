@@ -55,7 +55,7 @@ impl Driver {
         // Ended with everything that it starts.
         command.process_group(0);
         let mut attempts = 1..=STARTS_MAX;
-        let (child, mut stdout, port) = loop {
+        let (child, stdout, port) = loop {
             let mut child = command.spawn().unwrap_or_else(|error| {
                 panic!("chromedriver: {error}; run `scripts/install-servers --tests`")
             });
