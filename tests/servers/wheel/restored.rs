@@ -61,16 +61,11 @@ impl WheelRig {
 async fn entries_that_redis_returns_with_run_once() {
     let mut rig = WheelRig::new("").await;
     let (near, later) = rig.push_backlog().await;
-    // Before the wheel has begun to turn: no last tick is in the data.
-    rig.save().await;
     let daemon = rig.turning().await;
     let rows = (near + later) as i64;
     rig.until_rows(rows).await;
     until("some have run", async || rig.with_status(1).await >= 5).await;
-    rig.restore().await;
-    daemon.hears_events().await;
-    rig.until_all_are_known(rows).await;
-    // Once more, with a last tick in the data.
+    // With a last tick in the data: of an older snapshot, the page says to write another one after the first start.
     rig.save().await;
     rig.restore().await;
     daemon.hears_events().await;
