@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::candidates::Candidates;
 use super::claim::Claimer;
 use super::deps::Deps;
@@ -24,6 +26,7 @@ pub struct TimerSink {
     pub claimer: Arc<Claimer>,
 }
 
+#[async_trait]
 impl SignalSink for TimerSink {
     fn raise(&self, signal: Signal) {
         self.queue.push(signal);
@@ -87,6 +90,11 @@ impl SignalSink for TimerSink {
 
     fn propose_alone(&self, candidate: AdoptionCandidate) {
         self.add(candidate, None);
+    }
+
+    async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
+        let found = self.deps.ledger.look_up(keys).await.ok()?;
+        Some(found.iter().map(Option::is_some).collect())
     }
 }
 

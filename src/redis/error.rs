@@ -32,6 +32,9 @@ pub enum RedisError {
     /// The server is a replica, which expires no keys and accepts no writes.
     #[error("this redis is a replica, expected the master")]
     Replica(#[source] Option<redis::RedisError>),
+    /// The data are not those of the session: the server was restarted, or emptied.
+    #[error("redis has other data than before: it was restarted, or emptied")]
+    Replaced,
     /// Any other error reply.
     #[error("redis refuses `{command}`")]
     Refused {
@@ -77,7 +80,7 @@ impl RedisError {
     /// True if the same request may succeed later without a change to configuration or rights.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Loading(_) | Self::Replica(_) => true,
+            Self::Unreachable(_) | Self::Loading(_) | Self::Replica(_) | Self::Replaced => true,
             Self::Url(_) | Self::Credentials(_) | Self::NoPermission { .. } => false,
             Self::Refused { source, .. } => !matches!(source.retry_method(), RetryMethod::NoRetry),
         }
@@ -101,7 +104,7 @@ impl RedisError {
     /// Returns the first word of the server's error reply, such as `OOM`.
     pub fn server_code(&self) -> Option<String> {
         match self {
-            Self::Url(_) | Self::Unreachable(_) => None,
+            Self::Url(_) | Self::Unreachable(_) | Self::Replaced => None,
             Self::Replica(source) => server_code(source.as_ref()?),
             Self::Credentials(source)
             | Self::NoPermission { source, .. }
@@ -119,6 +122,7 @@ impl RedisError {
             Self::NoPermission { .. } => "no_permission",
             Self::Loading(_) => "loading",
             Self::Replica(_) => "replica",
+            Self::Replaced => "replaced",
             Self::Refused { .. } => "refused",
         }
     }
@@ -132,6 +136,7 @@ impl RedisError {
             Self::NoPermission { .. } => "give the user the rights that SECURITY.md lists",
             Self::Loading(_) => "it will be there when it has loaded its data",
             Self::Replica(_) => "let `redis.url` name the master",
+            Self::Replaced => "none is needed: the wheel is read again",
             Self::Refused { .. } => "run `lapsed doctor`",
         }
     }

@@ -34,4 +34,4 @@ pub use scored_sets::{
 };
 pub use subscription::{Backlog, Connected, Loss, Subscription};
 pub use token_bucket::{FullAt, TokenBuckets};
-pub use wheel::{Handling, LastTick, SlotEntry, Taken, Taking, WheelKeys};
+pub use wheel::{Handling, LastTick, Run, SlotEntry, Taken, Taking, WheelKeys};

@@ -211,6 +211,7 @@ pub struct ArmedPage {
 }
 
 /// The interface of the engine for timers. No method blocks.
+#[async_trait]
 pub trait SignalSink: Send + Sync + 'static {
     /// Accepts a signal. If a queue is full, drops and counts it, and requests a sweep.
     fn raise(&self, signal: Signal);
@@ -267,6 +268,11 @@ pub trait SignalSink: Send + Sync + 'static {
     /// As [`propose`](Self::propose), for evidence that no other daemon has: none is waited for.
     fn propose_alone(&self, candidate: AdoptionCandidate) {
         self.propose(candidate);
+    }
+
+    /// Returns for each key, in order, whether the ledger has a row of it; `None` if the ledger does not answer.
+    async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
+        Some(vec![false; keys.len()])
     }
 }
 
@@ -406,6 +412,12 @@ pub trait Timer: Send + Sync + 'static {
 
     /// Reports that an audit, which began at `_began`, has armed every pending task.
     async fn audited(&self, _began: UnixMs) {}
+
+    /// Names the timer, and what tells which keys it watches. Two daemons with the same text find the same entries. Empty:
+    /// not told.
+    fn scope(&self) -> String {
+        String::new()
+    }
 
     /// True if events are received now; `None` for a timer without a server.
     fn is_listening(&self) -> Option<bool>;

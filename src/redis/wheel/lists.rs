@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{FromRedisValue, Value};
 
 use super::scripts::{HANDLE, READ};
-use super::{PIPELINE_BATCH, SCRIPT_BATCH, WheelKeys};
+use super::{PIPELINE_BATCH, Run, SCRIPT_BATCH, WheelKeys};
 use crate::redis::RedisError;
 use crate::task::{TaskKey, UnixMs};
 
@@ -172,16 +172,20 @@ impl WheelKeys {
 
     /// Handles elements of the list of a slot. Returns for each, in order, whether it was still there: for an element that
     /// was taken, its number among equal ones in this run of the server.
+    ///
+    /// # Errors
+    /// As all methods, and [`RedisError::Replaced`] if the data are of another run and the run does not catch up.
     pub async fn handle(
         &self,
         slot: u32,
-        run: &str,
+        run: &Run,
         elements: &[(Vec<u8>, Handling)],
     ) -> Result<Vec<Option<NonZeroU64>>, RedisError> {
         let mut handled = Vec::with_capacity(elements.len());
         for batch in elements.chunks(SCRIPT_BATCH) {
             let mut handle = self.script(HANDLE);
-            handle.arg(self.list(slot)).arg(self.refused()).arg(run);
+            handle.arg(self.list(slot)).arg(self.refused());
+            handle.arg(&*run.id).arg(u8::from(run.is_marked));
             for (element, handling) in batch {
                 handle.arg(element);
                 match handling {
@@ -202,7 +206,8 @@ impl WheelKeys {
                     Handling::Drop => handle.arg(&["drop", "", "", "", ""]),
                 };
             }
-            let (batch,): (Vec<u64>,) = self.send(&handle).await?;
+            let (batch,): (Option<Vec<u64>>,) = self.send(&handle).await?;
+            let batch = batch.ok_or(RedisError::Replaced)?;
             handled.extend(batch.into_iter().map(NonZeroU64::new));
         }
         Ok(handled)

@@ -6,6 +6,7 @@ mod scripts;
 pub use lists::{Handling, Taken, Taking};
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use redis::{FromRedisValue, Pipeline, Value};
 
@@ -30,7 +31,7 @@ const BUCKETS_PER_HASH: u16 = 2;
 /// | `<key><slot>` | list | entries of producers |
 /// | `<key>lapsed:<slot>` | sorted set | task keys by due time in milliseconds |
 /// | `<key>lapsed:due:<hash>` | hash | the due time of each task key, to find its slot |
-/// | `<key>lapsed:tick` | string | the last tick that was handled, `:`, and the run of the server |
+/// | `<key>lapsed:tick` | string | the last tick that was handled, the run of the server, and the tick from which visits are counted in it |
 /// | `<key>lapsed:seen:<run>:<due>` | hash | how many equal entries were taken for a due time |
 /// | `<key>lapsed:taken` | hash | entries taken from lists and not adopted yet |
 /// | `<key>refused` | list | elements of producers' lists that cannot be tasks |
@@ -56,6 +57,17 @@ pub struct LastTick {
     pub tick: i64,
     /// The run of the server in which it was handled; `None` if the value does not say.
     pub run: Option<String>,
+    /// The tick from which visits are counted in that run; `None` if the value does not say.
+    pub from: Option<i64>,
+}
+
+/// A run of the server, between a start and its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// What distinguishes it from others.
+    pub id: Arc<str>,
+    /// The last tick was written in this run. False only while missed ticks are caught up.
+    pub is_marked: bool,
 }
 
 impl WheelKeys {
@@ -67,6 +79,17 @@ impl WheelKeys {
             slots,
             tick_ms,
         }
+    }
+
+    /// Names the keys, and the size of the wheel.
+    pub fn scope(&self) -> String {
+        let Self {
+            key,
+            slots,
+            tick_ms,
+            ..
+        } = self;
+        format!("wheel:{key}/{slots}/{tick_ms}ms")
     }
 
     /// Returns the connection.
@@ -192,24 +215,27 @@ impl WheelKeys {
             .and_then(|text| LastTick::read(&text)))
     }
 
-    /// Writes that a tick is handled in a run of the server. Returns false if no tick was there: the server has lost its
-    /// data, or is new.
-    pub async fn mark_tick(&self, tick: i64, run: &str) -> Result<bool, RedisError> {
+    /// Writes that a tick is handled in a run of the server, in which visits are counted from `from`. Returns false if no
+    /// tick was there: the server has lost its data, or is new.
+    ///
+    /// # Errors
+    /// As all methods, and [`RedisError::Replaced`] if the run is marked and the tick is of another one, or missing.
+    pub async fn mark_tick(&self, tick: i64, run: &Run, from: i64) -> Result<bool, RedisError> {
         let mut script = self.script(MARK);
-        script.arg(tick).arg(run);
-        let (was_there,): (bool,) = self.send(&script).await?;
-        Ok(was_there)
+        script.arg(tick).arg(&*run.id).arg(from);
+        script.arg(u8::from(run.is_marked));
+        let (was_there,): (Option<bool>,) = self.send(&script).await?;
+        was_there.ok_or(RedisError::Replaced)
     }
 }
 
 impl LastTick {
     fn read(text: &str) -> Option<Self> {
-        let (tick, run) = match text.split_once(':') {
-            Some((tick, run)) => (tick, Some(run.to_owned())),
-            None => (text, None),
-        };
-        let tick = tick.parse().ok()?;
-        Some(Self { tick, run })
+        let mut parts = text.splitn(3, ':');
+        let tick = parts.next()?.parse().ok()?;
+        let run = parts.next().map(str::to_owned);
+        let from = parts.next().and_then(|from| from.parse().ok());
+        Some(Self { tick, run, from })
     }
 }
 
@@ -224,12 +250,13 @@ mod tests {
 
     #[test]
     fn a_last_tick_is_read_with_and_without_its_run() {
-        let tick = |tick, run: Option<&str>| {
+        let tick = |tick, run: Option<&str>, from| {
             let run = run.map(str::to_owned);
-            Some(LastTick { tick, run })
+            Some(LastTick { tick, run, from })
         };
-        assert_eq!(LastTick::read("17:ab"), tick(17, Some("ab")));
-        assert_eq!(LastTick::read("17"), tick(17, None));
+        assert_eq!(LastTick::read("17:ab:5"), tick(17, Some("ab"), Some(5)));
+        assert_eq!(LastTick::read("17:ab"), tick(17, Some("ab"), None));
+        assert_eq!(LastTick::read("17"), tick(17, None, None));
         assert_eq!(LastTick::read("x:ab"), None);
     }
 }

@@ -49,15 +49,20 @@ for i = 3, #ARGV, 3 do \
 end \
 return 0";
 
-/// Writes that a tick is handled, unless this server has had a later one. ARGV[3]: the tick; ARGV[4]: the run of the server.
-/// Returns 1 if a tick was there.
+/// Writes that a tick is handled, unless this run of the server has had a later one. ARGV[3]: the tick; ARGV[4]: the run of
+/// the server; ARGV[5]: the tick from which visits are counted in this run, kept if one was written; ARGV[6]: 1 if a tick of
+/// this run must be there. Returns 1 if a tick was there, or nil, and writes nothing, if the one of this run is missing.
 pub(super) const MARK: &str = "\
 local key = KEYS[1] .. 'tick' \
 local old = redis.pcall('GET', key) \
 if type(old) == 'table' then old = false end \
-local tick = old and tonumber(string.match(old, '^%d+')) or 0 \
-local run = old and string.match(old, ':(.*)$') \
-if tick < tonumber(ARGV[3]) or run ~= ARGV[4] then redis.call('SET', key, ARGV[3] .. ':' .. ARGV[4]) end \
+local tick, run, from = string.match(old or '', '^(%d+):?([^:]*):?(%d*)$') \
+local is_same = run == ARGV[4] \
+if ARGV[6] == '1' and not is_same then return false end \
+if not is_same or from == '' then from = ARGV[5] end \
+if not is_same or tonumber(tick) < tonumber(ARGV[3]) then \
+  redis.call('SET', key, ARGV[3] .. ':' .. ARGV[4] .. ':' .. from) \
+end \
 return old and 1 or 0";
 
 /// Reads a page of a list. ARGV from 3: the list, the list of refused elements, how many elements to skip, how many to
@@ -85,16 +90,21 @@ while left > 0 and room > 0 do \
 end \
 return out";
 
-/// Handles elements of a list. ARGV from 3: the list, the list of refused elements, the run of the server; then for each
-/// element itself, `take`, `refuse` or `drop`, and for `take` the field and the value for the hash of taken entries, the due
+/// Handles elements of a list. ARGV from 3: the list, the list of refused elements, the run of the server, and 1 if the last
+/// tick must be of this run; then for each element itself, `take`, `refuse` or `drop`, and for `take` the field and the value for the hash of taken entries, the due
 /// time, and for how many milliseconds equal entries are counted.
 ///
 /// Equal entries with one due time have the same field but for a number, which counts them in this run of the server. The
 /// copy is written before the element is removed, so that an error between the two loses nothing. Returns for each element
-/// its number, or 0 if it was gone. Elements that are not taken have the number 1.
+/// its number, or 0 if it was gone. Elements that are not taken have the number 1. Returns nil, and does nothing, if the last
+/// tick is of another run, or missing.
 pub(super) const HANDLE: &str = "\
 local own, list, refused, out = KEYS[1], ARGV[3], ARGV[4], {} \
-for i = 6, #ARGV, 6 do \
+if ARGV[6] == '1' then \
+  local tick = redis.pcall('GET', own .. 'tick') \
+  if type(tick) ~= 'string' or string.match(tick, '^%d+:([^:]*)') ~= ARGV[5] then return false end \
+end \
+for i = 7, #ARGV, 6 do \
   local element, verb, field, number = ARGV[i], ARGV[i + 1], ARGV[i + 2], 1 \
   local name, seen = field, own .. 'seen:' .. ARGV[5] .. ':' .. ARGV[i + 4] \
   local equal = string.match(field, '[^~]*$') \

@@ -11,7 +11,7 @@ use super::ahead::Ahead;
 use super::dial::{Dial, Tick};
 use super::inbox::Inbox;
 use crate::clock::LedgerClock;
-use crate::redis::{Keyspace, LastTick, RedisError, Role, SlotEntry, WheelKeys};
+use crate::redis::{Keyspace, LastTick, RedisError, Role, Run, SlotEntry, WheelKeys};
 use crate::task::{Backoff, RetryPolicy, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{Alarm, AlarmClock, Cause, SignalSink};
@@ -83,7 +83,7 @@ pub(super) struct Hand {
     last: Mutex<Option<Tick>>,
     /// The last tick that was handled before this process.
     origin: Mutex<Option<Tick>>,
-    /// What distinguishes this run of the server from others.
+    /// The run of the server whose data were read.
     run: Mutex<Option<Arc<str>>>,
     turns: AtomicBool,
     failures: LogLimiter,
@@ -156,9 +156,15 @@ impl Hand {
 
     /// Turns the wheel until Redis fails.
     async fn session(&self, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
-        let (cause, run) = self.check_server().await?;
-        self.catch_up(&run, cause == Cause::RedisChanged, sink)
-            .await?;
+        let run = self.server_run().await?;
+        let before = self.known_run().clone();
+        let cause = match before.is_some_and(|before| before != run) {
+            true => Cause::RedisChanged,
+            false => Cause::Subscribed,
+        };
+        self.catch_up(&run, Some(cause), sink).await?;
+        // Not before: a session that failed on the way leaves the older data unread.
+        *self.known_run() = Some(Arc::clone(&run));
         self.turns.store(true, Ordering::Relaxed);
         sink.audit(cause);
         match &self.inbox {
@@ -175,25 +181,22 @@ impl Hand {
         }
     }
 
-    /// Refuses a replica. Returns why the entries are to be audited, and the run of the server.
-    async fn check_server(&self) -> Result<(Cause, Arc<str>), RedisError> {
+    /// Refuses a replica. Returns the run of the server.
+    async fn server_run(&self) -> Result<Arc<str>, RedisError> {
         let server = self.keyspace.server().await?;
         if server.role == Some(Role::Replica) {
             return Err(RedisError::Replica(None));
         }
         let run = server.run_id.unwrap_or_default();
-        let run: Arc<str> = run.chars().take(RUN_CHARS).collect::<String>().into();
-        let mut known = self.run.lock().expect("nothing panics while holding it");
-        let before = known.replace(Arc::clone(&run));
-        let cause = match before.is_some_and(|before| before != run) {
-            true => Cause::RedisChanged,
-            false => Cause::Subscribed,
-        };
-        Ok((cause, run))
+        Ok(run.chars().take(RUN_CHARS).collect::<String>().into())
     }
 
     /// Visits a slot each tick.
-    async fn turn(&self, run: &str, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
+    async fn turn(&self, run: &Arc<str>, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
+        let marked = Run {
+            id: Arc::clone(run),
+            is_marked: true,
+        };
         let mut alarm_clock = AlarmClock::of_the_kernel();
         let tick = self.dial.ticks(1);
         let lead = AHEAD_MAX.min(tick / 2);
@@ -201,7 +204,7 @@ impl Hand {
             let current = self.dial.tick_at(self.clock.now());
             let last = self.last().unwrap_or(current);
             if !(-1..=BEHIND_MAX).contains(&(current.0 - last.0)) {
-                self.catch_up(run, false, sink).await?;
+                self.catch_up(run, None, sink).await?;
                 continue;
             }
             let next = last.next();
@@ -226,32 +229,50 @@ impl Hand {
             if let Some(inbox) = &self.inbox {
                 inbox.visit(next, seen, sink).await?;
             }
-            self.handled(next, run, sink).await?;
+            self.handled(next, &marked, next, sink).await?;
         }
     }
 
     /// Handles all ticks that were missed, in order of due time. The entries of one revolution of slots are all there are.
-    /// `restarted`: the server is another one than before, or was restarted.
+    /// `cause`: why the entries are audited when a session begins; `None` within a session.
     async fn catch_up(
         &self,
-        run: &str,
-        restarted: bool,
+        run: &Arc<str>,
+        cause: Option<Cause>,
         sink: &dyn SignalSink,
     ) -> Result<(), RedisError> {
         let current = self.dial.tick_at(self.clock.now());
+        let slots = i64::from(self.dial.slots());
         let marked = self.keys.last_tick().await?;
-        let another = |marked: &LastTick| marked.run.as_deref().is_some_and(|old| old != run);
-        let restored = restarted || marked.as_ref().is_some_and(another);
-        let in_redis = marked.map(|marked| Tick(marked.tick));
-        // The lists are as old as the tick that Redis has returned with.
-        let last = match restored {
-            true => in_redis.or(*self.origin()),
-            false => self.last().or(in_redis),
+        let of_run = |marked: &LastTick| marked.run.as_deref().map(|old| old == &**run);
+        let of_run = marked.as_ref().and_then(of_run);
+        if cause.is_none() && of_run != Some(true) {
+            return Err(RedisError::Replaced);
+        }
+        let run = Run {
+            id: Arc::clone(run),
+            is_marked: of_run == Some(true),
         };
+        let is_changed = cause == Some(Cause::RedisChanged);
+        let has_tick = marked.is_some();
+        let in_redis = marked.map(|marked| match marked.from {
+            // Another daemon has begun this run, and what it has left is as old.
+            Some(from) if is_changed && run.is_marked => Tick(from),
+            _ => Tick(marked.tick),
+        });
+        // Data without a tick are of the time before this process, if they are not empty. A wheel that has turned for a
+        // round is in every snapshot.
+        let origin = self.origin().filter(|origin| current.0 - origin.0 <= slots);
+        let returned = match is_changed || of_run == Some(false) {
+            true => in_redis.or(origin),
+            false => None,
+        };
+        // The lists are as old as the tick that Redis has returned with.
+        let last = returned.or(self.last()).or(in_redis);
         // Entries may have been written into slots that were just visited. Before the first tick, all slots may have some.
         let known = match last {
             Some(last) => Tick(last.0 - READ_AGAIN),
-            None => Tick(current.0 - i64::from(self.dial.slots())),
+            None => Tick(current.0 - slots),
         };
         let stopped_at = self.stopped_at.map(|moment| self.dial.tick_at(moment));
         // A wheel of programs begins to turn now. A later tick means that the clock was set back.
@@ -259,7 +280,10 @@ impl Hand {
         let last = last.map_or(current, |last| last.min(current));
         self.origin().get_or_insert(last);
         if let Some(inbox) = &self.inbox {
-            inbox.begin_after(run, last).await;
+            inbox.begin_after(&run, last).await;
+            if !has_tick {
+                inbox.doubt_age();
+            }
         }
         let slots = self.dial.missed(known, current);
         let slots: Vec<u32> = slots.map(|tick| self.dial.slot_of(tick)).collect();
@@ -267,15 +291,22 @@ impl Hand {
         let found = self.keys.due_in(&slots, None, end, 0..MISSED_LIMIT).await?;
         self.expect(found, sink);
         if let Some(inbox) = &self.inbox {
-            let restored = restored.then_some(last);
+            let restored = returned.and(Some(last));
             self.catch_up_lists(inbox, last, current, restored, sink)
                 .await?;
-            inbox.begin_after(run, current).await;
+            let marked = Run {
+                is_marked: true,
+                ..run.clone()
+            };
+            inbox.begin_after(&marked, current).await;
+        }
+        if !run.is_marked && self.server_run().await? != run.id {
+            return Err(RedisError::Replaced);
         }
         if current.0 > last.0 + 1 {
             tracing::info!(ticks = current.0 - last.0, "caught up with missed ticks");
         }
-        self.handled(current, run, sink).await
+        self.handled(current, &run, last, sink).await
     }
 
     /// Takes entries of programs from the slots of ticks that were missed; if Redis has returned with older data, from all.
@@ -309,17 +340,19 @@ impl Hand {
         Ok(())
     }
 
+    /// Remembers a tick that was handled, here and in Redis. `from`: see [`LastTick::from`].
     async fn handled(
         &self,
         tick: Tick,
-        run: &str,
+        run: &Run,
+        from: Tick,
         sink: &dyn SignalSink,
     ) -> Result<(), RedisError> {
         let before = {
             let mut last = self.last.lock().expect("nothing panics while holding it");
             last.replace(tick)
         };
-        let was_there = self.keys.mark_tick(tick.0, run).await?;
+        let was_there = self.keys.mark_tick(tick.0, run, from.0).await?;
         if !was_there && before.is_some() {
             sink.audit(Cause::RedisChanged);
         }
@@ -328,6 +361,10 @@ impl Hand {
 
     fn origin(&self) -> MutexGuard<'_, Option<Tick>> {
         self.origin.lock().expect("nothing panics while holding it")
+    }
+
+    fn known_run(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.run.lock().expect("nothing panics while holding it")
     }
 
     fn last(&self) -> Option<Tick> {

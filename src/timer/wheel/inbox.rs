@@ -18,7 +18,7 @@ use super::dial::{Dial, Tick};
 use super::entry::Element;
 use super::proposals::Proposals;
 use crate::clock::LedgerClock;
-use crate::redis::{RedisError, Taken, WheelKeys};
+use crate::redis::{RedisError, Run, Taken, WheelKeys};
 use crate::task::{TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
@@ -47,6 +47,9 @@ const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
 /// The server counts idle time in whole seconds, on a clock that it reads ten times a second.
 const IDLE_ERROR: Duration = Duration::from_millis(1_200);
 
+/// The age of elements is doubted for this long. Each list is looked at once a second.
+const DOUBTED_FOR: Duration = Duration::from_secs(60);
+
 /// Interval of the look for taken entries that were not answered.
 const LEFT_EVERY: Duration = Duration::from_secs(2);
 
@@ -73,8 +76,10 @@ pub(super) struct Inbox {
     /// The last tick whose slot was visited. Held while a list is read, so that each element is either found by a visit or
     /// waits for the next one.
     visited: tokio::sync::Mutex<Tick>,
-    /// What distinguishes this run of the server from others.
-    run: Mutex<Arc<str>>,
+    /// The run of the server.
+    run: Mutex<Run>,
+    /// Until then, elements that are read may be of data that are older than the last tick.
+    doubted_until: Mutex<UnixMs>,
     /// The lengths of lists whose elements are all left there.
     left: Mutex<HashMap<u32, (u64, Instant)>>,
     /// Methods whose entries stay that were logged.
@@ -99,7 +104,11 @@ impl Inbox {
             class: class.to_owned(),
             metrics,
             visited,
-            run: Mutex::new(Arc::from("")),
+            run: Mutex::new(Run {
+                id: Arc::from(""),
+                is_marked: true,
+            }),
+            doubted_until: Mutex::new(UnixMs(0)),
             left: Mutex::default(),
             logged: Mutex::default(),
             proposals: Proposals::default(),
@@ -108,9 +117,25 @@ impl Inbox {
     }
 
     /// Sets the run of the server, and the last tick whose slot was visited.
-    pub(super) async fn begin_after(&self, run: &str, tick: Tick) {
-        *self.run.lock().expect("nothing panics while holding it") = Arc::from(run);
+    pub(super) async fn begin_after(&self, run: &Run, tick: Tick) {
+        *self.run.lock().expect("nothing panics while holding it") = run.clone();
         *self.visited.lock().await = tick;
+    }
+
+    /// Doubts the age of what is in the lists now: no last tick says how old it is.
+    pub(super) fn doubt_age(&self) {
+        *self.doubted_until() = self.clock.now().plus(DOUBTED_FOR);
+    }
+
+    fn run(&self) -> Run {
+        let run = self.run.lock();
+        run.expect("nothing panics while holding it").clone()
+    }
+
+    fn doubted_until(&self) -> MutexGuard<'_, UnixMs> {
+        self.doubted_until
+            .lock()
+            .expect("nothing panics while holding it")
     }
 
     /// How shortly before a visit an entry may be for the visit after it.

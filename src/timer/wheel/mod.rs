@@ -242,6 +242,10 @@ impl Timer for Wheel {
         removed.map_err(|error| TimerError::new("cannot remove entries", error))
     }
 
+    fn scope(&self) -> String {
+        self.keys.scope()
+    }
+
     fn is_listening(&self) -> Option<bool> {
         Some(self.hand.is_listening())
     }

@@ -76,6 +76,72 @@ async fn entries_that_redis_returns_with_run_once() {
 }
 
 #[tokio::test]
+async fn entries_of_a_snapshot_from_before_the_wheel_turned_run_once() {
+    let mut rig = WheelRig::new("").await;
+    let (near, later) = rig.push_backlog().await;
+    rig.save().await;
+    let daemon = rig.turning().await;
+    let rows = (near + later) as i64;
+    rig.until_rows(rows).await;
+    until("some have run", async || rig.with_status(1).await >= 5).await;
+    rig.restore().await;
+    daemon.hears_events().await;
+    rig.until_all_are_known(rows).await;
+    rig.until_done(near).await;
+    rig.each_ran_once(near).await;
+    assert_eq!(rig.rows().await, rows);
+}
+
+#[tokio::test]
+async fn entries_of_a_snapshot_from_before_the_wheel_turned_are_known_to_another_daemon() {
+    let mut rig = WheelRig::new("").await;
+    let (near, later) = rig.push_backlog().await;
+    rig.save().await;
+    let daemon = rig.turning().await;
+    let rows = (near + later) as i64;
+    rig.until_rows(rows).await;
+    until("some have run", async || rig.with_status(1).await >= 5).await;
+    daemon.stop().await;
+    rig.restore().await;
+    let _daemon = rig.turning().await;
+    rig.until_all_are_known(rows).await;
+    rig.until_done(near).await;
+    rig.each_ran_once(near).await;
+    assert_eq!(rig.rows().await, rows);
+}
+
+/// A command that is not the wheel's may be the first one that finds the server again.
+#[tokio::test]
+async fn a_restart_that_another_command_notices_first_makes_no_entry_new() {
+    let mut rig = WheelRig::new("").await;
+    let (near, later) = rig.push_backlog().await;
+    rig.save().await;
+    let daemon = rig.turning().await;
+    let rows = (near + later) as i64;
+    rig.until_rows(rows).await;
+    until("some have run", async || rig.with_status(1).await >= 5).await;
+    let tasks = daemon.tasks.clone();
+    let busy = tokio::spawn(async move {
+        for number in 0.. {
+            let key = crate::support::tasks::key(&format!("Job@record@busy{number}"));
+            let due = lapsed::Due::after(std::time::Duration::from_secs(900)).unwrap();
+            let _ = tasks.create(lapsed::Task::from(key), due).await;
+        }
+    });
+    rig.restore().await;
+    until("nothing waits in lists", async || {
+        rig.lists_are_empty().await
+    })
+    .await;
+    busy.abort();
+    let adopted = "SELECT COUNT(*) FROM tb_time_limit_task WHERE `key` NOT LIKE '%busy%'";
+    assert_eq!(rig.number(adopted).await, rows);
+    rig.until_done(near).await;
+    rig.each_ran_once(near).await;
+    assert_eq!(rig.number(adopted).await, rows);
+}
+
+#[tokio::test]
 async fn entries_that_redis_returns_with_are_known_to_another_daemon() {
     let mut rig = WheelRig::new("").await;
     rig.turning().await.stop().await;

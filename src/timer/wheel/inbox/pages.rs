@@ -7,7 +7,7 @@ use super::super::dial::Tick;
 use super::super::entry::{ELEMENT_BYTES_MAX, Element, Entry, Garbage, numbered};
 use super::{Inbox, Pushed};
 use crate::redis::{Handling, RedisError, Taking};
-use crate::task::{DELAY_MAX, UnixMs, row_due};
+use crate::task::{DELAY_MAX, TaskKey, UnixMs, row_due};
 use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Seen, SignalSink};
 
@@ -16,6 +16,12 @@ const COUNTED_AFTER: Duration = Duration::from_secs(60);
 
 /// Most methods whose entries stay that are logged.
 const METHODS_LOGGED: usize = 100;
+
+/// Rounds after the visit that is counted for a restored element, whose keys are looked for in the ledger.
+const RESTORED_ROUNDS: [i64; 2] = [0, 1];
+
+/// The same for an element of unknown age: Redis writes a snapshot at least once an hour while the wheel turns, by default.
+const DOUBTED_ROUNDS: [i64; 3] = [0, -1, -2];
 
 /// What an entry becomes, with its payload.
 type Task = (Taking, Option<Arc<str>>);
@@ -36,10 +42,15 @@ impl Inbox {
         let read = page.too_long as u64 + page.elements.len() as u64;
         let now = self.clock.now();
         let (mut handled, mut tasks) = (Vec::new(), Vec::new());
+        let mut unsure = Vec::new();
         for element in page.elements {
             let (handling, task) = match Element::read(&element, &self.class) {
                 Element::Entry(entry) => match self.taking(slot, pushed, &entry, now, sink) {
                     Ok(Some(taking)) => {
+                        let keys = self.possible_keys(pushed, &entry, &taking, now);
+                        if !keys.is_empty() {
+                            unsure.push((handled.len(), keys));
+                        }
                         let task = (taking.clone(), entry.payload);
                         (Handling::Take(taking), Some(task))
                     }
@@ -56,7 +67,8 @@ impl Inbox {
             handled.push((element, handling));
             tasks.push(task);
         }
-        let run = Arc::clone(&self.run.lock().expect("nothing panics while holding it"));
+        recognise(unsure, &mut handled, &mut tasks, sink).await;
+        let run = self.run();
         let were_there = self.keys.handle(slot, &run, &handled).await?;
         for (task, number) in tasks.into_iter().zip(were_there) {
             // Another daemon has taken the others.
@@ -106,6 +118,42 @@ impl Inbox {
         }))
     }
 
+    /// The keys that the ledger may have for an element which Redis has returned with, the likeliest first; none for an
+    /// element that was pushed just now.
+    ///
+    /// Counted from the tick of the data, its visit is the one by which it was read before, or the one after, if it was read
+    /// late. Without that tick, some visits may have passed since then.
+    fn possible_keys(
+        &self,
+        pushed: Pushed,
+        entry: &Entry,
+        taking: &Taking,
+        now: UnixMs,
+    ) -> Vec<Taking> {
+        let rounds = match pushed.restored {
+            Some(_) => &RESTORED_ROUNDS[..],
+            None if now < *self.doubted_until() => &DOUBTED_ROUNDS[..],
+            None => return Vec::new(),
+        };
+        let slots = i64::from(self.dial.slots());
+        let visit = self.dial.tick_at(taking.counted_for);
+        let rounds = rounds.iter().filter_map(|rounds| {
+            let tick = Tick(visit.0 + rounds * slots);
+            let counted_for = self.dial.start_of(tick);
+            // Before it can have been pushed: what the ledger has heard is newer.
+            let rounds = i64::try_from(entry.cycle_num).ok()?.saturating_add(2);
+            let heard = tick.0.saturating_sub(rounds.saturating_mul(slots));
+            Some(Taking {
+                key: entry.key(counted_for).ok()?,
+                counted_for,
+                counted: counted_for.since(now) + COUNTED_AFTER,
+                due: taking.due,
+                heard: self.dial.start_of(Tick(heard)),
+            })
+        });
+        rounds.collect()
+    }
+
     /// The last visit of a slot that does not run an entry, which was read at `now`.
     fn after(&self, slot: u32, pushed: Pushed, entry: &Entry, now: UnixMs) -> Tick {
         let Some(visit) = pushed.near else {
@@ -152,5 +200,34 @@ impl Inbox {
                 "an element of a list of the wheel is not an entry: it is moved to the list of refused ones"
             );
         }
+    }
+}
+
+/// Gives elements the first of their possible keys that the ledger has. Without an answer they keep the likeliest one.
+async fn recognise(
+    unsure: Vec<(usize, Vec<Taking>)>,
+    handled: &mut [(Vec<u8>, Handling)],
+    tasks: &mut [Option<Task>],
+    sink: &dyn SignalSink,
+) {
+    let takings = unsure.iter().flat_map(|(_, takings)| takings);
+    let keys: Vec<TaskKey> = takings.map(|taking| taking.key.clone()).collect();
+    let known = match keys.is_empty() {
+        true => None,
+        false => sink.are_known(&keys).await,
+    };
+    let mut known = known.into_iter().flatten();
+    for (index, takings) in unsure {
+        let mut takings = takings.into_iter().zip(known.by_ref());
+        // The other answers for this element are read, too.
+        let found = takings.by_ref().find(|(_, is_known)| *is_known);
+        takings.for_each(drop);
+        let Some((taking, _)) = found else {
+            continue;
+        };
+        if let Some((task, _)) = &mut tasks[index] {
+            *task = taking.clone();
+        }
+        handled[index].1 = Handling::Take(taking);
     }
 }
