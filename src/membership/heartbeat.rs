@@ -78,6 +78,8 @@ pub struct Heartbeat {
     pub expired_only: bool,
     /// True if it can forward events to other members.
     pub forwards: bool,
+    /// The name of its timer, and what tells which keys it watches; empty for one that does not state it.
+    pub timer: String,
     /// What it can run.
     pub capabilities: Capabilities,
 }
@@ -97,6 +99,8 @@ struct Written {
     expired_only: bool,
     #[serde(rename = "passes_on")]
     forwards: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    timer: String,
     handlers: Vec<String>,
     routes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -120,6 +124,7 @@ impl Heartbeat {
             listening: self.listening,
             expired_only: self.expired_only,
             forwards: self.forwards,
+            timer: self.timer.clone(),
             handlers: self.capabilities.handlers.clone(),
             routes: self.capabilities.routes.clone(),
             idle: self.capabilities.idle.clone(),
@@ -146,6 +151,7 @@ impl Heartbeat {
             listening,
             expired_only,
             forwards,
+            timer,
             handlers,
             routes,
             idle,
@@ -166,6 +172,7 @@ impl Heartbeat {
             listening,
             expired_only,
             forwards,
+            timer: printable(timer),
             capabilities: Capabilities {
                 handlers,
                 routes,
@@ -193,6 +200,7 @@ mod tests {
             listening: true,
             expired_only: false,
             forwards: false,
+            timer: String::new(),
             capabilities: Capabilities {
                 handlers: vec!["Order@close".into()],
                 routes: vec!["^Shop@".into()],
@@ -244,9 +252,10 @@ mod tests {
     }
 
     #[test]
-    fn the_version_of_a_program_is_read_back_and_may_be_missing() {
+    fn version_and_timer_of_a_program_are_read_back_and_may_be_missing() {
         let told = Heartbeat {
             version: "1.2.0-rc.1".into(),
+            timer: "wheel:task_/3600/1000ms".into(),
             ..heartbeat()
         };
         let json = told.to_json();

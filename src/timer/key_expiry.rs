@@ -173,6 +173,10 @@ impl Timer for KeyExpiry {
         found.map_err(|error| TimerError::new("cannot inspect keys", error))
     }
 
+    fn scope(&self) -> String {
+        "key_expiry".to_owned()
+    }
+
     fn is_listening(&self) -> Option<bool> {
         Some(self.listener.is_listening())
     }

@@ -116,6 +116,10 @@ impl Timer for LedgerPoll {
         self.due_queue.insert(alarms);
     }
 
+    fn scope(&self) -> String {
+        "ledger_poll".to_owned()
+    }
+
     fn is_listening(&self) -> Option<bool> {
         None
     }

@@ -34,25 +34,34 @@ pub(super) fn daemons(members: Option<&[Heartbeat]>) -> Finding {
     let found = format!("{are}: {}{more}", names.join(", "));
     match unlike(members) {
         None => Finding::ok(DAEMONS, found),
-        Some((one, other)) => Finding::warning(
+        Some((one, other, difference)) => Finding::warning(
             DAEMONS,
-            format!(
-                "{found}; {} and {} have different routes or handlers, or adopt different keys",
-                one.name, other.name
-            ),
+            format!("{found}; {} and {} {difference}", one.name, other.name),
         )
         .remedy("start every daemon with the same configuration, unless the difference is meant: compare what `lapsed check-config` prints on their machines"),
     }
 }
 
-/// Two daemons that do not run and adopt the same tasks; `None` if all do.
-fn unlike(members: &[Heartbeat]) -> Option<(&Heartbeat, &Heartbeat)> {
+/// Two daemons that do not run, adopt and find the same tasks, and how they differ; `None` if all do.
+fn unlike(members: &[Heartbeat]) -> Option<(&Heartbeat, &Heartbeat, String)> {
     let (one, rest) = members.split_first()?;
     let digest = one.capabilities.digest();
-    let other = rest
+    let unlike = rest
         .iter()
-        .find(|other| other.capabilities.digest() != digest)?;
-    Some((one, other))
+        .find(|other| other.capabilities.digest() != digest);
+    if let Some(other) = unlike {
+        let what = "have different routes or handlers, or adopt different keys";
+        return Some((one, other, what.to_owned()));
+    }
+    // An older program does not say which timer it has.
+    let mut telling = members.iter().filter(|member| !member.timer.is_empty());
+    let one = telling.next()?;
+    let other = telling.find(|other| other.timer != one.timer)?;
+    let what = format!(
+        "have different timers, or watch different keys (`{}` and `{}`): what one arms, the other does not see",
+        one.timer, other.timer
+    );
+    Some((one, other, what))
 }
 
 /// Judges the subscribers. `daemons`: running daemons of this ledger; each may own one of the connections.
@@ -170,6 +179,7 @@ mod tests {
             listening: true,
             expired_only: false,
             forwards: true,
+            timer: String::new(),
             capabilities: Default::default(),
         };
         assert_is(&daemons(Some(&[])), Severity::Note, "no daemon is running");
@@ -182,6 +192,26 @@ mod tests {
             &daemons(Some(&unlike)),
             Severity::Warning,
             "a:1 and c:3 have different routes",
+        );
+        let timed = |name: &str, timer: &str| Heartbeat {
+            timer: timer.to_owned(),
+            ..note(name)
+        };
+        let alike = [
+            note("old:0"),
+            timed("a:1", "wheel:t/5"),
+            timed("b:2", "wheel:t/5"),
+        ];
+        assert_is(&daemons(Some(&alike)), Severity::Ok, "3 daemons");
+        let unlike = [
+            note("old:0"),
+            timed("a:1", "wheel:t/5"),
+            timed("b:2", "key_expiry"),
+        ];
+        assert_is(
+            &daemons(Some(&unlike)),
+            Severity::Warning,
+            "a:1 and b:2 have different timers, or watch different keys (`wheel:t/5` and `key_expiry`)",
         );
     }
 }

@@ -65,6 +65,7 @@ impl MembershipTask {
             listening: hearing.all,
             expired_only: hearing.expired_only,
             forwards: hearing.forwards,
+            timer: self.deps.timer.scope(),
             capabilities: self.deps.capabilities(self.idle_routes()),
         };
         let asked = Instant::now();

@@ -16,6 +16,7 @@ fn member(id: u64, readiness: Readiness, handlers: &[&str]) -> Heartbeat {
         listening: true,
         expired_only: false,
         forwards: true,
+        timer: String::new(),
         capabilities: Capabilities {
             handlers: handlers.iter().map(|name| (*name).to_owned()).collect(),
             ..Capabilities::default()

@@ -226,6 +226,7 @@ impl Peers {
                 listening,
                 expired_only,
                 forwards,
+                timer: _,
                 capabilities,
             } = heartbeat;
             let capabilities = Arc::new(capabilities);

@@ -39,6 +39,12 @@ impl Entries {
         &self.sets
     }
 
+    /// Names the sets, and how members and scores are read.
+    pub(super) fn scope(&self) -> String {
+        let unit = self.config.unit.as_str();
+        format!("sorted_set:{}/{unit}", self.config.scope())
+    }
+
     /// The commands.
     pub(super) fn scored(&self) -> &ScoredSets {
         &self.scored

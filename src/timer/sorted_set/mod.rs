@@ -176,6 +176,10 @@ impl Timer for SortedSet {
         }
     }
 
+    fn scope(&self) -> String {
+        self.state.entries.scope()
+    }
+
     fn is_listening(&self) -> Option<bool> {
         Some(self.sessions.is_up())
     }

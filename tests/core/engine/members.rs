@@ -68,6 +68,7 @@ async fn beat(
         listening: false,
         expired_only: false,
         forwards: false,
+        timer: String::new(),
         capabilities: capabilities.clone(),
     };
     membership.exchange(&heartbeat, now).await.unwrap()

@@ -168,6 +168,7 @@ impl Ground {
             listening,
             expired_only: false,
             forwards: listening,
+            timer: String::new(),
             capabilities: Capabilities {
                 handlers: vec![handler.to_owned()],
                 ..Capabilities::default()
