@@ -136,8 +136,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Signals overdue tasks: a page of the newest, then the oldest from where the last sweep stopped, so that a long
-    /// backlog does not hide tasks that fell due just now. If tasks that may not start are among them and some are left, the
+    /// Signals overdue tasks, oldest first if they fit a page. Else a page of the newest, then the oldest from where the last
+    /// sweep stopped, so that a long backlog does not hide tasks that fell due just now. If tasks that may not start are among them and some are left, the
     /// oldest of each class and method follow. This daemon's own tasks come first; tasks that others have left waiting are
     /// taken over at the end.
     async fn sweep_once(&self, cursors: &mut Cursors) -> Result<SweepReport, LedgerError> {
@@ -157,11 +157,15 @@ impl Sweep {
             false => self.deps.ownership.own_buckets(),
         };
         let asked = Instant::now();
-        let newest = self.scan_overdue(newest, &buckets, &paused).await?;
+        let mut newest = self.scan_overdue(newest, &buckets, &paused).await?;
         if self.deps.health.answered_late(asked) {
             return Ok(findings.report);
         }
         let more = newest.next.is_some();
+        if !more {
+            // These are all: the one that has waited longest starts first.
+            newest.rows.reverse();
+        }
         self.signal_page(newest, &mut findings);
         if !more {
             cursors.sweep = None;

@@ -66,13 +66,15 @@ async fn missed_ticks_are_caught_up() {
 }
 
 #[tokio::test]
-async fn a_stopped_wheel_of_several_rounds_catches_up() {
+async fn a_stopped_wheel_of_several_rounds_catches_up_in_order() {
     let rig = WheelRig::new(&format!("{ALONE}\n{SMALL}\nengine.concurrency = 1")).await;
     let receipts = create_many(&rig.client().await.into(), "Job@record@", 40, 0, 75).await;
     rig.until_clock(receipts.last().unwrap().due()).await;
     let _daemon = rig.turning().await;
     rig.until_done(40).await;
     rig.each_ran_once(40).await;
+    let dues: Vec<i64> = rig.runs().await.iter().map(|run| run.due_ms).collect();
+    assert!(dues.is_sorted(), "{dues:?}");
     rig.until_empty().await;
 }
 

@@ -49,8 +49,8 @@ impl RouteQueues {
         self.queues.iter().any(|queue| queue.unarmed > 0)
     }
 
-    /// Removes at most `limit` waiting signals that name no arming, the latest first: those that have waited for longer
-    /// have mostly been looked up.
+    /// Removes at most `limit` waiting signals that name no arming, the latest of each queue, in order: those that have
+    /// waited for longer have mostly been looked up.
     pub fn take_unarmed(&mut self, limit: usize) -> Vec<Signal> {
         let mut taken = Vec::new();
         for index in 0..self.queues.len() {
@@ -70,6 +70,8 @@ impl RouteQueues {
                     }
                 }
                 queue.signals[at].extend(armed.into_iter().rev());
+                // They come back in the order in which they are returned.
+                taken[before..].reverse();
                 self.removed(index, at, taken.len() - before);
             }
         }
