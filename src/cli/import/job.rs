@@ -21,6 +21,8 @@ pub struct Job {
     pub due_is_estimated: bool,
     /// JSON.
     pub payload: Option<String>,
+    /// The payload has the id, as far as the key may not have it.
+    pub payload_has_id: bool,
     /// Runs that have failed.
     pub attempts: u16,
     /// Maximum number of runs; `None`: the source does not say.
@@ -69,6 +71,7 @@ impl Job {
             due,
             due_is_estimated: false,
             payload: None,
+            payload_has_id: false,
             attempts: 0,
             max_attempts: None,
             tag: None,

@@ -1,7 +1,8 @@
 //! Which task key a job gets.
 
-use lapsed::config::{ImportRule, ImportSource, KeyTemplate};
-use lapsed::task::TaskKey;
+use lapsed::config::{ImportRule, ImportSource, JobPart, KeyTemplate};
+use lapsed::task::{KeyError, TaskKey};
+use sha2::{Digest, Sha256};
 
 use super::job::Job;
 
@@ -27,10 +28,25 @@ impl<'a> Rules<'a> {
         let rule = self.rules.iter().find(|rule| fits(rule, job));
         let template = rule.map(|rule| &rule.key).or(self.default.as_ref());
         let template = template.ok_or("no rule fits it")?;
-        template
-            .key(|part| job.part(part))
-            .map_err(|error| format!("no key by `{template}`: {error}"))
+        let key = match template.key(|part| job.part(part)) {
+            Err(KeyError::TooLong { .. }) if job.payload_has_id => {
+                let digest = digest(&job.id);
+                template.key(|part| match part {
+                    JobPart::Id => digest.as_bytes(),
+                    part => job.part(part),
+                })
+            }
+            key => key,
+        };
+        key.map_err(|error| format!("no key by `{template}`: {error}"))
     }
+}
+
+/// Stands for an id that has no room in a key.
+fn digest(id: &[u8]) -> String {
+    let digest = Sha256::digest(id);
+    let digits = digest[..16].iter().map(|byte| format!("{byte:02x}"));
+    format!("sha256-{}", digits.collect::<String>())
 }
 
 fn fits(rule: &ImportRule, job: &Job) -> bool {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use lapsed::config::written;
 use lapsed::task::{KeyName, TaskKey};
 
@@ -69,6 +71,7 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
         queue: Arc::clone(&page.queue),
         name: String::from_utf8_lossy(&entry.member).into_owned(),
         payload: payload(&entry.member),
+        payload_has_id: entry.member.len() > PLAIN_BYTES_MAX,
         ..Job::new(
             entry.member.clone(),
             due_by_size(entry.at())?,
@@ -86,13 +89,23 @@ fn key(member: &[u8]) -> Option<TaskKey> {
     }
 }
 
-/// The member itself, if it is a JSON object or array; as text, if the key cannot hold it as it is.
+/// A longer member is in the payload in any case: the key may have no room for it.
+const PLAIN_BYTES_MAX: usize = 150;
+
+/// The member itself, if it is a JSON object or array; as text, if the key may not hold it as it is. A long one that is not
+/// UTF-8 is `{"base64": ".."}`, as for the timer.
 fn payload(member: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(member).ok()?;
+    let is_long = member.len() > PLAIN_BYTES_MAX;
+    let Ok(text) = std::str::from_utf8(member) else {
+        return is_long
+            .then(|| serde_json::json!({ "base64": BASE64_STANDARD.encode(member) }).to_string());
+    };
     let is_json =
         text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     match is_json {
         true => Some(text.to_owned()),
-        false => (written(member) != text).then(|| serde_json::Value::from(text).to_string()),
+        false => {
+            (is_long || written(member) != text).then(|| serde_json::Value::from(text).to_string())
+        }
     }
 }

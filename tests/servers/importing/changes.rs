@@ -3,7 +3,9 @@
 use std::process::{Child, Stdio};
 
 use redis::cmd;
+use serde_json::{Value, json};
 
+use super::programs::{bullmq, php};
 use super::{import, tasks};
 use crate::support::rig::Rig;
 use crate::support::shell::Shell;
@@ -31,10 +33,100 @@ async fn rows(rig: &Rig) -> i64 {
 }
 
 /// Starts an import that takes the jobs, and does not wait for it.
-fn begin_import(shell: &Shell) -> Child {
-    let mut command = shell.command(&["import", "seed001", "--take"]);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+fn begin_import(shell: &Shell, source: &str) -> Child {
+    let mut command = shell.command(&["--json", "import", source, "--take"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().unwrap()
+}
+
+/// Two jobs are read. Before their tasks are written, a program removes one and moves the other one. Returns the exit code
+/// and the report.
+async fn remove_and_move(rig: &Rig, source: &str, set: &str) -> (i32, Value) {
+    let shell = Shell::of(rig);
+    let mut lock = rig.sql.acquire().await.unwrap();
+    let hold = "SELECT GET_LOCK(DATABASE(), 60)";
+    let held: i64 = sqlx::query_scalar(hold)
+        .fetch_one(&mut *lock)
+        .await
+        .unwrap();
+    assert_eq!(held, 1);
+    rig.run_sql(
+        "CREATE TRIGGER hold BEFORE INSERT ON tb_time_limit_task FOR EACH ROW \
+         SET @held = GET_LOCK(DATABASE(), 60) + RELEASE_LOCK(DATABASE())",
+    )
+    .await;
+    let members: Vec<String> = rig.redis_says(&["ZRANGE", set, "0", "-1"]).await;
+    let [gone, moved] = &members[..] else {
+        panic!("{members:?}")
+    };
+    let child = begin_import(&shell, source);
+    until("a task is about to be written", async || {
+        let waiting =
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND DB = DATABASE()";
+        rig.number(waiting).await > 0
+    })
+    .await;
+    let _: i64 = rig.redis_says(&["ZREM", set, gone]).await;
+    // To before what was read already: it is not read again.
+    let _: String = rig.redis_says(&["ZINCRBY", set, "-60", moved]).await;
+    let release = "SELECT RELEASE_LOCK(DATABASE())";
+    let _: i64 = sqlx::query_scalar(release)
+        .fetch_one(&mut *lock)
+        .await
+        .unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let left: Vec<String> = rig.redis_says(&["ZRANGE", set, "0", "-1"]).await;
+    assert_eq!(left, [moved.clone()], "{source}: {report}");
+    (ended.status.code().unwrap(), report)
+}
+
+#[tokio::test]
+async fn a_job_that_is_gone_is_told_from_one_that_was_moved() {
+    let in_an_hour = json!({ "delay": 3_600_000 });
+    for (source, set) in [
+        ("seed001", "order"),
+        ("seed000", "delay_queue_job"),
+        ("bullmq", "bull:Mail:delayed"),
+    ] {
+        let rig = Rig::new("").await;
+        match source {
+            "seed001" => fill(&rig, 2, rig.now_ms().await + 3_600_000).await,
+            "seed000" => {
+                php(&rig, "seed000", 0);
+                let others = ["ZREM", set, "3", "4", "5", "999999"];
+                assert_eq!(rig.redis_says::<i64>(&others).await, 4);
+            }
+            _ => {
+                let job =
+                    json!({ "queue": "Mail", "name": "welcome", "data": {}, "opts": in_an_hour });
+                bullmq(&rig, &json!([job, job]));
+            }
+        }
+        let (code, report) = remove_and_move(&rig, source, set).await;
+        let counts = ["created", "taken", "undone", "changed", "not_undone"];
+        let counts = counts.map(|name| report[name].as_u64().unwrap());
+        assert_eq!((code, counts), (0, [2, 0, 1, 1, 0]), "{source}: {report}");
+        assert_eq!(
+            (rig.with_status(0).await, rows(&rig).await),
+            (1, 2),
+            "{source}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_import_fails_if_the_task_of_a_job_that_is_gone_has_run() {
+    let rig = Rig::new("").await;
+    fill(&rig, 2, rig.now_ms().await + 3_600_000).await;
+    // As if a daemon had run it at once.
+    rig.run_sql(
+        "CREATE TRIGGER run BEFORE INSERT ON tb_time_limit_task FOR EACH ROW SET NEW.status = 1",
+    )
+    .await;
+    let (code, report) = remove_and_move(&rig, "seed001", "order").await;
+    assert_eq!((code, report["undone"].as_u64()), (1, Some(0)), "{report}");
+    assert_eq!(report["not_undone"].as_u64(), Some(1), "{report}");
 }
 
 #[tokio::test]
@@ -43,7 +135,7 @@ async fn an_import_that_was_killed_is_continued() {
     let shell = Shell::of(&rig);
     let due = rig.now_ms().await + 3_600_000;
     fill(&rig, JOBS, due).await;
-    let mut child = begin_import(&shell);
+    let mut child = begin_import(&shell, "seed001");
     until("some tasks are created", async || rows(&rig).await > 4_000).await;
     child.kill().unwrap();
     child.wait().unwrap();
@@ -66,7 +158,7 @@ async fn jobs_that_are_added_or_moved_meanwhile_are_at_the_source_or_in_the_ledg
     let shell = Shell::of(&rig);
     let due = rig.now_ms().await + 3_600_000;
     fill(&rig, JOBS, due).await;
-    let mut child = begin_import(&shell);
+    let mut child = begin_import(&shell, "seed001");
     // The old program goes on: new jobs at both ends, and jobs that are moved from one end to the other.
     let mut number = 0;
     let mut connection = rig.redis_connection().await;
@@ -114,7 +206,7 @@ async fn a_job_that_is_removed_while_it_is_taken_leaves_no_task() {
     let shell = Shell::of(&rig);
     let due = rig.now_ms().await + 3_600_000;
     fill(&rig, JOBS, due).await;
-    let mut child = begin_import(&shell);
+    let mut child = begin_import(&shell, "seed001");
     let mut connection = rig.redis_connection().await;
     let (mut number, mut removed) = (0, Vec::new());
     while child.try_wait().unwrap().is_none() {

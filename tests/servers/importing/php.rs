@@ -145,6 +145,47 @@ async fn members_of_a_sorted_set_become_tasks() {
 }
 
 #[tokio::test]
+async fn members_that_a_key_has_no_room_for_become_payloads() {
+    let rig = Rig::new("").await;
+    let shell = Shell::of(&rig);
+    let due = (rig.now_ms().await + 3_600_000).to_string();
+    let text = "9".repeat(300);
+    let object = format!(r#"{{"order":"{text}"}}"#);
+    let binary = [b"\xff".as_slice(), text.as_bytes()].concat();
+    for member in [text.as_bytes(), object.as_bytes(), &binary, b"short"] {
+        let mut add = redis::cmd("ZADD");
+        add.arg("order").arg(&due).arg(member);
+        let _: i64 = add
+            .query_async(&mut rig.redis_connection().await)
+            .await
+            .unwrap();
+    }
+    let report = import(&shell, &["seed001", "--take"]);
+    assert_eq!(
+        (report.code, report.count("taken")),
+        (0, 4),
+        "{}",
+        report.stderr
+    );
+    let mut payloads = Vec::new();
+    for (key, task) in tasks(&rig).await {
+        let digest = key.strip_prefix("order@run@sha256-");
+        match digest {
+            Some(digest) => assert_eq!(digest.len(), 32, "{key}"),
+            None => assert_eq!(key, "order@run@short"),
+        }
+        payloads.push(task.payload.to_string());
+    }
+    payloads.sort();
+    // `"` < `n` < `{"b` < `{"o`.
+    let [first, none, base64, last] = &payloads[..] else {
+        panic!("{payloads:?}")
+    };
+    assert_eq!((&first[1..301], &**none, last), (&*text, "null", &object));
+    assert!(base64.starts_with(r#"{"base64":"/zk5"#), "{base64}");
+}
+
+#[tokio::test]
 async fn pending_rows_of_a_job_table_become_tasks_in_the_time_zone_of_their_program() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
