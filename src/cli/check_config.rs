@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use lapsed::Config;
-use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig};
+use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig, TimerKind};
 use lapsed::doctor::missing_programs;
 use lapsed::task::UnixMs;
 use serde_json::json;
@@ -24,6 +24,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
         .into_iter()
         .chain(of_series)
         .chain(missing_programs(config))
+        .chain(shared_members(config))
         .collect();
     let (routes, recurring) = (config.routes.len(), config.recurring.len());
     let value = json!({
@@ -50,6 +51,17 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
         stderr_line!("warning: {warning}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Several sorted sets are one queue: a member names its task without its set.
+fn shared_members(config: &Config) -> Option<String> {
+    let keys = &config.sorted_set.keys;
+    (config.timer == TimerKind::SortedSet && keys.len() > 1).then(|| {
+        format!(
+            "`sorted_set.keys` names {} sets: a member that is in two of them is one task. If ids of different sets may be equal, give each set a daemon and a `ledger.table` of its own",
+            keys.len()
+        )
+    })
 }
 
 /// Why a recurring task of the configuration never runs, if so.
@@ -127,6 +139,16 @@ fn has_alternative(pattern: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_sorted_sets_share_their_members() {
+        let warning = |text: &str| shared_members(&Config::from_toml(text).unwrap());
+        let two = "sorted_set.keys = ['order', 'refund']";
+        let found = warning(&format!("timer = 'sorted_set'\n{two}")).unwrap();
+        assert!(found.contains("names 2 sets"), "{found}");
+        assert_eq!(warning("timer = 'sorted_set'"), None);
+        assert_eq!(warning(two), None, "another timer is used");
+    }
 
     #[test]
     fn a_route_behind_one_that_matches_all_its_keys_is_known() {

@@ -251,7 +251,13 @@ async fn members_of_any_bytes_and_any_length_run_with_the_member_as_their_payloa
     let _daemon = rig.listening_daemon().await;
     until_kept(&rig).await;
     let long = format!(r#"{{"order":"{}"}}"#, "9".repeat(400));
-    let members: [&[u8]; 6] = [
+    let members: [&[u8]; 12] = [
+        b"two words",
+        b" both ends ",
+        b"\x00",
+        b"a@",
+        b"@",
+        "9".repeat(60_000).leak().as_bytes(),
         long.as_bytes(),
         b"{\n  \"order\": 1\n}",
         b"\xff\x00binary",
@@ -267,17 +273,31 @@ async fn members_of_any_bytes_and_any_length_run_with_the_member_as_their_payloa
         let _: i64 = add.query_async(&mut connection).await.unwrap();
     }
     let mut queue = Queue::of(&rig).await;
+    // No key, and a key of a class without a route.
+    let stay = ["", &"9".repeat(100_000), "user@example.com"];
+    for member in stay {
+        queue.add(member, soon).await;
+    }
     queue.add("-removed", far).await;
-    until("all are adopted", async || rig.with_status(0).await == 7).await;
+    until("all are adopted", async || rig.with_status(0).await == 13).await;
     queue.until_acknowledged("-removed").await;
     assert!(queue.remove("-removed").await);
     until("all have ended", async || rig.with_status(0).await == 0).await;
-    assert_eq!((rig.with_status(1).await, rig.with_status(3).await), (6, 1));
+    assert_eq!(
+        (rig.with_status(1).await, rig.with_status(3).await),
+        (12, 1)
+    );
     rig.each_ran_once(members.len()).await;
     let payload =
         "SELECT COUNT(*) FROM tb_time_limit_task WHERE payload LIKE '%a@b.c%' AND status = 1";
     assert_eq!(rig.number(payload).await, 1);
-    queue.until_empty().await;
+    until("only what is no task is left", async || {
+        Queue::of(&rig).await.members().await.len() == stay.len()
+    })
+    .await;
+    for member in stay {
+        assert_eq!(queue.score(member).await, Some(soon as f64));
+    }
 }
 
 #[tokio::test]
