@@ -31,10 +31,10 @@ CREATE TABLE `{table}` (
   `due_at`       DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL, -- when it may run next
   `bucket`       SMALLINT UNSIGNED GENERATED ALWAYS AS (CRC32(CONVERT(`key` USING utf8mb4)) & 16383) VIRTUAL, -- which of several daemons reads it ahead
   `recurring`    TINYINT UNSIGNED GENERATED ALWAYS AS (IF(`recurrence` IS NULL, NULL, 1)) VIRTUAL, -- 1 if it has a recurrence; must not read the text, which may be off-page: MDEV-38140
-  `method_crc`   INT UNSIGNED GENERATED ALWAYS AS (CRC32(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '@', 2))) VIRTUAL, -- of Class@method
+  `method_crc`   INT UNSIGNED GENERATED ALWAYS AS (IF(`status` = 0 AND `sts` = 0, CRC32(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '@', 2)), NULL)) VIRTUAL, -- of Class@method while unprocessed and live
   UNIQUE KEY `uk_key` (`key`), -- one row per key, so that one claim decides
   KEY `ix_due` (`status`, `sts`, `due_at`, `id`, `bucket`), -- sweep and look-ahead
   KEY `ix_tag` (`tag`),
-  KEY `ix_method` (`status`, `sts`, `method_crc`, `due_at`, `id`), -- sweep, by class and method
+  KEY `ix_method` (`method_crc`, `due_at`, `id`), -- sweep, by class and method; not by status: statements with a key and a status would use it
   KEY `ix_recurring` (`recurring`) -- lists of recurring tasks
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin

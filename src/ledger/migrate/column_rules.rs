@@ -163,9 +163,12 @@ mod tests {
         let mysql = "if((`recurrence` is null),NULL,1)";
         assert!(is(RECURRING, mariadb) && is(RECURRING, mysql));
         assert!(!is(RECURRING, "if(`recurrence` is null,0,1)"));
-        let mariadb = "crc32(substring_index(convert(`key` using utf8mb4),'@',2))";
-        let mysql = "crc32(substring_index(convert(`key` using utf8mb4),_utf8mb4\\'@\\',2))";
+        let mariadb = "if(`status` = 0 and `sts` = 0,crc32(substring_index(convert(`key` using utf8mb4),'@',2)),NULL)";
+        let mysql = "if(((`status` = 0) and (`sts` = 0)),crc32(substring_index(convert(`key` using utf8mb4),_utf8mb4\\'@\\',2)),NULL)";
         assert!(is(METHOD_CRC, mariadb) && is(METHOD_CRC, mysql));
-        assert!(!is(METHOD_CRC, "crc32(substring_index(`key`,'@',2))"));
+        assert!(!is(
+            METHOD_CRC,
+            "crc32(substring_index(convert(`key` using utf8mb4),'@',2))"
+        ));
     }
 }

@@ -49,10 +49,13 @@ pub(super) static IX_TAG: Index = Index {
 };
 
 /// For sweeps by class and method. Without it a backlog that may not start delays other overdue tasks.
+///
+/// `method_crc` is null unless a row is pending, so the index needs neither `status` nor `sts`. With these in front, the
+/// server would prefer it to `uk_key` for statements with a key and a status, and lock the pending rows of others.
 pub(super) static IX_METHOD: Index = Index {
     name: "ix_method",
     unique: false,
-    columns: &["status", "sts", METHOD_CRC, DUE_AT, "id"],
+    columns: &[METHOD_CRC, DUE_AT, "id"],
 };
 
 /// For lists of recurring tasks. Without it they walk along the primary key.

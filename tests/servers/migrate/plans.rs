@@ -58,7 +58,7 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
    ALTER TABLE `tb` ADD COLUMN `recurring` TINYINT UNSIGNED GENERATED ALWAYS AS (IF(`recurrence` IS NULL, NULL, 1)) VIRTUAL
 5. add generated column `method_crc`
    algorithm INSTANT, lock none
-   ALTER TABLE `tb` ADD COLUMN `method_crc` INT UNSIGNED GENERATED ALWAYS AS (CRC32(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '@', 2))) VIRTUAL
+   ALTER TABLE `tb` ADD COLUMN `method_crc` INT UNSIGNED GENERATED ALWAYS AS (IF(`status` = 0 AND `sts` = 0, CRC32(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '@', 2)), NULL)) VIRTUAL
 6. give column `status` the default 0
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ALTER COLUMN `status` SET DEFAULT 0
@@ -82,7 +82,7 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
    ALTER TABLE `tb` ADD KEY `ix_tag` (`tag`)
 13. add key `ix_method`
    algorithm INPLACE, lock NONE
-   ALTER TABLE `tb` ADD KEY `ix_method` (`status`, `sts`, `method_crc`, `due_at`, `id`)
+   ALTER TABLE `tb` ADD KEY `ix_method` (`method_crc`, `due_at`, `id`)
 14. add key `ix_recurring`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD KEY `ix_recurring` (`recurring`)

@@ -77,12 +77,12 @@ pub const UPCOMING_FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNE
 /// `scan_methods`: the next class and method of pending rows, from the index alone. Range on `ix_method`, of which one entry is
 /// read.
 pub const NEXT_METHOD: &str = "SELECT CAST(method_crc AS SIGNED) AS next_crc FROM `{t}` FORCE INDEX (ix_method) \
-     WHERE status = 0 AND sts = 0 AND method_crc >= ? ORDER BY method_crc LIMIT 1";
+     WHERE method_crc >= ? ORDER BY method_crc LIMIT 1";
 
 /// `scan_methods`, `scan_method`: as [`SCAN_OVERDUE_OLDEST`], of one class and method. Range on `ix_method`.
 pub const SCAN_METHOD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_method) \
-     WHERE status = 0 AND sts = 0 AND method_crc = ? \
+     WHERE method_crc = ? \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
