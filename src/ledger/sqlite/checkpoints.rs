@@ -18,6 +18,10 @@ use crate::ledger::LedgerError;
 /// The thread copies when this many pages wait.
 const COPY_AT: u64 = 1_000;
 
+/// The same on a disk that has less room than the log may take. The writer copies them itself: what commits add meanwhile
+/// would fill the disk, and then there is no room to copy either.
+const COPY_AT_ON_FULL: u64 = 64;
+
 /// The log is to start over when it has this many pages.
 const RESTART_AT: u64 = 4_096;
 
@@ -63,11 +67,14 @@ impl Checkpoints {
         }
     }
 
-    /// Looks at the log after a commit of the writer's connection. Copies at most [`REST_MAX`] pages itself.
+    /// Looks at the log after a commit of the writer's connection. Copies at most [`REST_MAX`] pages itself, unless the disk is
+    /// nearly full.
     pub fn after_commit(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let log = checkpoint(connection, "NOOP")?;
         let waiting = log.pages.saturating_sub(log.copied);
-        if waiting >= COPY_AT {
+        if waiting >= COPY_AT_ON_FULL && self.file.is_disk_nearly_full() {
+            checkpoint(connection, "PASSIVE")?;
+        } else if waiting >= COPY_AT {
             self.ask(thread::Builder::new());
         } else if self.has_asked && log.pages >= RESTART_AT && waiting <= REST_MAX {
             // Once only: a reader may keep the log from starting over.

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{BUSY_TIMEOUT, error, read_only, refused};
@@ -176,6 +177,15 @@ impl DatabaseFile {
         }
     }
 
+    /// True if the disk has less room than the log may take.
+    pub fn is_disk_nearly_full(&self) -> bool {
+        let room = rustix::fs::statfs(&self.path).map(|system| {
+            let block = system.f_bsize.unsigned_abs();
+            system.f_bavail.saturating_mul(block)
+        });
+        room.is_ok_and(|room| room < JOURNAL_BYTES_MAX.unsigned_abs())
+    }
+
     /// Returns the path of a file beside the database.
     pub fn beside(&self, ending: &str) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
@@ -201,6 +211,15 @@ impl DatabaseFile {
             Some(directory) if !directory.as_os_str().is_empty() => directory,
             _ => Path::new("."),
         }
+    }
+}
+
+/// Keeps a connection from copying its log to the database when it is closed, and from deleting the log by its name: another
+/// program may have begun a new one.
+pub(super) fn keep_from_copying(connection: &Connection) {
+    let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    if let Err(error) = set {
+        tracing::debug!(%error, "could not keep a connection from copying its log");
     }
 }
 

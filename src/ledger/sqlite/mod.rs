@@ -196,7 +196,7 @@ impl Ledger for SqliteLedger {
     }
 
     async fn close(&self) {
-        self.readers.idle().close();
+        self.readers.idle().close(&self.file.identity());
         self.writer.close().await;
     }
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::file::{Access, DatabaseFile, FileIdentity};
+use super::file::{Access, DatabaseFile, FileIdentity, keep_from_copying};
 use super::queries::Queries;
 use super::session::Session;
 use crate::clock::LedgerClock;
@@ -30,9 +30,11 @@ pub(super) struct Readers {
 pub(super) struct IdleReaders(Arc<Mutex<Vec<Idle>>>);
 
 impl IdleReaders {
-    /// Closes them.
-    pub fn close(&self) {
-        self.connections().clear();
+    /// Closes them. `now` are the present files.
+    pub fn close(&self, now: &FileIdentity) {
+        for reader in std::mem::take(&mut *self.connections()) {
+            reader.close(now);
+        }
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<Idle>> {
@@ -44,6 +46,14 @@ impl IdleReaders {
 struct Idle {
     connection: Connection,
     identity: FileIdentity,
+}
+
+impl Idle {
+    fn close(self, now: &FileIdentity) {
+        if self.identity != *now {
+            keep_from_copying(&self.connection);
+        }
+    }
 }
 
 impl Readers {
@@ -75,9 +85,12 @@ impl Readers {
         let looked = spawn_blocking(move || {
             let identity = file.identity();
             let kept = idle.connections().pop();
-            let mut reader = match kept.filter(|kept| kept.identity == identity) {
-                Some(reader) => reader,
-                None => {
+            let mut reader = match kept {
+                Some(reader) if reader.identity == identity => reader,
+                kept => {
+                    if let Some(outdated) = kept {
+                        outdated.close(&identity);
+                    }
                     let (connection, identity) = file.open_identified(Access::Read)?;
                     Idle {
                         connection,

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::checkpoints::{self, Checkpoints};
 use super::error::is_disk_full;
-use super::file::{Access, DatabaseFile, FileIdentity};
+use super::file::{Access, DatabaseFile, FileIdentity, keep_from_copying};
 use super::job::{Job, Write, ended};
 use super::queries::Queries;
 use super::readers::IdleReaders;
@@ -380,12 +380,15 @@ impl WriterThread {
         let kept = match open.identity.has_lost_log(&now) {
             // The connection still has what was deleted. It stays open if it cannot be copied now.
             true => Ok(checkpoints::copy_all(&open.connection, &self.file)?),
-            false => Err(open.identity.loss(&now, &self.file)),
+            false => {
+                keep_from_copying(&open.connection);
+                Err(open.identity.loss(&now, &self.file))
+            }
         };
         self.checkpoints.close();
         self.open = None;
         // The connections of a process share an index until the last of them is closed.
-        self.readers.close();
+        self.readers.close(&now);
         match &kept {
             Ok(()) => tracing::warn!(
                 "`-wal` or `-shm` of the ledger's file was deleted: what it held is now in the file; leave these to SQLite"
