@@ -49,6 +49,19 @@ pub(super) enum Hint {
     Probe(ProbeId),
 }
 
+/// Keys that are being sent. Queued again when dropped: the session may end meanwhile, and an owner that hears a key twice
+/// looks it up twice.
+struct Unsent<'a> {
+    hints: &'a Hints,
+    by_member: HashMap<u64, Vec<TaskKey>>,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        self.hints.put_back(std::mem::take(&mut self.by_member));
+    }
+}
+
 impl Hints {
     pub(super) fn new(keyspace: Keyspace) -> Self {
         Self {
@@ -85,23 +98,37 @@ impl Hints {
     pub(super) async fn send(&self) -> Infallible {
         loop {
             let arrived = self.arrived.notified();
-            let Waiting { by_member, .. } = std::mem::take(&mut *self.waiting());
-            if by_member.is_empty() {
+            let mut unsent = self.take();
+            if unsent.by_member.is_empty() {
                 arrived.await;
                 continue;
             }
-            let messages = by_member.iter().flat_map(|(member, keys)| {
+            let messages = unsent.by_member.iter().flat_map(|(member, keys)| {
                 let messages = keys.chunks(MESSAGE_MAX).map(|keys| (*member, lines(keys)));
                 messages.collect::<Vec<_>>()
             });
-            if let Err(error) = self.keyspace.publish_hints(messages.collect()).await {
+            let sent = self.keyspace.publish_hints(messages.collect()).await;
+            // The owner may adopt them.
+            let is_over = sent
+                .as_ref()
+                .err()
+                .is_none_or(|error| !error.is_transient());
+            if is_over {
+                unsent.by_member.clear();
+            }
+            drop(unsent);
+            if let Err(error) = sent {
                 self.failed(&error);
-                // The owner may adopt them.
-                if error.is_transient() {
-                    self.put_back(by_member);
-                }
                 tokio::time::sleep(OUTAGE_PAUSE).await;
             }
+        }
+    }
+
+    fn take(&self) -> Unsent<'_> {
+        let Waiting { by_member, .. } = std::mem::take(&mut *self.waiting());
+        Unsent {
+            hints: self,
+            by_member,
         }
     }
 
@@ -156,6 +183,29 @@ fn lines(keys: &[TaskKey]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::redis::{Commands, Endpoint};
+
+    #[tokio::test]
+    async fn what_was_being_sent_when_a_session_ended_is_sent_by_the_next() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let config = Config::from_toml(&format!("[redis]\nurl = '{url}'")).unwrap();
+        let endpoint = Endpoint::new(&config.redis).unwrap();
+        let hints = Hints::new(Keyspace::new(Commands::new(endpoint), ""));
+        let keys: Vec<TaskKey> = (1..=3)
+            .map(|n| TaskKey::build("A", "b", [n.to_string()]).unwrap())
+            .collect();
+        for key in &keys {
+            assert!(hints.tell(7, key.clone()));
+        }
+        tokio::select! {
+            never = hints.send() => match never {},
+            accepted = silent.accept() => drop(accepted.unwrap()),
+        }
+        let unsent = hints.take();
+        assert_eq!(unsent.by_member, HashMap::from([(7, keys)]));
+    }
 
     #[test]
     fn a_message_is_read_back_without_lines_that_are_not_keys() {
