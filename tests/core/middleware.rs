@@ -1,6 +1,6 @@
 //! What stands around handlers, and what travels with a payload: on the test kit, without servers.
 
-mod logs;
+pub mod logs;
 mod signatures;
 
 use std::io;

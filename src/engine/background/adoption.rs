@@ -75,6 +75,9 @@ enum Doubt {
     Much,
 }
 
+/// Maximum number of keys that one line of the log names.
+const NAMED_MAX: usize = 10;
+
 /// Writes rows for keys that programs armed with a bare `SETEX`.
 pub struct Adopter {
     pub deps: Arc<Deps>,
@@ -110,7 +113,8 @@ impl Adopter {
             }
         }
         // A daemon that cannot stop is worse: the next daemon goes through the keys that still exist.
-        let _ = tokio::time::timeout(STOP_TIMEOUT, self.adopt_rest()).await;
+        let mut rest = self.candidates.take_all();
+        let _ = tokio::time::timeout(STOP_TIMEOUT, self.adopt_rest(&mut rest)).await;
         let lookups = &self.deps.lifecycle.lookups;
         lookups.close();
         let _ = tokio::time::timeout(STOP_TIMEOUT, lookups.wait()).await;
@@ -119,14 +123,30 @@ impl Adopter {
         expired.retain(|key| self.deps.router.adopts(key));
         let now = self.deps.ledger.clock().now();
         adopt_expired(&self.candidates, expired, now, Duration::ZERO);
-        let _ = tokio::time::timeout(STOP_TIMEOUT, self.adopt_rest()).await;
+        // Those whose rows were locked, too.
+        rest.extend(self.candidates.take_all());
+        let _ = tokio::time::timeout(STOP_TIMEOUT, self.adopt_rest(&mut rest)).await;
+        rest.extend(self.candidates.take_all());
+        if !rest.is_empty() {
+            let named = rest.iter().take(NAMED_MAX);
+            let keys: Vec<&str> = named.map(|left| left.key.as_str()).collect();
+            tracing::warn!(
+                keys = rest.len(),
+                some = ?keys,
+                "stopping without having written what became of keys: those that have expired and have no row do not run"
+            );
+        }
     }
 
-    async fn adopt_rest(&self) {
-        for batch in self.candidates.take_all().chunks(BATCH) {
+    /// Handles candidates, and removes those that are handled.
+    async fn adopt_rest(&self, rest: &mut Vec<AdoptionCandidate>) {
+        while !rest.is_empty() {
+            let batch = &rest[..rest.len().min(BATCH)];
+            let handled = batch.len();
             if let Err(error) = self.adopt(batch.to_vec()).await {
                 return self.deps.ledger_failed("adopt keys", &error);
             }
+            rest.drain(..handled);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Admin, Adoption, AdoptionRequest, Claims, Ledger, NewTask, Producer, TaskRecord,
+    Admin, Adoption, AdoptionRequest, Claims, Ledger, NewTask, Producer, Scans, TaskRecord,
 };
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::faults::Faults;
 use crate::engine::faulty::Faulty;
 use crate::engine::rig::{START, parts};
+use crate::middleware::logs::Log;
 
 /// A timer whose server some program has armed keys on.
 #[derive(Debug, Default)]
@@ -115,6 +116,9 @@ fn engine_that(sees: Sees, ledger: Arc<dyn Ledger>) -> (Engine, mpsc::UnboundedR
     (Engine::with_parts(parts, &config), runs)
 }
 
+/// Until then, a sweep has found the task that takes the slot.
+const BUSY_FROM: Duration = Duration::from_secs(10);
+
 /// Runs an engine whose only slot for these keys is taken until it stops. The keys expire without a row; the engine stops
 /// `after` that. Returns how many of them have a row then, before and after the stop.
 async fn rows_of_waiting_keys(after: Duration) -> (usize, usize) {
@@ -123,7 +127,7 @@ async fn rows_of_waiting_keys(after: Duration) -> (usize, usize) {
     let keys: Vec<TaskKey> = keys.collect();
     let sees = Sees {
         expired: keys.clone(),
-        expired_after: Duration::from_secs(1),
+        expired_after: BUSY_FROM,
         ..Sees::default()
     };
     let mut handlers = Handlers::new();
@@ -131,8 +135,7 @@ async fn rows_of_waiting_keys(after: Duration) -> (usize, usize) {
     busy.concurrency(1);
     let config = Config::default();
     let first = TaskKey::parse("Job@busy@first").unwrap();
-    let first = NewTask::new(first, START);
-    ledger.create(&[first]).await.unwrap();
+    let first = ledger.create(&[NewTask::new(first, START)]).await.unwrap()[0].arming;
     let parts = parts(Arc::clone(&ledger) as _, Arc::new(sees), handlers, &config);
     let rows = async || {
         let found = ledger.look_up(&keys).await.unwrap();
@@ -140,7 +143,9 @@ async fn rows_of_waiting_keys(after: Duration) -> (usize, usize) {
     };
     let mut before = 0;
     let outcome = async {
-        tokio::time::sleep(Duration::from_secs(1) + after).await;
+        tokio::time::sleep(BUSY_FROM + after).await;
+        let claimable = ledger.claimable(&[first.row]).await.unwrap();
+        assert!(claimable.is_empty(), "the slot is taken");
         before = rows().await;
     };
     let engine = Engine::with_parts(parts, &config);
@@ -158,8 +163,10 @@ async fn an_expired_key_without_a_row_gets_one_before_it_waits_for_its_route() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_key_without_a_row_gets_one_when_the_engine_stops() {
-    let (_, after) = rows_of_waiting_keys(Duration::from_millis(5)).await;
-    assert_eq!(after, 10);
+    assert_eq!(
+        rows_of_waiting_keys(Duration::from_millis(5)).await,
+        (0, 10)
+    );
 }
 
 /// Runs an engine whose timer sees this, on a ledger with a fault that passes after ten seconds; tells how long it took from
@@ -213,6 +220,30 @@ async fn a_key_that_expires_without_a_row_is_kept_during_an_outage() {
         let took = adopted_after(timer, fault).await;
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_could_not_be_adopted_before_the_stop_is_named_in_the_log() {
+    let log = Log::default();
+    let _listening = log.listen(tracing::Level::WARN);
+    let faults = Arc::new(Faults::default());
+    faults.adopt_fails.store(true, Ordering::SeqCst);
+    let inner = Arc::new(MemoryLedger::new(START));
+    let ledger = Arc::new(Faulty::new(Arc::clone(&inner), faults));
+    let key = TaskKey::parse("Job@m@left").unwrap();
+    let timer = Sees {
+        expired: vec![key.clone()],
+        ..Sees::default()
+    };
+    let (engine, _runs) = engine_that(timer, ledger);
+    let shutdown = tokio::time::sleep(Duration::from_secs(5));
+    engine.run_until(shutdown).await.unwrap();
+    assert_eq!(inner.find(&key).await.unwrap(), None);
+    let lines = log.lines_with("stopping without having written");
+    assert!(
+        lines.len() == 1 && lines[0].contains("Job@m@left"),
+        "{lines:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

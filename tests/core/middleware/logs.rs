@@ -4,7 +4,7 @@ use super::*;
 
 /// What is logged while it lives.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -18,7 +18,7 @@ impl io::Write for Log {
 }
 
 impl Log {
-    fn listen(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
+    pub fn listen(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
         // While there is one dispatcher only, `tracing` asks the thread that meets a line first whether anybody wants it,
         // and remembers a no for all threads. With a second one it asks each dispatcher.
         static SECOND: LazyLock<tracing::Dispatch> = LazyLock::new(|| {
@@ -35,7 +35,7 @@ impl Log {
         tracing::subscriber::set_default(subscriber)
     }
 
-    fn lines_with(&self, text: &str) -> Vec<String> {
+    pub fn lines_with(&self, text: &str) -> Vec<String> {
         let bytes = self.0.lock().unwrap();
         let log = String::from_utf8_lossy(&bytes);
         let lines = log.lines().filter(|line| line.contains(text));
