@@ -105,13 +105,6 @@ impl Daemon {
         .await;
     }
 
-    /// How many sweeps have ended.
-    pub fn sweeps(&self) -> u64 {
-        let tasks = self.status.background();
-        let sweeps = tasks.iter().filter(|task| task.name == "sweep");
-        sweeps.map(|sweep| sweep.passes).sum()
-    }
-
     pub fn signals(&self, source: &str) -> f64 {
         self.metric(&format!("lapsed_signals_total{{source=\"{source}\"}}"))
     }

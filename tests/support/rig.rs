@@ -105,6 +105,11 @@ impl Rig {
         query.fetch_one(&self.sql).await.unwrap()
     }
 
+    pub async fn text(&self, query: impl Into<String>) -> Option<String> {
+        let query = sqlx::query_scalar(AssertSqlSafe(query.into()));
+        query.fetch_one(&self.sql).await.unwrap()
+    }
+
     /// Milliseconds on the clock that decides.
     pub async fn now_ms(&self) -> i64 {
         self.number("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
