@@ -151,7 +151,8 @@ impl TaskClient {
     }
 
     /// Creates a task. If there is an unfinished task of the same key, it is moved to this due time, unless
-    /// [`Task::if_pending`] sets another policy. To repeat a call with the same due time changes nothing.
+    /// [`Task::if_pending`] sets another policy. To repeat a call with the same due time changes nothing. A task with the same
+    /// due time and another payload, tag or limit gets the new ones, unless it runs or has ended.
     ///
     /// The task is a [`TaskType`] with its arguments, a class, a method and arguments as texts, or a
     /// [`Task`] with more options. The due time is a delay or a moment ([`IntoDue`]).

@@ -32,7 +32,7 @@ pub struct Task {
     pub(super) attempts: u16,
     pub(super) envelope: EnvelopeParts,
     pub(super) if_pending: IfPending,
-    /// Replaces a task with the same due time, too.
+    /// Replaces a task with the same due time and other contents, too.
     pub(super) replaces: bool,
     /// The payload need not be JSON.
     pub(super) is_text: bool,
@@ -206,12 +206,11 @@ impl Task {
         self.payload.as_deref()
     }
 
-    /// Returns the task for the ledger.
-    /// Has the task replace one with the same due time, too, unless that has started: as the value that a key gets.
-    #[cfg(feature = "resp")]
-    pub(crate) fn replacing(self) -> Self {
+    /// Leaves a task with the same due time as it is, whatever its payload, tag and limit are, in whatever state. Otherwise
+    /// one that is not running and has not ended gets those of this task.
+    pub fn keep_same_due(self) -> Self {
         Self {
-            replaces: true,
+            replaces: false,
             ..self
         }
     }
@@ -224,6 +223,7 @@ impl Task {
             && row.max_attempts == self.max_attempts
     }
 
+    /// Returns the task for the ledger.
     pub(super) fn due_at(self, due: UnixMs) -> NewTask {
         let Self {
             key,
@@ -311,7 +311,7 @@ impl From<TaskKey> for Task {
             attempts: 0,
             envelope: EnvelopeParts::default(),
             if_pending: IfPending::Move,
-            replaces: false,
+            replaces: true,
             is_text: false,
         }
     }

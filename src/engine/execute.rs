@@ -16,7 +16,7 @@ use super::queue::permits::Permits;
 use super::reports::RunStarted;
 use super::spans::{self, Contexts, Span};
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
-use crate::ledger::{Claim, Settled};
+use crate::ledger::{Claim, Renewal, Settled};
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::telemetry::DropReason;
 use crate::timer::Cause;
@@ -156,7 +156,7 @@ impl Executor {
         }
     }
 
-    /// Runs the task, one suspect at a time.
+    /// Runs the task; suspects one at a time, and more together once some have ended by themselves.
     async fn run_with_care(
         &self,
         claim: &Claim,
@@ -167,10 +167,13 @@ impl Executor {
         match claim.attempt.crashes {
             // The task may have taken its daemon down twice: at worst it takes the next one down alone. Other suspects
             // are released, so that they do not keep slots while they wait for their turn, and not claimed until then.
-            SUSPECT_CRASHES.. => match self.deps.suspects.run_alone(claim.lease.arming) {
-                Some(alone) => {
+            SUSPECT_CRASHES.. => match self.deps.suspects.start(claim.lease.arming) {
+                Some(turn) => {
+                    if turn.is_shared && !self.pardon(claim).await {
+                        return Ran::not(Outcome::NotStarted);
+                    }
                     let ran = self.handle(claim, route, contexts, ended).await;
-                    drop(alone);
+                    turn.end();
                     if self.deps.suspects.wait() {
                         self.deps.background.sweep.activate(Cause::Room);
                     }
@@ -179,6 +182,18 @@ impl Executor {
                 None => Ran::not(Outcome::NotStarted),
             },
             _ => self.handle(claim, route, contexts, ended).await,
+        }
+    }
+
+    /// Records that a death of the daemon is not to bury this suspect, since others run beside it. False if that could not
+    /// be written.
+    async fn pardon(&self, claim: &Claim) -> bool {
+        match self.deps.ledger.pardon(&claim.lease).await {
+            Ok(renewal) => renewal == Renewal::Held,
+            Err(error) => {
+                self.deps.log_failure("run a suspect beside others", &error);
+                false
+            }
         }
     }
 

@@ -38,6 +38,13 @@ pub trait Claims: Send + Sync {
     /// Retries are not armed. The sweep finds them.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError>;
 
+    /// Lowers the crashes of a claimed task to less than [`SUSPECT_CRASHES`](crate::task::SUSPECT_CRASHES), so that the next
+    /// crash of its daemon does not bury it. Returns whether the lease holds. May be repeated.
+    ///
+    /// # If we crash right after
+    /// The next claim counts the crash: the task is a suspect again.
+    async fn pardon(&self, lease: &Lease) -> Result<Renewal, LedgerError>;
+
     /// Ends leases of dead daemons: they expire now, and the next claim counts a crash. Returns how many it ended.
     ///
     /// Skips a lease that is no longer held by the same claim of the same daemon, and a row that another session has

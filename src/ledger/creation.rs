@@ -19,8 +19,8 @@ pub struct NewTask {
     pub attempts: u16,
     /// Policy for an existing task of this key.
     pub if_pending: IfPending,
-    /// With [`IfPending::Move`]: replaces a task with the same due time, too, unless that has started. Without it, the same
-    /// due time again is the same request again, and changes nothing.
+    /// With [`IfPending::Move`]: replaces a task with the same due time and another payload, tag or limit, too, unless that
+    /// runs or has ended. Without it, the same due time again changes nothing.
     pub replaces: bool,
     /// Its recurrence, if any.
     pub recurrence: Option<Recurrence>,
@@ -37,7 +37,7 @@ impl NewTask {
             max_attempts: None,
             attempts: 0,
             if_pending: IfPending::Move,
-            replaces: false,
+            replaces: true,
             recurrence: None,
         }
     }
@@ -45,7 +45,9 @@ impl NewTask {
 
 /// Policy of [`Producer::create`](super::Producer::create) for an unfinished task of the same key with another due time.
 ///
-/// The same due time again changes nothing, whatever the policy, unless [`NewTask::replaces`] is set. A finished or cancelled task is replaced.
+/// The same task for the same due time again changes nothing, whatever the policy: it is the same request again. With
+/// [`Move`](Self::Move), one that differs gets the new payload, tag and limit: see [`NewTask::replaces`]. A finished or
+/// cancelled task is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum IfPending {
     /// Replaces the existing task. A run in progress is superseded: its result is discarded, and the new arming runs after

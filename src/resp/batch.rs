@@ -214,7 +214,7 @@ async fn create(door: &Door, commands: &[Keyed]) -> Result<Vec<Reply>, ClientErr
         let is_last = !repeats || last[&set.key] == index;
         written.push(is_last.then_some(tasks.len()));
         if is_last {
-            tasks.push((set.task.clone().replacing(), Due::at(due_of(set, now))?));
+            tasks.push((set.task.clone(), Due::at(due_of(set, now))?));
         }
     }
     let receipts = door.tasks.create_many(tasks).await?;

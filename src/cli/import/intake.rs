@@ -154,7 +154,7 @@ impl Intake<'_> {
                 "no route of this configuration matches its key `{key}`: add a route or a rule, or give `--unrouted`"
             ));
         }
-        let mut task = Task::from(key).attempts(job.attempts);
+        let mut task = Task::from(key).attempts(job.attempts).keep_same_due();
         if let Some(payload) = &job.payload {
             task = task.payload(payload.clone());
         }

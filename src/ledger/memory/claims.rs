@@ -59,6 +59,13 @@ impl Claims for MemoryLedger {
         Ok(settlements.iter().map(&mut settle).collect())
     }
 
+    async fn pardon(&self, lease: &Lease) -> Result<Renewal, LedgerError> {
+        let now = self.clock.now();
+        let mut table = self.table();
+        let row = table.rows.get_mut(&lease.arming.row);
+        Ok(row.map_or(Renewal::Lost, |row| row.pardon(lease, now)))
+    }
+
     async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
         let now = self.clock.now();
         let mut table = self.table();

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::connection::statement;
 use super::decode::LookupRow;
 use super::error::error;
-use super::{BATCH_MAX, MysqlLedger};
+use super::{BATCH_MAX, MysqlLedger, queries};
 use crate::ledger::{
     Claim, Claimant, Claims, FoundLease, Lease, LedgerError, Lookup, Renewal, Settled, Settlement,
 };
-use crate::task::{Arming, TaskKey};
+use crate::task::{Arming, SUSPECT_CRASHES, TaskKey};
 
 #[async_trait]
 impl Claims for MysqlLedger {
@@ -52,6 +53,18 @@ impl Claims for MysqlLedger {
             settled.extend(self.settle_batch(batch).await?);
         }
         Ok(settled)
+    }
+
+    async fn pardon(&self, lease: &Lease) -> Result<Renewal, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let Lease { arming, owner } = *lease;
+        let pardon = statement(self.queries.plain(queries::PARDON));
+        let pardon = pardon.bind(SUSPECT_CRASHES - 1).bind(arming.row);
+        let pardon = pardon.bind(owner.0.to_vec()).bind(arming.due.0);
+        match conn.execute(pardon).await.map_err(error)? {
+            0 => Ok(Renewal::Lost),
+            _ => Ok(Renewal::Held),
+        }
     }
 
     async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{NEVER, Row, Status};
 use crate::ledger::settlement::LeftOpen;
 use crate::ledger::{Claim, Claimant, FoundLease, Lease, Owner, Renewal};
-use crate::task::{Attempt, How, PAYLOAD_READ_MAX, UnixMs};
+use crate::task::{Attempt, How, PAYLOAD_READ_MAX, SUSPECT_CRASHES, UnixMs};
 
 impl Row {
     pub fn claim(&mut self, by: &Claimant, owner: Owner, now: UnixMs) {
@@ -87,6 +87,19 @@ impl Row {
             return Renewal::Lost;
         }
         self.lease_until = now.plus(length);
+        Renewal::Held
+    }
+
+    /// Lowers the crashes of a claimed task: see [`Claims::pardon`](crate::ledger::Claims::pardon).
+    pub fn pardon(&mut self, lease: &Lease, now: UnixMs) -> Renewal {
+        let holds = self.status == Status::Unprocessed
+            && self.owner == Some(lease.owner)
+            && self.leased(now)
+            && self.run_end == lease.arming.due;
+        if !holds {
+            return Renewal::Lost;
+        }
+        self.crashes = self.crashes.min(SUSPECT_CRASHES - 1);
         Renewal::Held
     }
 

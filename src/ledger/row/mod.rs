@@ -16,7 +16,7 @@ pub(super) use self::recurrence::StoredRecurrence;
 pub(super) use self::transfer::Arrival;
 
 use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner, Upcoming};
-use crate::task::{Arming, Mishap, Origin, Reason, State, TaskKey, UnixMs};
+use crate::task::{Arming, Envelope, Mishap, Origin, Reason, State, TaskKey, UnixMs};
 
 /// A row of the table, a field for each column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -160,8 +160,11 @@ impl Row {
     /// Turns the row into the requested arming, unless it is the same arming or the policy keeps the row.
     pub(super) fn create_over(&mut self, task: &NewTask, now: UnixMs) {
         if self.end_time == task.due && self.status != Status::Cancelled {
-            let has_started = self.leased(now) && self.has_run();
-            if self.status == Status::Unprocessed && task.replaces && !has_started {
+            let runs = self.leased(now) && self.has_run() && !self.is_held();
+            let replaces = task.replaces && task.if_pending == IfPending::Move;
+            if self.status == Status::Unprocessed && replaces && !runs && !self.is_same_as(task) {
+                // A move holds the row as it was: what takes its place is not of that move.
+                self.owner = self.owner.filter(|_| !self.is_held());
                 self.begin_anew(task, now);
             } else if self.status == Status::Unprocessed {
                 self.deleted = false;
@@ -174,6 +177,15 @@ impl Row {
             return;
         }
         self.begin_anew(task, now);
+    }
+
+    /// True if the row has the payload, tag and limit of a task. Each request has its own trace.
+    fn is_same_as(&self, task: &NewTask) -> bool {
+        let payload = |stored: &Option<String>| Envelope::open(stored.clone()).payload;
+        self.tag == task.tag
+            && self.max_attempts == task.max_attempts
+            && self.recurrence.is_some() == task.recurrence.is_some()
+            && (self.payload == task.payload || payload(&self.payload) == payload(&task.payload))
     }
 
     fn begin_anew(&mut self, task: &NewTask, now: UnixMs) {

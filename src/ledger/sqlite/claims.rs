@@ -41,6 +41,11 @@ impl Claims for SqliteLedger {
             .await
     }
 
+    async fn pardon(&self, lease: &Lease) -> Result<Renewal, LedgerError> {
+        let lease = *lease;
+        self.write(move |session| pardon(session, &lease)).await
+    }
+
     async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
         let leases = leases.to_vec();
         self.write(move |session| end_leases(session, &leases))
@@ -120,6 +125,19 @@ fn settle(session: &Session<'_>, settlements: &[Settlement]) -> Result<Vec<Settl
         Ok(settled)
     };
     settlements.iter().map(&mut settle).collect()
+}
+
+fn pardon(session: &Session<'_>, lease: &Lease) -> Result<Renewal> {
+    let mut find = session.prepare(&session.queries.row_by_id)?;
+    let mut write = session.prepare(&session.queries.save_run)?;
+    let Some(mut stored) = one(&mut find, [id(lease.arming.row)])? else {
+        return Ok(Renewal::Lost);
+    };
+    let renewal = stored.row.pardon(lease, session.now);
+    if renewal == Renewal::Held {
+        save_run(&mut write, &stored.row)?;
+    }
+    Ok(renewal)
 }
 
 fn end_leases(session: &Session<'_>, leases: &[FoundLease]) -> Result<u64> {

@@ -7,7 +7,8 @@ use super::{DELAY_MAX, How, Mishap, Reason, RetryPolicy, UnixMs, spoken};
 /// Number of expired leases after which a task counts as killing its daemon: it is buried without running.
 pub const POISON_CRASHES: u8 = 3;
 
-/// Number of expired leases after which a task is suspected: at most one such task runs at a time.
+/// Number of expired leases after which a task is suspected: such tasks run one at a time, until some have ended by
+/// themselves.
 pub const SUSPECT_CRASHES: u8 = 2;
 
 /// Maximum number of snoozes in a row. One more counts as a failed attempt, so that it is noticed.

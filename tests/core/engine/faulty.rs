@@ -119,6 +119,10 @@ impl Claims for Faulty {
         }
     }
 
+    async fn pardon(&self, lease: &Lease) -> Result<Renewal, LedgerError> {
+        self.inner.pardon(lease).await
+    }
+
     async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
         self.inner.end_leases(leases).await
     }

@@ -1,9 +1,9 @@
 //! How a task gets its due time: created, created again, moved, run now.
 
 use lapsed::ledger::{
-    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled, Settlement,
+    CancelAnswer, IfPending, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled, Settlement,
 };
-use lapsed::task::{Arming, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Arming, Envelope, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, by, cancel, claim, claim_due, create, create_at, in_ms, key, record, retry_at,
@@ -14,7 +14,6 @@ rules! {
     a_task_is_created_pending
     a_task_with_attempts_of_another_system_continues_with_the_next
     a_record_shows_a_payload_without_its_envelope
-    creating_the_same_again_changes_nothing
     creating_a_finished_arming_again_does_not_run_it_twice
     creating_with_another_due_time_moves_it
     creating_a_cancelled_task_again_revives_it
@@ -22,7 +21,9 @@ rules! {
     only_a_pending_task_can_be_rescheduled
     run_now_makes_a_task_due
     answers_come_in_the_order_of_the_questions
-    a_task_that_replaces_gives_its_value_to_the_same_due_time
+    a_different_task_gives_its_value_to_the_same_due_time
+    the_same_task_for_the_same_due_time_changes_nothing
+    a_task_that_does_not_replace_leaves_the_same_due_time_as_it_is
 }
 
 async fn a_task_is_created_pending(ledger: &impl Ledger) {
@@ -97,18 +98,6 @@ async fn a_record_shows_a_payload_without_its_envelope(ledger: &impl Ledger) {
         let claim = claim(ledger, arming, LEASE).await.unwrap();
         assert_eq!(claim.payload.as_deref(), Some(stored));
     }
-}
-
-async fn creating_the_same_again_changes_nothing(ledger: &impl Ledger) {
-    let key = key("same", 1);
-    let arming = create(ledger, &key, 60_000).await;
-    let again = NewTask {
-        tag: Some("other".into()),
-        ..NewTask::new(key.clone(), arming.due)
-    };
-    let created = ledger.create(&[again]).await.unwrap()[0];
-    assert_eq!((created.arming, created.state), (arming, State::Pending));
-    assert_eq!(record(ledger, &key).await.tag, None);
 }
 
 async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &impl Ledger) {
@@ -267,13 +256,12 @@ async fn answers_come_in_the_order_of_the_questions(ledger: &impl Ledger) {
     }
 }
 
-async fn a_task_that_replaces_gives_its_value_to_the_same_due_time(ledger: &impl Ledger) {
+async fn a_different_task_gives_its_value_to_the_same_due_time(ledger: &impl Ledger) {
     let due = in_ms(ledger, 60_000).await;
     let of = |key: &TaskKey, due: UnixMs, value: &str| NewTask {
         payload: Some(value.to_owned()),
         tag: Some(format!("t{value}")),
         max_attempts: Some(value.parse().unwrap()),
-        replaces: value != "1",
         ..NewTask::new(key.clone(), due)
     };
     let names = ["pending", "cancelled", "behind"];
@@ -325,5 +313,111 @@ async fn a_task_that_replaces_gives_its_value_to_the_same_due_time(ledger: &impl
             "{name}"
         );
         assert_eq!(record(ledger, &key).await, before, "{name}");
+    }
+}
+
+/// A pending task, one that waits for a retry, and one that runs; of all, the value is "1".
+async fn begun(ledger: &impl Ledger, of: &str) -> Vec<NewTask> {
+    let task = |name: &str, due: UnixMs| NewTask {
+        payload: Some("1".to_owned()),
+        tag: Some("t".to_owned()),
+        max_attempts: Some(7),
+        ..NewTask::new(key(of, name), due)
+    };
+    let pending = task("pending", in_ms(ledger, 60_000).await);
+    let past = in_ms(ledger, -5).await;
+    let tasks = vec![pending, task("waiting", past), task("running", past)];
+    let created = ledger.create(&tasks).await.unwrap();
+    let waiting = claim(ledger, created[1].arming, LEASE).await.unwrap();
+    settle(ledger, &waiting, retry_at(in_ms(ledger, 60_000).await)).await;
+    claim(ledger, created[2].arming, LEASE).await.unwrap();
+    tasks
+}
+
+async fn the_same_task_for_the_same_due_time_changes_nothing(ledger: &impl Ledger) {
+    let tasks = begun(ledger, "again").await;
+    let traced = |task: &NewTask, trace: Option<u8>| {
+        let traceparent = trace.map(|n| {
+            let text = format!("00-{n:032x}-{n:016x}-01");
+            text.parse().unwrap()
+        });
+        let envelope = Envelope {
+            payload: task.payload.clone(),
+            traceparent,
+            signature: Some("v1=\"}".to_owned()).filter(|_| trace == Some(2)),
+        };
+        NewTask {
+            payload: envelope.seal(),
+            ..task.clone()
+        }
+    };
+    for task in &tasks {
+        let before = record(ledger, &task.key).await;
+        for trace in [None, Some(1), Some(2)] {
+            ledger.create(&[traced(task, trace)]).await.unwrap();
+            let found = record(ledger, &task.key).await;
+            assert_eq!(found, before, "{} {trace:?}", task.key);
+        }
+    }
+    // Other contents begin anew, but of what runs.
+    for task in &tasks {
+        let other = NewTask {
+            payload: Some("[1]".to_owned()),
+            ..task.clone()
+        };
+        let before = record(ledger, &task.key).await;
+        for trace in [1, 2] {
+            ledger.create(&[traced(&other, Some(trace))]).await.unwrap();
+            let found = record(ledger, &task.key).await;
+            if before.state == State::Running {
+                assert_eq!(found, before);
+                continue;
+            }
+            assert_eq!(found.payload, other.payload, "{}", task.key);
+            assert_eq!((found.state, found.attempt), (State::Pending, 0));
+            assert_eq!(
+                (found.tag.as_deref(), found.max_attempts),
+                (Some("t"), Some(7))
+            );
+        }
+    }
+    // Each of the contents counts.
+    let pending = &tasks[0];
+    for other in [
+        NewTask {
+            payload: None,
+            ..pending.clone()
+        },
+        NewTask {
+            tag: None,
+            ..pending.clone()
+        },
+        NewTask {
+            max_attempts: Some(8),
+            ..pending.clone()
+        },
+        pending.clone(),
+    ] {
+        ledger.create(&[traced(&other, Some(1))]).await.unwrap();
+        let found = record(ledger, &other.key).await;
+        let found = (found.payload, found.tag, found.max_attempts);
+        assert_eq!(found, (other.payload, other.tag, other.max_attempts));
+    }
+}
+
+async fn a_task_that_does_not_replace_leaves_the_same_due_time_as_it_is(ledger: &impl Ledger) {
+    for task in begun(ledger, "kept").await {
+        let before = record(ledger, &task.key).await;
+        let policies = IfPending::ALL.map(|policy| (policy, policy != IfPending::Move));
+        for (if_pending, replaces) in policies {
+            let other = NewTask {
+                payload: Some("2".to_owned()),
+                if_pending,
+                replaces,
+                ..task.clone()
+            };
+            ledger.create(&[other]).await.unwrap();
+            assert_eq!(record(ledger, &task.key).await, before, "{if_pending:?}");
+        }
     }
 }

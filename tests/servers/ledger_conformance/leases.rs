@@ -20,6 +20,7 @@ rules! {
     rows_that_are_free_are_told_from_those_that_are_not
     the_lease_of_a_dead_daemon_is_ended_though_another_arming_waits_for_it
     what_was_cancelled_during_a_run_whose_lease_ran_out_ends_as_cancelled
+    a_pardoned_suspect_stays_one_when_its_lease_is_ended
 }
 
 const AHEAD: Duration = Duration::from_secs(120);
@@ -236,4 +237,29 @@ async fn what_was_cancelled_during_a_run_whose_lease_ran_out_ends_as_cancelled(
     assert!(lookup(ledger, &claims[1].key).await.is_none());
     assert_eq!(state(ledger, &claims[2].key).await, State::Running);
     assert_eq!(state(ledger, &claims[3].key).await, State::Pending);
+}
+
+async fn a_pardoned_suspect_stays_one_when_its_lease_is_ended(ledger: &impl Ledger) {
+    let key = key("lease", "pardoned");
+    let mut claimed = claim_due(ledger, &key, LEASE).await;
+    for crashes in 1..=2 {
+        let lease = lease_of(ledger, &claimed).await.unwrap();
+        assert_eq!(end(ledger, &lease).await, 1);
+        let former = claimed;
+        claimed = claim(ledger, former.lease.arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.crashes, crashes);
+        let pardon = ledger.pardon(&former.lease).await.unwrap();
+        assert_eq!(pardon, Renewal::Lost, "another claim holds it");
+    }
+    // To repeat it changes nothing.
+    for _ in 0..2 {
+        let pardon = ledger.pardon(&claimed.lease).await.unwrap();
+        assert_eq!(pardon, Renewal::Held);
+    }
+    let lease = lease_of(ledger, &claimed).await.unwrap();
+    assert_eq!(end(ledger, &lease).await, 1);
+    let again = claim(ledger, claimed.lease.arming, LEASE).await.unwrap();
+    assert_eq!((again.attempt.number, again.attempt.crashes), (4, 2));
+    settle(ledger, &again, Verdict::Complete).await;
+    assert_eq!(ledger.pardon(&again.lease).await.unwrap(), Renewal::Lost);
 }

@@ -15,7 +15,7 @@ rules! {
     keep_asks_for_another_run_behind_one_in_progress
     refuse_leaves_what_is_pending_or_running_as_it_is
     a_crashed_run_counts_as_pending_for_every_policy
-    the_same_due_time_again_changes_nothing_under_any_policy
+    the_same_due_time_again_changes_the_contents_under_move_and_nothing_under_other_policies
     what_is_over_begins_anew_under_every_policy
     a_call_may_mix_policies
     one_call_may_ask_twice_for_a_key
@@ -146,14 +146,27 @@ async fn a_crashed_run_counts_as_pending_for_every_policy(ledger: &impl Ledger) 
     }
 }
 
-async fn the_same_due_time_again_changes_nothing_under_any_policy(ledger: &impl Ledger) {
+async fn the_same_due_time_again_changes_the_contents_under_move_and_nothing_under_other_policies(
+    ledger: &impl Ledger,
+) {
     for policy in IfPending::ALL {
         let key = key("policy_same", policy.as_str());
         let first = ask_again(ledger, &key, policy).await;
         assert_eq!(first.stands, Stands::Asked);
-        for other in IfPending::ALL {
+        let mut expected = "\"again\"".to_owned();
+        for other in [
+            IfPending::Keep,
+            IfPending::Refuse,
+            IfPending::Move,
+            IfPending::Keep,
+            IfPending::Refuse,
+        ] {
+            let asked = format!("\"{}\"", other.as_str());
+            if other == IfPending::Move {
+                expected.clone_from(&asked);
+            }
             let task = NewTask {
-                payload: Some("2".into()),
+                payload: Some(asked),
                 if_pending: other,
                 ..NewTask::new(key.clone(), first.arming.due)
             };
@@ -162,7 +175,7 @@ async fn the_same_due_time_again_changes_nothing_under_any_policy(ledger: &impl 
                 (second.arming, second.stands),
                 (first.arming, Stands::Asked)
             );
-            assert_eq!(payload(ledger, &key).await.as_deref(), Some("\"again\""));
+            assert_eq!(payload(ledger, &key).await.as_ref(), Some(&expected));
         }
     }
 }

@@ -117,6 +117,7 @@ async fn every_statement_can_be_prepared() {
         queries::ENTRIES_NEAR,
         queries::NEXT_METHOD,
         queries::SCAN_METHOD,
+        queries::PARDON,
         queries::RETRY,
         queries::BURY,
         queries::SNOOZE,
@@ -222,6 +223,7 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::LEASES), "ix_due"),
         (queries.with_rows(queries::END_LEASES, 8), "PRIMARY"),
         (queries.with_rows(queries::CLAIMABLE, 8), "PRIMARY"),
+        (queries.plain(queries::PARDON), "PRIMARY"),
         (queries.plain(queries::RETRY), "PRIMARY"),
         (queries.plain(queries::NEXT_OCCURRENCE), "PRIMARY"),
         (queries.plain(queries::SERIES_SAME), "PRIMARY"),
@@ -252,6 +254,40 @@ async fn statements_use_the_index_that_is_meant_for_them() {
             Some(index),
             "{statement}"
         );
+    }
+}
+
+/// While few rows are pending, an index that begins with `status` and `sts` looks better to the optimizer than the key. The
+/// statement would then lock pending rows of other keys.
+#[tokio::test]
+async fn statements_of_keys_lock_no_other_pending_row() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 200).await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    for statement in [
+        "UPDATE tb_time_limit_task SET status = 1, finished_at = 5 WHERE id > 3",
+        "ANALYZE TABLE tb_time_limit_task",
+    ] {
+        connection.execute(statement).await.unwrap();
+    }
+    let of_key = |template: &str| {
+        queries
+            .plain(template)
+            .replacen("`key` = ?", "`key` = 'Lock@row@1'", 1)
+    };
+    let statements = [
+        queries.with_keys(queries::CANCEL, 8),
+        of_key(queries::RESCHEDULE),
+        of_key(queries::RUN_NOW),
+        of_key(queries::REDRIVE),
+        of_key(
+            "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1 WHERE `key` = ? AND status = 0 AND sts = 0",
+        ),
+    ];
+    for statement in statements {
+        let index = index_of(&mut connection, &statement).await;
+        assert_eq!(index.as_deref(), Some("uk_key"), "{statement}");
     }
 }
 

@@ -51,6 +51,10 @@ pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREAT
 pub const RENEW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
+/// `pardon`: lowers the crashes of a claimed task. Primary key.
+pub const PARDON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET crashes = LEAST(crashes, ?) \
+     WHERE id = ? AND owner = ? AND run_end = CAST(? AS SIGNED) / 1000 AND status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+
 /// `renew`: reads which leases hold. Primary key.
 pub const RENEWED: &str =
     "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";

@@ -33,7 +33,7 @@ use crate::task::{PAYLOAD_READ_MAX, TableName};
 
 use self::adoption::ADOPT_ROW;
 use self::pauses::UNPAUSED;
-use self::producer::{DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES, REPLACES};
+use self::producer::{CONTENTS, DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES, REPLACES};
 use self::settle::GIVEN_BACK;
 use self::transfer::{HELD, MARK, TOKEN, WHOLE_ROW};
 
@@ -44,8 +44,8 @@ pub use self::admin::{
 };
 pub use self::adoption::{ADOPT_LOOK, ADOPT_MANY, ADOPT_NEW, ADOPT_OVER, UNDELETE, WITHDRAW};
 pub use self::claims::{
-    AS_IT_IS_NOW, CLAIM, CLAIMABLE, CLAIMED, DISOWN, END_LEASES, EXISTING, LEASES, LOOKUP, RENEW,
-    RENEWED, UNLOCKED,
+    AS_IT_IS_NOW, CLAIM, CLAIMABLE, CLAIMED, DISOWN, END_LEASES, EXISTING, LEASES, LOOKUP, PARDON,
+    RENEW, RENEWED, UNLOCKED,
 };
 pub use self::documents::{
     DELETE_DOCUMENT, DELETE_DOCUMENTS, DOCUMENT, DOCUMENTS, EXPIRED_DOCUMENTS, INSERT_DOCUMENT,
@@ -169,7 +169,7 @@ impl Queries {
             .replace("{released}", &list("?", released))
     }
 
-    /// Returns [`CREATE`] for `n` rows, which replace those with the same due time or leave them. Unless the policy moves rows,
+    /// Returns [`CREATE`] for `n` rows, which replace different ones with the same due time or leave them. Unless the policy moves rows,
     /// each row has one more value: its mark.
     pub fn create(&self, n: usize, policy: IfPending, replaces: bool) -> String {
         const NO_MARK: &str = "0";
@@ -180,9 +180,13 @@ impl Queries {
             IfPending::Keep => (DISPLACES_KEPT, MARKED, MARK),
             IfPending::Refuse => (DISPLACES_REFUSED, MARKED, MARK),
         };
+        let contents = |payload| CONTENTS.replace("{payload}", payload);
         self.plain(CREATE)
             .replace("{displaces}", displaces)
             .replace("{moves}", moves)
+            .replace("{stored_contents}", &contents("payload"))
+            .replace("{new_contents}", &contents("VALUES(payload)"))
+            .replace("{held}", HELD)
             .replace("{rows}", &list(CREATE_ROW, n))
             .replace("{mark}", mark)
     }

@@ -2,7 +2,8 @@
 
 /// `create`: inserts the row, or turns the row of the key into the requested arming. Unique key.
 ///
-/// Leaves a row with the same `end_time` as it is, unless it was cancelled: a repeated request must not run a task twice.
+/// Leaves a row with the same `end_time` as it is, unless it was cancelled or the request differs: a repeated request must
+/// not run a task twice.
 /// Keeps a live lease: the run in progress is fenced by the new `end_time`, and no other run may start before it ends.
 /// `run_end = 0` invalidates the counters of the older arming. A task that had runs in another system begins with their number.
 ///
@@ -12,22 +13,23 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
        retry_at = IF({displaces}, VALUES(retry_at), retry_at), \
+       owner = IF({held} AND end_time = VALUES(end_time) AND ({moves}), NULL, owner), \
        start_time = IF({moves}, VALUES(start_time), start_time), \
        changed_at = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), VALUES(changed_at), changed_at), \
        run_end = IF({moves}, VALUES(run_end), run_end), \
        attempt = IF({moves}, VALUES(attempt), attempt), \
        crashes = IF({moves}, 0, crashes), \
-       max_attempts = IF({moves}, VALUES(max_attempts), max_attempts), \
        adopted = IF({moves}, 0, adopted), \
-       tag = IF({moves}, VALUES(tag), tag), \
-       payload = IF({moves}, VALUES(payload), payload), \
        last_error = IF({moves}, NULL, last_error), \
        reason = IF({moves}, NULL, reason), \
        history = IF({moves}, NULL, history), \
        result = IF({moves}, NULL, result), \
-       recurrence = IF({moves}, VALUES(recurrence), recurrence), \
        finished_at = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), NULL, finished_at), \
        sts = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), 0, sts), \
+       recurrence = IF({moves}, VALUES(recurrence), recurrence), \
+       max_attempts = IF({moves}, VALUES(max_attempts), max_attempts), \
+       tag = IF({moves}, VALUES(tag), tag), \
+       payload = IF({moves}, VALUES(payload), payload), \
        status = IF({moves}, 0, status), \
        end_time = IF({moves}, VALUES(end_time), end_time)";
 
@@ -36,10 +38,18 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
 /// it.
 pub(super) const MOVES: &str = "end_time <> VALUES(end_time) OR status = 3";
 
-/// As [`MOVES`], for a task that [replaces](crate::ledger::NewTask::replaces) one with the same due time: unless that has
-/// started or ended. `run_end` becomes 0, and then the condition stays true.
+/// As [`MOVES`], for a task that [replaces](crate::ledger::NewTask::replaces) one with the same due time and other contents,
+/// unless that runs or has ended. The contents are assigned after all that depends on this, one after the other: when it
+/// becomes false, the others are equal. `run_end` becomes 0, and then the row does not run.
 pub(super) const REPLACES: &str = "end_time <> VALUES(end_time) OR status = 3 \
-       OR (status = 0 AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3))))";
+       OR (status = 0 AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3)) AND NOT {held}) \
+         AND NOT (tag <=> VALUES(tag) AND max_attempts <=> VALUES(max_attempts) AND (recurrence IS NULL) = (VALUES(recurrence) IS NULL) \
+           AND {stored_contents} <=> {new_contents}))";
+
+/// The payload without the trace and the signature around it, see [`Envelope`](crate::task::Envelope): both end in a brace.
+/// Each request has its own trace.
+pub(super) const CONTENTS: &str = "IF({payload} LIKE '{\"$lapsed\":%', \
+       IF(LOCATE('},\"payload\":', {payload}), SUBSTRING({payload}, LOCATE('},\"payload\":', {payload}) + 12), NULL), CONCAT({payload}, '}'))";
 
 /// The same under [`IfPending::Keep`](crate::ledger::IfPending::Keep): false if the row is pending and not running.
 pub(super) const DISPLACES_KEPT: &str = "status = 3 OR (end_time <> VALUES(end_time) AND NOT (status = 0 AND sts = 0 \
