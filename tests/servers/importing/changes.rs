@@ -77,7 +77,7 @@ async fn remove_and_move(rig: &Rig, source: &str, set: &str) -> (i32, Value) {
     let ended = child.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
     let left: Vec<String> = rig.redis_says(&["ZRANGE", set, "0", "-1"]).await;
-    assert_eq!(left, [moved.clone()], "{source}: {report}");
+    assert_eq!(left, std::slice::from_ref(moved), "{source}: {report}");
     (ended.status.code().unwrap(), report)
 }
 
