@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use lapsed::Config;
 use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig, TimerKind};
-use lapsed::doctor::missing_programs;
+use lapsed::doctor::{exposed_secrets, missing_programs};
 use lapsed::task::UnixMs;
 use serde_json::json;
 
@@ -25,6 +25,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
         .chain(of_series)
         .chain(missing_programs(config))
         .chain(shared_members(config))
+        .chain(exposed_secrets(config, source.file()))
         .collect();
     let (routes, recurring) = (config.routes.len(), config.recurring.len());
     let value = json!({

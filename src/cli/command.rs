@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use lapsed::config::{ConfigSource, misspelled_variables};
+use lapsed::doctor::has_password;
 
 #[cfg(feature = "sqlite")]
 use super::backup;
@@ -157,6 +158,21 @@ impl Command {
                 | Self::Take(_)
                 | Self::Move(_)
         )
+    }
+
+    /// Warns of passwords on the command line, which every user of the machine can see.
+    pub(super) fn warn_of_passwords(&self) {
+        let variables = match self {
+            Self::Move(_) => "LAPSED_MOVE_TO",
+            Self::Import(_) => "LAPSED_IMPORT_FROM_REDIS and LAPSED_IMPORT_FROM_MYSQL",
+            _ => return,
+        };
+        let args = std::env::args_os().filter_map(|arg| arg.into_string().ok());
+        if args.into_iter().any(|arg| has_password(&arg)) {
+            stderr_line!(
+                "warning: every user of this machine can see the password on the command line: set {variables} instead"
+            );
+        }
     }
 
     /// Warns about ignored variables, and notes if only the built-in defaults are in use.

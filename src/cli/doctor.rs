@@ -30,6 +30,9 @@ impl Doctor {
             doctor::examine(config).await
         };
         report.findings.insert(0, doctor::configuration(source));
+        report
+            .findings
+            .extend(doctor::examine_secrets(config, source.file()));
         output.print(&report, report.to_string().trim_end())?;
         Ok(match report.worst() {
             Severity::Error => ExitCode::from(EXIT_SICK),

@@ -5,8 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+use super::log::stderr_line;
+
 /// Longest password, in bytes.
 const PASSWORD_BYTES_MAX: u64 = 1024;
+
+/// A shorter password can be guessed.
+const PASSWORD_BYTES_LONG: usize = 16;
 
 /// Reads a password from stdin, without its last line break, and prints its hash.
 pub fn run() -> anyhow::Result<ExitCode> {
@@ -22,6 +27,11 @@ pub fn run() -> anyhow::Result<ExitCode> {
     }
     if password.is_empty() || password.len() as u64 > PASSWORD_BYTES_MAX {
         bail!("expected a password of 1 to {PASSWORD_BYTES_MAX} bytes on stdin");
+    }
+    if password.len() < PASSWORD_BYTES_LONG {
+        stderr_line!(
+            "warning: a password of fewer than {PASSWORD_BYTES_LONG} bytes can be guessed; `lapsed token` prints a long one"
+        );
     }
     let hash = lapsed::resp::hash_password(&password).map_err(anyhow::Error::msg)?;
     super::output::say(&hash)?;

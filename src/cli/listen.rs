@@ -100,6 +100,9 @@ pub async fn listen(
         configuration = %source,
         "starting"
     );
+    for exposed in lapsed::doctor::exposed_secrets(&config, source.file()) {
+        tracing::warn!("{exposed}");
+    }
     let http = serve_http(&config, &adapters, handle.clone(), stop_http.clone()).await?;
     let resp = serve_resp(&config, &adapters, &handle, stop_http.clone())?;
     let (http_address, http) = http.unzip();

@@ -137,6 +137,7 @@ impl Cli {
             config.ledger.statement_timeout = config.ledger.command_timeout;
         }
         self.command.tell_about_configuration(source);
+        self.command.warn_of_passwords();
         #[cfg(all(feature = "sqlite", feature = "resp"))]
         dev::note_file(&config);
         let output = Output {

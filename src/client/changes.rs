@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::arming::{arm, disarm_cancelled};
 use super::{ClientError, Task, TaskClient};
-use crate::ledger::{CancelAnswer, Change, Changed, Created, SeriesRow, Stands};
+use crate::ledger::{CancelAnswer, Change, Changed, Created, Seen, SeriesRow, Stands};
 use crate::task::{State, TaskKey, UnixMs};
 
 /// What becomes of a task: see [`TaskClient::change`].
@@ -29,7 +29,32 @@ impl TaskClient {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, ClientError> {
-        Ok(self.ledger.standing(keys).await?)
+        self.look(keys, |_| true, |_, row| row).await
+    }
+
+    /// Reads tasks, in the order of `keys`, and keeps of each what `keep` returns: of many tasks, not all payloads fit
+    /// in memory. Only those of the places that `needs_payload` names are read.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn look<S, N, K>(
+        &self,
+        keys: &[TaskKey],
+        needs_payload: N,
+        keep: K,
+    ) -> Result<Vec<Option<S>>, ClientError>
+    where
+        S: Send + 'static,
+        N: Fn(usize) -> bool + Send + Sync + 'static,
+        K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
+    {
+        let seen = Seen::of(keys.len());
+        let see = seen.see(needs_payload, keep);
+        self.ledger.standing(keys, see).await?;
+        Ok(seen.take())
     }
 
     /// Reads tasks of different keys and changes them as `decide` says, in one transaction: nothing else changes them in
@@ -48,14 +73,36 @@ impl TaskClient {
         T: Send + 'static,
         F: Fn(UnixMs, &[Option<SeriesRow>]) -> (Vec<Wish>, T) + Send + Sync + 'static,
     {
+        let decide = move |now, rows: Vec<Option<SeriesRow>>| decide(now, &rows);
+        self.change_seen(keys, |_| true, |_, row| row, decide).await
+    }
+
+    /// As [`change`](Self::change), with what `keep` returns of each row in place of the rows. Only the payloads of the
+    /// places that `needs_payload` names are sure to be read.
+    pub(crate) async fn change_seen<T, S, N, K, F>(
+        &self,
+        keys: &[TaskKey],
+        needs_payload: N,
+        keep: K,
+        decide: F,
+    ) -> Result<T, ClientError>
+    where
+        T: Send + 'static,
+        S: Send + 'static,
+        N: Fn(usize) -> bool + Send + Sync + 'static,
+        K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
+        F: Fn(UnixMs, Vec<Option<S>>) -> (Vec<Wish>, T) + Send + Sync + 'static,
+    {
+        let seen = Seen::of(keys.len());
+        let see = seen.see(needs_payload, keep);
         let said = Arc::new(Mutex::new(None));
         let says = Arc::clone(&said);
-        let decide = move |now, rows: &[Option<SeriesRow>]| {
-            let (wishes, beside) = decide(now, rows);
+        let decide = move |now| {
+            let (wishes, beside) = decide(now, seen.take());
             *says.lock().expect("nothing panics while holding it") = Some(beside);
             wishes.into_iter().map(into_change).collect()
         };
-        let changed = self.ledger.change(keys, Arc::new(decide)).await?;
+        let changed = self.ledger.change(keys, see, Arc::new(decide)).await?;
         let done = keys.iter().zip(changed);
         let mut armed = Vec::new();
         for (key, changed) in done {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::arming::arm;
 use super::receipt::{NotArmed, Receipt};
 use super::{ClientError, IntoDue, Task, TaskClient, Wish};
-use crate::ledger::{CancelAnswer, Change, Changed, Created, RescheduleAnswer, SeriesRow, Stands};
-use crate::task::{Arming, Envelope, State, TaskKey};
+use crate::ledger::{
+    CancelAnswer, Change, Changed, Created, RescheduleAnswer, SeriesRow, Stands, by_rows,
+};
+use crate::task::{Arming, Envelope, State, TaskKey, UnixMs};
 
 /// Result of [`TaskClient::replace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl TaskClient {
         let key = new.key.clone();
         let found = Arc::new(std::sync::Mutex::new((None, false)));
         let says = Arc::clone(&found);
-        let decide = move |_, rows: &[Option<SeriesRow>]| {
+        let decide = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
             let row = rows.first().and_then(Option::as_ref);
             let runs = row.is_some_and(|row| row.lookup.state == State::Running);
             let row = row.filter(|row| row.lookup.arming.due == new.due && !row.lookup.deleted);
@@ -74,10 +76,9 @@ impl TaskClient {
             *says.lock().expect("nothing panics while holding it") = (said, runs);
             vec![change.unwrap_or_else(|| Change::Write(Box::new(new.clone())))]
         };
-        let changed = self
-            .ledger
-            .change(std::slice::from_ref(&key), Arc::new(decide));
-        let changed = changed.await;
+        let keys = std::slice::from_ref(&key);
+        let (see, decide) = by_rows(keys, decide);
+        let changed = self.ledger.change(keys, see, decide).await;
         spans.end(changed.as_ref().err());
         let changed = changed?.into_iter().next();
         let (said, older_run) = *found.lock().expect("nothing panics while holding it");

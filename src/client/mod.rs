@@ -16,6 +16,8 @@ mod pauses;
 mod pruning;
 mod receipt;
 mod recurring;
+#[cfg(feature = "resp")]
+mod request;
 mod spans;
 mod task;
 mod task_type;
@@ -45,6 +47,8 @@ pub use self::maintenance::DeadCount;
 pub use self::pace::Pace;
 pub use self::pruning::Pruning;
 pub use self::receipt::{NotArmed, Receipt};
+#[cfg(feature = "resp")]
+pub(crate) use self::request::Request;
 use self::spans::CreateSpans;
 pub use self::task::{IntoDue, Task};
 pub use self::task_type::{IntoArg, IntoKey, IntoTask, TaskType};

@@ -6,8 +6,6 @@ use serde::Serialize;
 
 use super::{ClientError, unique};
 use crate::config::Secret;
-#[cfg(feature = "resp")]
-use crate::ledger::SeriesRow;
 use crate::ledger::{IfPending, NewTask};
 use crate::task::{
     Due, Envelope, KeyError, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError,
@@ -213,14 +211,6 @@ impl Task {
             replaces: false,
             ..self
         }
-    }
-
-    /// True if a stored task has this payload, tag and limit.
-    #[cfg(feature = "resp")]
-    pub(crate) fn is_same_as(&self, row: &SeriesRow) -> bool {
-        Envelope::open(row.payload.clone()).payload == self.payload
-            && row.tag == self.tag
-            && row.max_attempts == self.max_attempts
     }
 
     /// Returns the task for the ledger.

@@ -143,7 +143,7 @@ pub fn hash_token(token: &str) -> [u8; 32] {
 
 pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> {
     let listen = section.address("listen", "127.0.0.1:8787", p);
-    let mut clients = tokens(&mut section, p).unwrap_or_default();
+    let (mut clients, has_short_token) = tokens(&mut section, p).unwrap_or_default();
     clients.extend(section.named_entries("clients", p, client, |client| &client.name));
     refuse_same_tokens(&clients, &section.at("clients"), p);
     let base_path = base_path(&mut section, p);
@@ -155,6 +155,16 @@ pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> 
     let mask_payloads = globs(&mut section, "mask_payloads", p);
     let mask_arguments = globs(&mut section, "mask_arguments", p);
     let proxy = proxy(section.section("proxy", p), p);
+    if let (Some(Some(address)), true) = (listen, has_short_token)
+        && !address.ip().is_loopback()
+    {
+        p.add(
+            &section.at("tokens"),
+            format!(
+                "expected at least {TOKEN_CHARS_MIN} characters in each, because `{address}` is not a loopback address, found fewer"
+            ),
+        );
+    }
     if let Some(proxy) = &proxy {
         check_users(&clients, proxy, &section, p);
     }
@@ -185,9 +195,13 @@ pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> 
     })
 }
 
-/// `http.tokens`: clients that may do everything.
-fn tokens(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpClient>> {
+/// Fewest characters of a token that cannot be guessed.
+pub const TOKEN_CHARS_MIN: usize = 16;
+
+/// `http.tokens`: clients that may do everything, and whether a token is short.
+fn tokens(section: &mut Reader, p: &mut Problems) -> Option<(Vec<HttpClient>, bool)> {
     let tokens: Vec<String> = section.take("tokens", p)?;
+    let has_short = tokens.iter().any(|token| token.len() < TOKEN_CHARS_MIN);
     let all_sendable = tokens
         .iter()
         .all(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
@@ -206,7 +220,7 @@ fn tokens(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpClient>> {
         scopes: vec![HttpScope::Admin],
         classes: Vec::new(),
     });
-    Some(clients.collect())
+    Some((clients.collect(), has_short))
 }
 
 /// `[[http.clients]]`

@@ -58,7 +58,9 @@ pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
-pub use self::http::{ClientProof, HttpClient, HttpConfig, HttpScope, SecureCookies, hash_token};
+pub use self::http::{
+    ClientProof, HttpClient, HttpConfig, HttpScope, SecureCookies, TOKEN_CHARS_MIN, hash_token,
+};
 pub use self::http_proxy::{Network, ProxyConfig};
 pub use self::import::{ImportRule, ImportSource};
 pub use self::key_template::{JobPart, KeyTemplate, written};

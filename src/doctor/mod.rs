@@ -20,6 +20,7 @@ mod programs;
 mod redis;
 mod report;
 mod runner;
+mod secrets;
 mod units;
 
 use std::time::Duration;
@@ -29,6 +30,7 @@ use tokio::time::{Instant, timeout};
 pub use finding::{Finding, Severity};
 pub use programs::missing_programs;
 pub use report::Report;
+pub use secrets::{examine_secrets, exposed_secrets, has_password};
 
 use crate::Config;
 use crate::config::ConfigSource;

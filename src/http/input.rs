@@ -1,6 +1,7 @@
 //! Input of requests: parts of the path, the query and JSON bodies. What does not fit is a [`Problem`].
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -8,7 +9,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use serde::de::{DeserializeOwned, Deserializer, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -191,7 +192,7 @@ async fn arrived(
     bytes_max: usize,
 ) -> Result<Bytes, NotArrived> {
     let mut body = Limited::new(request.into_body(), bytes_max);
-    let mut arrived = Vec::new();
+    let mut arrived = Pieces::default();
     loop {
         let frame = tokio::select! {
             biased;
@@ -199,22 +200,100 @@ async fn arrived(
             frame = body.frame() => frame,
         };
         let Some(frame) = frame else {
-            return Ok(arrived.into());
+            // It is copied when it is joined, and when it is used.
+            let held = share.hold(arrived.length * 2).await;
+            held.map_err(NotArrived::NoRoom)?;
+            return Ok(arrived.join());
         };
         let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
             true => NotArrived::TooLarge,
             false => NotArrived::Ended,
         })?;
         if let Ok(data) = frame.into_data() {
-            let needed = arrived.len() + data.len();
-            if arrived.capacity() < needed {
-                let capacity = needed.max(2 * arrived.len()).min(bytes_max);
-                let held = share.hold(capacity).await;
-                held.map_err(NotArrived::NoRoom)?;
-                arrived.reserve_exact(capacity - arrived.len());
-            }
-            arrived.extend_from_slice(&data);
+            let held = share.hold(arrived.length + data.len()).await;
+            held.map_err(NotArrived::NoRoom)?;
+            arrived.append(&data);
         }
+    }
+}
+
+/// A body that arrives, in pieces of one size: one that grew as a whole would leave its former sizes behind, which the
+/// allocator keeps.
+#[derive(Default)]
+struct Pieces {
+    parts: Vec<Vec<u8>>,
+    length: usize,
+}
+
+/// Bytes of a piece.
+const PART_BYTES: usize = 64 << 10;
+
+impl Pieces {
+    fn append(&mut self, mut data: &[u8]) {
+        self.length += data.len();
+        while !data.is_empty() {
+            let last = self.parts.last_mut();
+            let Some(last) = last.filter(|last| last.len() < PART_BYTES) else {
+                // Most bodies are short.
+                let capacity = match self.parts.is_empty() {
+                    true => data.len().min(PART_BYTES),
+                    false => PART_BYTES,
+                };
+                self.parts.push(Vec::with_capacity(capacity));
+                continue;
+            };
+            let (begin, rest) = data.split_at(data.len().min(PART_BYTES - last.len()));
+            last.extend_from_slice(begin);
+            data = rest;
+        }
+    }
+
+    fn join(mut self) -> Bytes {
+        if self.parts.len() <= 1 {
+            return self.parts.pop().unwrap_or_default().into();
+        }
+        let mut whole = Vec::with_capacity(self.length);
+        for part in self.parts {
+            whole.extend_from_slice(&part);
+        }
+        whole.into()
+    }
+}
+
+/// A JSON array of which no more than `N` elements are kept: each takes more memory than its text.
+pub struct AtMost<T, const N: usize> {
+    /// The first elements.
+    pub first: Vec<T>,
+    /// The number of all.
+    pub count: usize,
+}
+
+impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for AtMost<T, N> {
+    fn deserialize<D: Deserializer<'de>>(given: D) -> Result<Self, D::Error> {
+        struct Elements<T, const N: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for Elements<T, N> {
+            type Value = AtMost<T, N>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<Self::Value, A::Error> {
+                let mut first = Vec::new();
+                while first.len() < N {
+                    match given.next_element()? {
+                        Some(element) => first.push(element),
+                        None => break,
+                    }
+                }
+                let mut count = first.len();
+                while count >= N && given.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(AtMost { first, count })
+            }
+        }
+        given.deserialize_seq(Elements(PhantomData))
     }
 }
 

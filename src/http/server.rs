@@ -109,15 +109,21 @@ pub async fn serve(
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(address));
             let is_taken = at.only_probes && !PROBES.contains(&request.uri().path());
-            let answer = (!is_taken).then(|| routes.call(request));
-            Arc::clone(&at).answer(async {
+            // The server of `hyper` reads a little more than its buffer may have.
+            let is_long = header_bytes(&request) > limits.header_bytes;
+            let answer = (!is_taken && !is_long).then(|| routes.call(request));
+            Arc::clone(&at).answer(async move {
+                let close = (header::CONNECTION, "close");
                 match answer {
                     Some(answer) => answer.await,
-                    None => Ok((
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        [(header::CONNECTION, "close"), (header::RETRY_AFTER, "1")],
-                    )
-                        .into_response()),
+                    None if is_long => {
+                        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                        Ok((status, [close]).into_response())
+                    }
+                    None => {
+                        let status = StatusCode::SERVICE_UNAVAILABLE;
+                        Ok((status, [close, (header::RETRY_AFTER, "1")]).into_response())
+                    }
                 }
             })
         });
@@ -147,6 +153,14 @@ pub async fn serve(
     drop(listener);
     let _ = timeout(limits.end_within, connections.shutdown()).await;
     cut.cancel();
+}
+
+/// Bytes of the headers as they were sent.
+fn header_bytes(request: &Request<Incoming>) -> usize {
+    const SIGNS: usize = ": \r\n".len();
+    let headers = request.headers().iter();
+    let bytes = headers.map(|(name, value)| name.as_str().len() + value.len() + SIGNS);
+    bytes.sum()
 }
 
 async fn refuse(mut stream: TcpStream) {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
-    NewTask, RescheduleAnswer, SeriesRow,
+    NewTask, RescheduleAnswer, See, SeriesRow,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -27,8 +27,8 @@ pub trait Producer: Send + Sync {
     /// Reads a row with its recurrence. `None` if the key has no row.
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError>;
 
-    /// Reads the rows of keys, in their order. As [`series`](Self::series), for many.
-    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError>;
+    /// Reads the rows of keys. As [`series`](Self::series), for many.
+    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError>;
 
     /// Reads the rows of different keys, and changes them as `decide` says, in one transaction: nothing else changes them
     /// in between. Returns what was done, in the order of `keys`.
@@ -38,6 +38,7 @@ pub trait Producer: Send + Sync {
     async fn change(
         &self,
         keys: &[TaskKey],
+        see: Arc<dyn See>,
         decide: Arc<Decide>,
     ) -> Result<Vec<Changed>, LedgerError>;
 

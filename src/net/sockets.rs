@@ -47,3 +47,26 @@ pub fn cut_silent(stream: &TcpStream, _: Duration) -> io::Result<()> {
     rustix::net::sockopt::set_socket_keepalive(stream, true)?;
     Ok(())
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::net::sockopt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_cuts_a_peer_that_is_silent_for_seconds() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap());
+        let (_peer, accepted) = tokio::join!(peer, listener.accept());
+        let (stream, _) = accepted.unwrap();
+        cut_silent(&stream, Duration::from_secs(15)).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        let asked = sockopt::tcp_keepidle(&stream).unwrap()
+            + sockopt::tcp_keepintvl(&stream).unwrap() * sockopt::tcp_keepcnt(&stream).unwrap();
+        assert!(asked <= Duration::from_secs(15), "{asked:?}");
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 15_000);
+        assert!(sockopt::tcp_nodelay(&stream).unwrap());
+    }
+}

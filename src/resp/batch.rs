@@ -1,10 +1,11 @@
 //! Carries out batches of commands about tasks. Each task is written when this returns.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::door::Door;
 use super::keyed::{Expiry, Keyed, Repeat, Set};
-use super::keyspace::Keyspace;
+use super::keyspace::{Entry, Keyspace, Needs};
 use super::reply::Reply;
 use super::watched::Watched;
 use crate::client::{ClientError, Receipt, Task, Wish};
@@ -120,21 +121,41 @@ pub async fn execute(
     keys.sort_unstable();
     keys.dedup();
     let names = keys.clone();
-    let decide = move |now: UnixMs, rows: &[Option<SeriesRow>]| {
+    let needs = Arc::new(Needs::of(&keys, &commands));
+    let mut seen_before: Vec<Option<Watched>> = vec![None; keys.len()];
+    for watched in watched {
+        if let Ok(place) = keys.binary_search(&watched.key) {
+            seen_before[place] = Some(watched);
+        }
+    }
+    let (watched, values) = (Arc::new(seen_before), Arc::new(Values::new(keys.len())));
+    let (payloads, watching) = (Arc::clone(&needs), Arc::clone(&watched));
+    let payload = move |place: usize| payloads[place].payload() || watching[place].is_some();
+    let (watches, counts) = (Arc::clone(&watched), Arc::clone(&values));
+    let keep = move |place: usize, row: SeriesRow| {
+        let watched = watches[place].as_ref();
+        let is_still = watched.is_none_or(|watched| watched.is_still(Some(&row)));
+        let mut entry = Entry::of(row, needs[place]);
+        if counts.count(place, entry.value_bytes()) > reply_bytes_max {
+            // Refused below, even if the value would be written over before it is answered.
+            entry.forget_value();
+        }
+        (entry, is_still)
+    };
+    let decide = move |now: UnixMs, rows: Vec<Option<(Entry, bool)>>| {
         let nothing = || vec![Wish::Keep; names.len()];
-        let row = |key| {
-            names
-                .binary_search(key)
-                .ok()
-                .and_then(|at| rows[at].as_ref())
+        let is_still = |(row, watched): (&Option<(Entry, bool)>, &Option<Watched>)| match row {
+            Some((_, is_still)) => *is_still,
+            None => watched.as_ref().is_none_or(|it| it.is_still(None)),
         };
-        if !watched
-            .iter()
-            .all(|watched| watched.is_still(row(&watched.key)))
-        {
+        if !rows.iter().zip(watched.iter()).all(is_still) {
             return (nothing(), Some(None));
         }
-        let mut keyspace = Keyspace::new(now, &names, rows);
+        if values.total() > reply_bytes_max {
+            return (nothing(), None);
+        }
+        let entries = rows.into_iter().map(|row| row.map(|(entry, _)| entry));
+        let mut keyspace = Keyspace::new(now, &names, entries.collect());
         let (mut replies, mut bytes) = (Vec::with_capacity(commands.len()), 0);
         for command in &commands {
             let reply = keyspace.run(command);
@@ -147,20 +168,49 @@ pub async fn execute(
         (keyspace.into_wishes(), Some(Some(replies)))
     };
     let _turn = door.turn(keys.len()).await;
-    let done = door.tasks.change(&keys, decide).await;
+    let done = door.tasks.change_seen(&keys, payload, keep, decide).await;
     done.map_err(Refused::Failed)?.ok_or(Refused::TooLong)
+}
+
+/// Bytes of the values that were read for a transaction.
+struct Values(Mutex<(Vec<usize>, usize)>);
+
+impl Values {
+    fn new(keys: usize) -> Self {
+        Self(Mutex::new((vec![0; keys], 0)))
+    }
+
+    /// Counts the value of the key at a place, again if the transaction is repeated. Returns the bytes of all.
+    fn count(&self, place: usize, bytes: usize) -> usize {
+        let (each, total) = &mut *self.values();
+        *total += bytes;
+        *total -= std::mem::replace(&mut each[place], bytes);
+        *total
+    }
+
+    fn total(&self) -> usize {
+        self.values().1
+    }
+
+    fn values(&self) -> MutexGuard<'_, (Vec<usize>, usize)> {
+        self.0.lock().expect("nothing panics while holding it")
+    }
 }
 
 /// Carries out commands of a batch in one transaction.
 async fn transact(door: &Door, commands: Vec<Keyed>) -> Result<Vec<Reply>, ClientError> {
     let keys = keys_of(&commands);
     let names = keys.clone();
-    let decide = move |now: UnixMs, rows: &[Option<SeriesRow>]| {
+    let needs = Arc::new(Needs::of(&keys, &commands));
+    let payloads = Arc::clone(&needs);
+    let payload = move |place: usize| payloads[place].payload();
+    let keep = move |place: usize, row| Entry::of(row, needs[place]);
+    let decide = move |now: UnixMs, rows| {
         let mut keyspace = Keyspace::new(now, &names, rows);
         let replies: Vec<Reply> = commands.iter().map(|it| keyspace.run(it)).collect();
         (keyspace.into_wishes(), replies)
     };
-    door.tasks.change(&keys, decide).await
+    door.tasks.change_seen(&keys, payload, keep, decide).await
 }
 
 /// The error for a failure of the ledger.
@@ -178,11 +228,18 @@ async fn attempt(door: &Door, commands: &[Keyed]) -> Result<Vec<Reply>, ClientEr
     }
     let keys = keys_of(commands);
     if commands.iter().all(Keyed::only_reads) {
+        let needs = Arc::new(Needs::of(&keys, commands));
+        let payloads = Arc::clone(&needs);
+        let payload = move |place: usize| payloads[place].payload();
+        let keep = move |place: usize, row| Entry::of(row, needs[place]);
         let (now, rows) = match keys.is_empty() {
             true => (UnixMs(0), Vec::new()),
-            false => (door.tasks.now().await?, door.tasks.standing(&keys).await?),
+            false => (
+                door.tasks.now().await?,
+                door.tasks.look(&keys, payload, keep).await?,
+            ),
         };
-        let mut keyspace = Keyspace::new(now, &keys, &rows);
+        let mut keyspace = Keyspace::new(now, &keys, rows);
         return Ok(commands.iter().map(|it| keyspace.run(it)).collect());
     }
     transact(door, commands.to_vec()).await

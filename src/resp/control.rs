@@ -44,6 +44,7 @@ async fn log_in(
     let text = match user {
         Ok(user) => {
             session.user = Some(user);
+            session.guest = None;
             return None;
         }
         Err(LoginError::Wrong) => "WRONGPASS invalid username-password pair or user is disabled.",

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::keyed::{Expiry, Key, Keyed, NEEDS_DUE_TIME, NOT_IN_TRANSACTION, OnlyIf, Set, When};
 use super::reply::Reply;
-use crate::client::Wish;
+use crate::client::{Request, Wish};
 use crate::ledger::{IfPending, SeriesRow};
 use crate::task::{Envelope, State, TaskKey, UnixMs};
 
@@ -19,7 +19,43 @@ pub struct Keyspace<'a> {
     index: HashMap<&'a TaskKey, usize>,
 }
 
-struct Entry {
+/// What commands need of a row beside its state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// A command answers its value.
+    value: bool,
+    /// A command may repeat the request that has created it.
+    request: bool,
+}
+
+impl Needs {
+    /// True if the payload is read.
+    pub fn payload(self) -> bool {
+        self.value || self.request
+    }
+
+    /// What commands need of the rows of `keys`, which are in order.
+    pub fn of(keys: &[TaskKey], commands: &[Keyed]) -> Vec<Self> {
+        let mut needs = vec![Self::default(); keys.len()];
+        for command in commands {
+            let value = command.reads_value();
+            let set = command.as_set();
+            let request = set.is_some_and(|set| matches!(set.expiry, Expiry::At(_)));
+            if value || request {
+                command.each_key(|key| {
+                    if let Ok(place) = keys.binary_search(key) {
+                        needs[place].value |= value;
+                        needs[place].request |= request;
+                    }
+                });
+            }
+        }
+        needs
+    }
+}
+
+/// What is kept of a row.
+pub struct Entry {
     /// The row has an arming that can be cancelled.
     is_open: bool,
     /// The row is running.
@@ -33,23 +69,27 @@ struct Entry {
 /// An arming that runs or has ended.
 struct Started {
     due: UnixMs,
-    row: SeriesRow,
+    /// What it was created with, if a command may repeat that.
+    request: Option<Request>,
 }
 
 /// A task that has not started.
 struct Present {
     due: UnixMs,
     due_at: UnixMs,
-    /// The payload column.
+    /// The payload column, if a command may answer it.
     payload: Option<String>,
 }
 
 impl<'a> Keyspace<'a> {
-    /// Takes the rows of `keys`, in their order.
-    pub fn new(now: UnixMs, keys: &'a [TaskKey], rows: &[Option<SeriesRow>]) -> Self {
+    /// Takes what was kept of the rows of `keys`, in their order.
+    pub fn new(now: UnixMs, keys: &'a [TaskKey], entries: Vec<Option<Entry>>) -> Self {
         Self {
             now,
-            entries: rows.iter().map(Entry::of).collect(),
+            entries: entries
+                .into_iter()
+                .map(|entry| entry.unwrap_or_else(Entry::missing))
+                .collect(),
             index: keys.iter().zip(0..).collect(),
         }
     }
@@ -148,7 +188,8 @@ impl<'a> Keyspace<'a> {
         };
         let started = entry.started.as_ref().filter(|it| it.due == due);
         let is_repeated = |started: &Started| {
-            matches!(set.expiry, Expiry::At(_)) && set.task.is_same_as(&started.row)
+            matches!(set.expiry, Expiry::At(_))
+                && started.request.as_ref() == Some(&set.task.request())
         };
         if started.is_some_and(is_repeated) && entry.task.is_none() {
             // The same request again, whose task must not run twice.
@@ -192,26 +233,38 @@ impl<'a> Keyspace<'a> {
 }
 
 impl Entry {
-    fn of(row: &Option<SeriesRow>) -> Self {
-        let state = row.as_ref().map(|row| row.lookup.state);
-        let waits_for_run = row
-            .as_ref()
-            .is_some_and(|row| row.lookup.older_run && !row.lookup.cancelling);
-        let is_pending = matches!(state, Some(State::Pending | State::Waiting)) || waits_for_run;
-        let task = row.as_ref().filter(|_| is_pending).map(|row| Present {
-            due: row.lookup.arming.due,
-            due_at: row.lookup.due_at,
-            payload: row.payload.clone(),
-        });
-        let runs = state == Some(State::Running);
-        let has_started = |row: &&SeriesRow| match row.lookup.state {
+    /// There is no row.
+    fn missing() -> Self {
+        Self {
+            is_open: false,
+            runs: false,
+            started: None,
+            task: None,
+            wish: Wish::Keep,
+        }
+    }
+
+    /// Keeps of a row what the commands about it need.
+    pub fn of(row: SeriesRow, needs: Needs) -> Self {
+        let state = row.lookup.state;
+        let waits_for_run = row.lookup.older_run && !row.lookup.cancelling;
+        let is_pending = matches!(state, State::Pending | State::Waiting) || waits_for_run;
+        let runs = state == State::Running;
+        let has_started = match state {
             State::Running => !row.lookup.older_run,
             State::Done | State::Dead => true,
             State::Pending | State::Waiting | State::Cancelled => false,
         };
-        let started = row.as_ref().filter(has_started).map(|row| Started {
-            due: row.lookup.arming.due,
-            row: row.clone(),
+        let (due, due_at) = (row.lookup.arming.due, row.lookup.due_at);
+        let started = has_started.then(|| Started {
+            due,
+            request: needs.request.then(|| Request::of(&row)),
+        });
+        let payload = row.payload.filter(|_| needs.value);
+        let task = is_pending.then_some(Present {
+            due,
+            due_at,
+            payload,
         });
         Self {
             is_open: is_pending || runs,
@@ -219,6 +272,19 @@ impl Entry {
             started,
             task,
             wish: Wish::Keep,
+        }
+    }
+
+    /// Bytes of the value.
+    pub fn value_bytes(&self) -> usize {
+        let payload = self.task.as_ref().and_then(|task| task.payload.as_ref());
+        payload.map_or(0, String::len)
+    }
+
+    /// Forgets the value.
+    pub fn forget_value(&mut self) {
+        if let Some(task) = &mut self.task {
+            task.payload = None;
         }
     }
 

@@ -20,6 +20,7 @@ use super::connection;
 use super::counters::Counters;
 use super::dispatch::Dispatch;
 use super::door::Door;
+use super::guests::{Guest, Guests};
 use super::session::Session;
 use super::tls;
 use crate::client::TaskClient;
@@ -40,6 +41,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time after which a client is taken for dead that takes nothing of what it is sent, or does not answer its kernel's
 /// keep-alive.
 const SILENT_TIME: Duration = Duration::from_secs(15);
+
+/// Time for a connection that has not authenticated to give way to a new one.
+const GIVE_WAY_TIME: Duration = Duration::from_secs(2);
 
 /// Time for connections to end after a stop.
 const END_TIME: Duration = Duration::from_secs(2);
@@ -133,6 +137,7 @@ impl Listener {
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();
         let room = Arc::new(Semaphore::new(self.door.config.max_connections));
+        let guests = Arc::<Guests>::default();
         tokio::pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -147,21 +152,34 @@ impl Listener {
                     continue;
                 }
             };
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            let permit = Arc::clone(&room).try_acquire_owned().ok();
+            if permit.is_none() && !guests.close_oldest() {
                 self.door.metrics.resp_refused("max_connections");
                 connections.spawn(refuse(stream));
                 continue;
-            };
+            }
             let (door, counters) = (Arc::clone(&self.door), Arc::clone(&self.counters));
-            let (tls, closing) = (self.tls.clone(), closing.clone());
+            let (tls, closing) = (self.tls.clone(), closing.child_token());
+            let is_guest = door.users.are_required();
+            let guest = is_guest.then(|| guests.add(closing.clone()));
+            let room = Arc::clone(&room);
             connections.spawn(async move {
+                let permit = match permit {
+                    Some(permit) => permit,
+                    // That of the connection that gives way.
+                    None => match timeout(GIVE_WAY_TIME, room.acquire_owned()).await {
+                        Ok(Ok(permit)) => permit,
+                        _ => return refuse(stream).await,
+                    },
+                };
                 let count = |change: i64| {
                     let connected = &door.connected;
                     connected.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
                     door.metrics.resp_connections(connected.load(Ordering::Relaxed));
                 };
                 count(1);
-                let ended = serve_one(stream, address, tls, &door, counters, closing).await;
+                let served = serve_one(stream, address, tls, &door, counters, closing, guest);
+                let ended = served.await;
                 count(-1);
                 if let Err(error) = ended {
                     tracing::debug!(%error, client.address = %address, "a connection of the front door was lost");
@@ -192,16 +210,22 @@ async fn serve_one(
     door: &Arc<Door>,
     counters: Arc<Counters>,
     closing: CancellationToken,
+    guest: Option<Guest>,
 ) -> io::Result<()> {
     cut_silent(&stream, SILENT_TIME)?;
     let id = door.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-    let session = Session::new(id, address, stream.local_addr()?, door.users.without_auth());
+    let local = stream.local_addr()?;
+    let mut session = Session::new(id, address, local, door.users.without_auth());
+    session.guest = guest;
     let share = door.room.share();
     let dispatch = Dispatch::new(session, Arc::clone(door), &REGISTRY, counters);
     match tls {
         None => connection::serve(stream, dispatch, share, closing).await,
         Some(tls) => {
-            let accepted = timeout(TLS_TIME, tls.accept(stream)).await;
+            let accepted = tokio::select! {
+                accepted = timeout(TLS_TIME, tls.accept(stream)) => accepted,
+                () = closing.cancelled() => return Ok(()),
+            };
             let stream = accepted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
             connection::serve(stream, dispatch, share, closing).await
         }

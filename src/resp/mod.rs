@@ -20,6 +20,7 @@ mod dispatch;
 mod door;
 mod expiry;
 mod glob;
+mod guests;
 mod handed;
 mod handshake;
 mod introspection;

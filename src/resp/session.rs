@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::auth::User;
+use super::guests::Guest;
 use super::handed::Handed;
 use super::keyed::Keyed;
 use super::parser::Owned;
@@ -44,6 +45,8 @@ pub struct Session {
     pub handed: Handed,
     /// Wrong passwords that it has sent.
     pub wrong_passwords: u8,
+    /// Until it has authenticated.
+    pub guest: Option<Guest>,
 }
 
 /// Subscriptions. No message is ever published to them.
@@ -175,6 +178,7 @@ impl Session {
             watched: Vec::new(),
             handed: Handed::default(),
             wrong_passwords: 0,
+            guest: None,
         }
     }
 
@@ -188,7 +192,9 @@ impl Session {
     /// Goes back to the state of a new connection.
     pub fn reset(&mut self, user: Option<Arc<User>>) {
         let (since, handed, wrong) = (self.since, self.handed.clone(), self.wrong_passwords);
+        let guest = self.guest.take();
         *self = Self::new(self.id, self.address, self.local, user);
+        self.guest = guest;
         (self.since, self.handed, self.wrong_passwords) = (since, handed, wrong);
     }
 

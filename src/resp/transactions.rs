@@ -10,12 +10,13 @@ use super::reply::Reply;
 use super::session::{Queued, Session, Transaction};
 use super::watched::Watched;
 use crate::client::ClientError;
+use crate::ledger::SeriesRow;
 use crate::task::TaskKey;
 
 /// Most keys that are watched.
 const WATCHED_MAX: usize = 1_000;
 
-/// Rows that are read at a time: with their values they have 4 MiB at most.
+/// Rows that are read at a time with their values, so that others are not kept waiting.
 const READ_MAX: usize = 64;
 
 /// Most bytes of the replies of a transaction.
@@ -123,9 +124,12 @@ pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
 async fn read(door: &Door, keys: Vec<TaskKey>) -> Result<Vec<Watched>, ClientError> {
     let mut watched = Vec::with_capacity(keys.len());
     for part in keys.chunks(READ_MAX) {
-        let rows = door.tasks.standing(part).await?;
-        let pairs = part.iter().zip(&rows);
-        watched.extend(pairs.map(|(key, row)| Watched::new(key, row.as_ref())));
+        let _turn = door.turn(part.len()).await;
+        let names = part.to_vec();
+        let keep = move |place: usize, row: SeriesRow| Watched::new(&names[place], Some(&row));
+        let rows = door.tasks.look(part, |_| true, keep).await?;
+        let seen = rows.into_iter().zip(part);
+        watched.extend(seen.map(|(row, key)| row.unwrap_or_else(|| Watched::new(key, None))));
     }
     Ok(watched)
 }

@@ -1,5 +1,6 @@
 //! The program as it is typed.
 
+mod backup;
 mod bench;
 mod check_config;
 mod dev;

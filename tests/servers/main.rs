@@ -4,6 +4,7 @@ mod coming_from;
 mod dashboard;
 mod doctor;
 mod end_to_end;
+mod hostile;
 mod http_access;
 mod http_api;
 mod importing;

@@ -25,10 +25,20 @@ pub struct Options {
     #[arg(value_name = "SOURCE", value_parser = sources())]
     pub source: ImportSource,
     /// Redis of the source [default: redis.url]
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LAPSED_IMPORT_FROM_REDIS",
+        hide_env_values = true
+    )]
     from_redis: Option<Secret>,
     /// Database of the source: seed000, seed002, seed003 [default: ledger.url]
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LAPSED_IMPORT_FROM_MYSQL",
+        hide_env_values = true
+    )]
     from_mysql: Option<Secret>,
     /// Only this queue: bullmq, sidekiq, asynq [default: all]
     #[arg(long)]

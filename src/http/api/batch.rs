@@ -18,7 +18,7 @@ use crate::client::{Stands, Task};
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
-use crate::http::input::{body, require_type};
+use crate::http::input::{AtMost, body, require_type};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::task::{Due, TaskKey};
@@ -77,14 +77,14 @@ async fn create(
     require_type(request.headers(), &[JSON, NDJSON])?;
     let is_array = require_type(request.headers(), &[JSON]).is_ok();
     let (body, _share) = body(&site, request, BYTES_MAX).await?;
-    let texts = match is_array {
+    let (texts, count) = match is_array {
         true => elements(&body)?,
         false => lines(&body),
     };
-    if texts.is_empty() || texts.len() > TASKS_MAX {
+    if count == 0 || count > TASKS_MAX {
         return Err(Problem::of(
             ProblemKind::Invalid,
-            format!("found {} tasks, expected 1 to {TASKS_MAX}", texts.len()),
+            format!("found {count} tasks, expected 1 to {TASKS_MAX}"),
         ));
     }
     let Some(key) = key else {
@@ -109,20 +109,24 @@ fn lines_of(answer: String, replayed: bool) -> Response {
     response
 }
 
-fn elements(body: &Bytes) -> Result<Vec<&[u8]>, Problem> {
-    let elements: Result<Vec<&RawValue>, _> = serde_json::from_slice(body);
+/// The first elements of an array, and the number of all.
+fn elements(body: &Bytes) -> Result<(Vec<&[u8]>, usize), Problem> {
+    let elements: Result<AtMost<&RawValue, TASKS_MAX>, _> = serde_json::from_slice(body);
     let elements = elements.map_err(|error| {
         Problem::invalid(format!("body: expected a JSON array of tasks: {error}"))
     })?;
-    Ok(elements
-        .into_iter()
-        .map(|element| element.get().as_bytes())
-        .collect())
+    let texts = elements.first.into_iter();
+    let texts = texts.map(|element| element.get().as_bytes());
+    Ok((texts.collect(), elements.count))
 }
 
-fn lines(body: &Bytes) -> Vec<&[u8]> {
+/// The first lines that are not empty, and the number of all.
+fn lines(body: &Bytes) -> (Vec<&[u8]>, usize) {
     let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.filter(|line| !line.is_empty()).collect()
+    let mut lines = lines.filter(|line| !line.is_empty());
+    let first: Vec<&[u8]> = lines.by_ref().take(TASKS_MAX).collect();
+    let count = first.len() + lines.count();
+    (first, count)
 }
 
 /// The tasks of a batch, and what became of them.

@@ -1,11 +1,12 @@
 //! A task to create, as JSON.
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::client::{ClientError, Task, TaskClient};
-use crate::http::input::duration_text;
+use crate::http::input::{AtMost, duration_text};
 use crate::http::problem::Problem;
 use crate::task::{
     CatchUp, Due, Overlap, Recurrence, RecurrenceInput, RecurrenceOptions, TaskKey, UnixMs,
@@ -23,7 +24,7 @@ pub struct NewTask {
     /// The method, instead of `key`.
     pub method: Option<String>,
     /// The arguments, beside `class` and `method`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "arguments")]
     pub args: Vec<String>,
     /// Adds a random suffix to the key, so that many tasks can have the same class, method and arguments. Not with `PUT`.
     #[serde(default)]
@@ -63,6 +64,19 @@ pub struct NewTask {
     pub catch_up_max: Option<u32>,
     /// Whether an occurrence may start before the previous one has ended: `skip` (the default) or `allow`.
     pub overlap: Option<OverlapName>,
+}
+
+/// Maximum number of arguments: a key has 255 bytes at most, which this many do not fit.
+const ARGUMENTS_MAX: usize = 256;
+
+fn arguments<'de, D: Deserializer<'de>>(given: D) -> Result<Vec<String>, D::Error> {
+    let arguments: AtMost<String, ARGUMENTS_MAX> = AtMost::deserialize(given)?;
+    match arguments.count {
+        ..=ARGUMENTS_MAX => Ok(arguments.first),
+        count => Err(D::Error::custom(format_args!(
+            "`args` has {count} elements, expected at most {ARGUMENTS_MAX}"
+        ))),
+    }
 }
 
 /// Policy for an unfinished task of the same key.

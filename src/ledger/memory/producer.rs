@@ -8,7 +8,7 @@ use super::MemoryLedger;
 use crate::ledger::row::{Row, Status};
 use crate::ledger::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, IfPending,
-    LedgerError, NewTask, Producer, RescheduleAnswer, SeriesRow,
+    LedgerError, NewTask, Producer, RescheduleAnswer, See, SeriesRow,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -36,26 +36,29 @@ impl Producer for MemoryLedger {
         Ok(self.table().of_key(key).map(|row| row.series(now)))
     }
 
-    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
         let now = self.clock.now();
         let mut table = self.table();
-        let mut read = |key| table.of_key(key).map(|row| row.series(now));
-        Ok(keys.iter().map(&mut read).collect())
+        for (place, key) in keys.iter().enumerate() {
+            see.see(place, table.of_key(key).map(|row| row.series(now)));
+        }
+        Ok(())
     }
 
     async fn change(
         &self,
         keys: &[TaskKey],
+        see: Arc<dyn See>,
         decide: Arc<Decide>,
     ) -> Result<Vec<Changed>, LedgerError> {
         let now = self.clock.now();
         let mut table = self.table();
-        let mut read = |key| table.of_key(key).map(|row| row.series(now));
-        let rows: Vec<Option<SeriesRow>> = keys.iter().map(&mut read).collect();
-        let changes = decide(now, &rows);
+        for (place, key) in keys.iter().enumerate() {
+            see.see(place, table.of_key(key).map(|row| row.series(now)));
+        }
         Ok(keys
             .iter()
-            .zip(changes)
+            .zip(decide(now))
             .map(|(key, change)| table.change(key, change, now))
             .collect())
     }

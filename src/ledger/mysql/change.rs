@@ -8,33 +8,41 @@ use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, decode, retried, sizes};
-use crate::ledger::{Change, Changed, Decide, IfPending, LedgerError, NewTask, SeriesRow};
+use crate::ledger::{Change, Changed, Decide, IfPending, LedgerError, Lookup, NewTask, See};
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
 /// Attempts to write tasks while others write tasks of the same keys.
 const DUPLICATE_ATTEMPTS: u32 = 5;
 
+/// Rows that are read with their values by a statement: 4 MiB at most.
+const ROWS_READ: usize = 64;
+
 impl MysqlLedger {
     pub(super) async fn standing_of(
         &self,
         keys: &[TaskKey],
-    ) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+        see: &dyn See,
+    ) -> Result<(), LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        self.read_standing(&mut conn, keys, "").await.map_err(error)
+        let read = self.read_standing(&mut conn, keys, "", see).await;
+        read.map(|_| ()).map_err(error)
     }
 
     /// Runs in a task of its own: a transaction that ends midway would keep its locks until its connection is closed.
     pub(super) async fn change_in_one(
         &self,
         keys: &[TaskKey],
+        see: Arc<dyn See>,
         decide: Arc<Decide>,
     ) -> Result<Vec<Changed>, LedgerError> {
         self.now().await?;
         let named: Vec<&TaskKey> = keys.iter().collect();
         self.refuse_unfit(&named).await?;
         let (ledger, keys) = (self.clone(), keys.to_vec());
-        let change =
-            async move { retried!(ledger, |conn| ledger.change_once(conn, &keys, &*decide)) };
+        let change = async move {
+            retried!(ledger, |conn| ledger
+                .change_once(conn, &keys, &*see, &*decide))
+        };
         tokio::spawn(change).await.unwrap_or_else(|_| {
             Err(LedgerError::Unavailable {
                 message: "the runtime that was writing has ended".to_owned(),
@@ -47,12 +55,13 @@ impl MysqlLedger {
         &self,
         conn: &mut Conn,
         keys: &[TaskKey],
+        see: &dyn See,
         decide: &Decide,
     ) -> sqlx::Result<Vec<Changed>> {
         let mut attempt = 1;
         loop {
             conn.command("START TRANSACTION").await?;
-            let error = match self.change_within(conn, keys, decide).await {
+            let error = match self.change_within(conn, keys, see, decide).await {
                 Ok(changed) => {
                     conn.command("COMMIT").await?;
                     return Ok(changed);
@@ -74,10 +83,11 @@ impl MysqlLedger {
         &self,
         conn: &mut Conn,
         keys: &[TaskKey],
+        see: &dyn See,
         decide: &Decide,
     ) -> sqlx::Result<Vec<Changed>> {
-        let rows = self.read_standing(conn, keys, " FOR UPDATE").await?;
-        let changes = decide(self.clock.now(), &rows);
+        let rows = self.read_standing(conn, keys, " FOR UPDATE", see).await?;
+        let changes = decide(self.clock.now());
         let mut cancelled: Vec<&str> = Vec::new();
         let (mut new, mut over): (Vec<&NewTask>, Vec<&NewTask>) = (Vec::new(), Vec::new());
         let mut changed = vec![Changed::Kept; keys.len()];
@@ -91,7 +101,7 @@ impl MysqlLedger {
                 }
                 (Change::Move(due), Some(row)) => {
                     if self.move_row(conn, key, *due).await? {
-                        let row = row.lookup.arming.row;
+                        let row = row.arming.row;
                         changed[index] = Changed::Armed(Arming { row, due: *due });
                     }
                 }
@@ -99,7 +109,7 @@ impl MysqlLedger {
                 (Change::Write(task), Some(row)) => {
                     // A frozen run of the same due time must not complete what takes its place. One that goes on is of an
                     // older arming, or keeps its row.
-                    if row.lookup.arming.due == task.due && row.lookup.state != State::Running {
+                    if row.arming.due == task.due && row.state != State::Running {
                         cancelled.push(key.as_str());
                     }
                     over.push(task);
@@ -140,28 +150,43 @@ impl MysqlLedger {
         Ok(changed)
     }
 
-    /// Reads rows in the order of `keys`, and locks them if `lock` says so.
+    /// Reads rows, and locks them if `lock` says so. Returns their states in the order of `keys`.
     async fn read_standing(
         &self,
         conn: &mut Conn,
         keys: &[TaskKey],
         lock: &str,
-    ) -> sqlx::Result<Vec<Option<SeriesRow>>> {
+        see: &dyn See,
+    ) -> sqlx::Result<Vec<Option<Lookup>>> {
         let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
         let charset = self.charset_for(conn, &texts).await?;
-        let fitting: Vec<&str> = texts.into_iter().filter(|key| charset.holds(key)).collect();
-        let mut found: HashMap<String, SeriesRow> = HashMap::with_capacity(fitting.len());
-        for part in fitting.chunks(BATCH_MAX) {
+        let mut places: HashMap<&str, usize> = HashMap::with_capacity(texts.len());
+        let mut rows: Vec<Option<Lookup>> = Vec::with_capacity(texts.len());
+        for (place, key) in texts.iter().enumerate() {
+            see.see(place, None);
+            rows.push(None);
+            if charset.holds(key) {
+                places.insert(key, place);
+            }
+        }
+        let fitting = texts.iter().filter(|key| places.contains_key(*key));
+        let fitting: Vec<&str> = fitting.copied().collect();
+        for part in fitting.chunks(ROWS_READ) {
             let part = padded(part);
             let question = self.queries.rows(part.len()) + lock;
             let question = part.iter().fold(statement(question), |question, key| {
                 question.bind((*key).to_owned())
             });
             for row in conn.fetch(question).await? {
-                found.insert(decode::LookupRow::read(&row)?.key, decode::series(&row)?);
+                let key = decode::LookupRow::read(&row)?.key;
+                if let Some(&place) = places.get(key.as_str()) {
+                    let row = decode::series(&row)?;
+                    rows[place] = Some(row.lookup.clone());
+                    see.see(place, Some(row));
+                }
             }
         }
-        Ok(keys.iter().map(|key| found.remove(key.as_str())).collect())
+        Ok(rows)
     }
 
     async fn move_row(&self, conn: &mut Conn, key: &TaskKey, due: UnixMs) -> sqlx::Result<bool> {

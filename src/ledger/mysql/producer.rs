@@ -9,7 +9,7 @@ use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, decode, retried, sizes};
 use crate::ledger::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
-    NewTask, Producer, RescheduleAnswer, SeriesRow,
+    NewTask, Producer, RescheduleAnswer, See, SeriesRow,
 };
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
@@ -36,17 +36,18 @@ impl Producer for MysqlLedger {
         self.series_of(key).await
     }
 
-    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
         self.now().await?;
-        self.standing_of(keys).await
+        self.standing_of(keys, &*see).await
     }
 
     async fn change(
         &self,
         keys: &[TaskKey],
+        see: Arc<dyn See>,
         decide: Arc<Decide>,
     ) -> Result<Vec<Changed>, LedgerError> {
-        self.change_in_one(keys, decide).await
+        self.change_in_one(keys, see, decide).await
     }
 
     async fn write_series(

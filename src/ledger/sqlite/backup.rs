@@ -102,6 +102,11 @@ impl Part {
         let mut name = to.file_name().ok_or(ErrorKind::InvalidInput)?.to_owned();
         name.push(format!(".part-{:08x}", rand::random::<u32>()));
         let path = to.with_file_name(name);
+        // `VACUUM INTO` takes a name that begins with `file:` as a URI.
+        let path = match path.is_absolute() {
+            true => path,
+            false => Path::new(".").join(path),
+        };
         let mut options = OpenOptions::new();
         options
             .write(true)

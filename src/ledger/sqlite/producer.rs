@@ -14,7 +14,7 @@ use super::session::{Session, id};
 use crate::ledger::row::Row;
 use crate::ledger::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, IfPending,
-    LedgerError, NewTask, Producer, RescheduleAnswer, SeriesRow,
+    LedgerError, NewTask, Producer, RescheduleAnswer, See, SeriesRow,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -35,19 +35,20 @@ impl Producer for SqliteLedger {
         .await
     }
 
-    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
         let keys = keys.to_vec();
-        self.read(move |session| change::standing(session, &keys))
+        self.read(move |session| change::standing(session, &keys, &*see))
             .await
     }
 
     async fn change(
         &self,
         keys: &[TaskKey],
+        see: Arc<dyn See>,
         decide: Arc<Decide>,
     ) -> Result<Vec<Changed>, LedgerError> {
         let keys = keys.to_vec();
-        self.write(move |session| change::change(session, &keys, &*decide))
+        self.write(move |session| change::change(session, &keys, &*see, &*decide))
             .await
     }
 

@@ -43,8 +43,18 @@ pub(super) fn one(
     statement: &mut Statement<'_>,
     values: impl Params,
 ) -> rusqlite::Result<Option<Stored>> {
+    some(statement, values, false)
+}
+
+/// Reads the row that a statement for whole rows finds; a `brief` one without payload and result.
+pub(super) fn some(
+    statement: &mut Statement<'_>,
+    values: impl Params,
+    brief: bool,
+) -> rusqlite::Result<Option<Stored>> {
     let mut found = statement.query(values)?;
-    found.next()?.map(read).transpose()
+    let row = found.next()?;
+    row.map(|row| read_some(row, brief)).transpose()
 }
 
 /// Reads a whole row.

@@ -13,7 +13,7 @@ use lapsed::ledger::{
     DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
     LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan, MethodTag, NearScan,
     NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned, ReleaseAnswer,
-    Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, SeriesRow, Settled, Settlement,
+    Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, See, SeriesRow, Settled, Settlement,
     TaskRecord, Upcoming, Window, Withdrawal, Withdrawn,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
@@ -214,16 +214,17 @@ impl Producer for Faulty {
         self.inner.series(key).await
     }
 
-    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
-        self.inner.standing(keys).await
+    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
+        self.inner.standing(keys, see).await
     }
 
     async fn change(
         &self,
         keys: &[TaskKey],
+        see: Arc<dyn See>,
         decide: Arc<Decide>,
     ) -> Result<Vec<Changed>, LedgerError> {
-        self.inner.change(keys, decide).await
+        self.inner.change(keys, see, decide).await
     }
 
     async fn write_series(

@@ -195,6 +195,38 @@ async fn too_many_connections_are_refused_and_counted() {
     .await;
 }
 
+#[tokio::test]
+async fn connections_that_have_not_authenticated_give_way() {
+    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let door = Door::with(&format!("password = '{hash}'\nmax_connections = 2"));
+    let mut guest = door.connect().await;
+    // This does not make it an older or a younger one.
+    guest.send("RESET\r\n").await;
+    guest.read_until("+RESET\r\n").await;
+    let mut user = door.connect().await;
+    user.send("AUTH secret\r\n").await;
+    user.read_until("+OK\r\n").await;
+    let mut second = door.connect().await;
+    let mut third = door.connect().await;
+    third.send("PING\r\n").await;
+    third
+        .read_until("-NOAUTH Authentication required.\r\n")
+        .await;
+    assert_eq!(
+        (guest.rest().await, second.rest().await),
+        Default::default()
+    );
+    user.send("PING\r\n").await;
+    user.read_until("+PONG\r\n").await;
+    third.send("AUTH secret\r\n").await;
+    third.read_until("+OK\r\n").await;
+    let mut refused = door.connect().await;
+    assert_eq!(
+        refused.rest().await,
+        "-ERR max number of clients reached\r\n"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_command_that_drips_in_is_cut_off_after_a_minute() {
     let door = Door::open();

@@ -63,6 +63,33 @@ async fn a_batch_has_at_most_a_thousand_tasks() {
             .await
             .is_problem(400, "invalid");
     }
+    // What is too many is counted, and not kept.
+    for (kind, body) in [
+        ("application/json", format!("[0{}]", ",0".repeat(99_999))),
+        ("application/x-ndjson", "0\n".repeat(100_000)),
+    ] {
+        let request = api.request("POST", "/v1/tasks/batch");
+        let request = request.header("content-type", kind).body(body);
+        let refused = Answer::of(request).await;
+        refused.is_problem(400, "invalid");
+        assert!(
+            refused
+                .text
+                .contains("found 100000 tasks, expected 1 to 1000"),
+            "{}",
+            refused.text
+        );
+    }
+    let args = json!({"class": "Order", "method": "close", "in": "1h", "args": vec![""; 300]});
+    let refused = api.send("POST", "/v1/tasks", args).await;
+    refused.is_problem(400, "invalid");
+    assert!(
+        refused
+            .text
+            .contains("`args` has 300 elements, expected at most 256"),
+        "{}",
+        refused.text
+    );
     let text = api.request("POST", "/v1/tasks/batch").body("{}");
     Answer::of(text).await.is_problem(415, "unsupported-type");
 }

@@ -28,6 +28,16 @@ async fn requests_beyond_the_limits_are_refused() {
     )
     .await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    for (bytes, status) in [(60 << 10, "200"), (66 << 10, "431")] {
+        let long = "y".repeat(bytes / 10 - "x-0: \r\n".len());
+        let long: String = (0..10).map(|n| format!("x-{n}: {long}\r\n")).collect();
+        let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+        let answer = raw(&api, format!("{head}{long}\r\n").as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+    }
     let answer = raw(&api, b"NOT HTTP\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     let head = "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 3000000\r\n\r\n";

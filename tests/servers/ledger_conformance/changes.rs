@@ -1,9 +1,11 @@
 //! Changes of several tasks in one transaction.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
-use lapsed::ledger::{CancelAnswer, Change, Changed, Ledger, NewTask, RescheduleAnswer, SeriesRow};
+use lapsed::ledger::{
+    CancelAnswer, Change, Changed, Ledger, NewTask, RescheduleAnswer, See, SeriesRow, by_rows,
+};
 use lapsed::task::{State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
@@ -13,6 +15,7 @@ use crate::ledger_conformance::rig::{
 rules! {
     rows_are_read_in_the_order_of_keys
     all_changes_are_made_together
+    changes_of_many_tasks_keep_payloads_that_were_not_read
     a_task_is_written_over_at_the_same_due_time
     a_finished_arming_is_not_written_over
     what_waits_for_an_older_run_is_written_over_moved_and_cancelled
@@ -33,17 +36,38 @@ async fn change(
     keys: &[TaskKey],
     changes: Vec<Change>,
 ) -> (Vec<Option<State>>, Vec<Changed>) {
-    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::new(Mutex::new(Vec::new()));
     let sees = Arc::clone(&seen);
-    let decide = move |_, rows: &[Option<SeriesRow>]| {
+    let decide = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
         let states = rows.iter();
         let states = states.map(|row| row.as_ref().map(|row| row.lookup.state));
         *sees.lock().unwrap() = states.collect();
         changes.clone()
     };
-    let changed = ledger.change(keys, Arc::new(decide)).await.unwrap();
+    let (see, decide) = by_rows(keys, decide);
+    let changed = ledger.change(keys, see, decide).await.unwrap();
     let seen = std::mem::take(&mut *seen.lock().unwrap());
     (seen, changed)
+}
+
+/// The rows of keys, in their order.
+async fn standing(ledger: &impl Ledger, keys: &[TaskKey]) -> Vec<Option<SeriesRow>> {
+    struct Rows(Mutex<Vec<Option<SeriesRow>>>);
+    impl See for Rows {
+        fn needs_payload(&self, _: usize) -> bool {
+            true
+        }
+
+        fn see(&self, place: usize, row: Option<SeriesRow>) {
+            self.0.lock().unwrap()[place] = row;
+        }
+    }
+    let rows = Arc::new(Rows(Mutex::new(vec![None; keys.len()])));
+    ledger
+        .standing(keys, Arc::clone(&rows) as Arc<dyn See>)
+        .await
+        .unwrap();
+    std::mem::take(&mut *rows.0.lock().unwrap())
 }
 
 async fn rows_are_read_in_the_order_of_keys(ledger: &impl Ledger) {
@@ -52,13 +76,63 @@ async fn rows_are_read_in_the_order_of_keys(ledger: &impl Ledger) {
         create(ledger, &one, 60_000).await,
         create(ledger, &other, 50_000).await,
     ];
-    let rows = ledger.standing(&[one, none, other]).await.unwrap();
+    let rows = standing(ledger, &[one, none, other]).await;
     let found = rows.iter();
     let found: Vec<_> = found
         .map(|row| row.as_ref().map(|row| row.lookup.arming))
         .collect();
     assert_eq!(found, [Some(armings[0]), None, Some(armings[1])]);
-    assert!(ledger.standing(&[]).await.unwrap().is_empty());
+    assert!(standing(ledger, &[]).await.is_empty());
+}
+
+/// More tasks than an adapter keeps in memory.
+async fn changes_of_many_tasks_keep_payloads_that_were_not_read(ledger: &impl Ledger) {
+    struct Unread;
+    impl See for Unread {
+        fn needs_payload(&self, _: usize) -> bool {
+            false
+        }
+
+        fn see(&self, _: usize, row: Option<SeriesRow>) {
+            assert!(row.is_some());
+        }
+    }
+    let keys: Vec<TaskKey> = (0..150).map(|arg| key("change_many", arg)).collect();
+    let due = in_ms(ledger, 60_000).await;
+    let payload = |number: usize| Some(format!("{{\"number\":{number}}}"));
+    let tasks: Vec<NewTask> = keys
+        .iter()
+        .zip(0..)
+        .map(|(key, number)| NewTask {
+            payload: payload(number),
+            ..NewTask::new(key.clone(), due)
+        })
+        .collect();
+    ledger.create(&tasks).await.unwrap();
+    let later = UnixMs(due.0 + 1_000);
+    let wishes = move |_| {
+        (0..150)
+            .map(|number| match number % 3 {
+                0 => Change::Keep,
+                1 => Change::Move(later),
+                _ => Change::Cancel,
+            })
+            .collect()
+    };
+    ledger
+        .change(&keys, Arc::new(Unread), Arc::new(wishes))
+        .await
+        .unwrap();
+    for (number, key) in keys.iter().enumerate() {
+        let record = record(ledger, key).await;
+        assert_eq!(record.payload, payload(number), "{number}");
+        let (state, at) = match number % 3 {
+            0 => (State::Pending, due),
+            1 => (State::Pending, later),
+            _ => (State::Cancelled, due),
+        };
+        assert_eq!((record.state, record.due), (state, at), "{number}");
+    }
 }
 
 async fn all_changes_are_made_together(ledger: &impl Ledger) {
@@ -110,7 +184,7 @@ async fn what_waits_for_an_older_run_is_written_over_moved_and_cancelled(ledger:
     let keys = [claim.key.clone()];
     let due = in_ms(ledger, 60_000).await;
     create_at(ledger, &keys[0], due).await;
-    let row = ledger.standing(&keys).await.unwrap().remove(0).unwrap();
+    let row = standing(ledger, &keys).await.remove(0).unwrap();
     assert!(row.lookup.older_run && row.lookup.state == State::Running);
     change(ledger, &keys, vec![task(&keys[0], due, "7")]).await;
     assert_eq!(record(ledger, &keys[0]).await.payload.as_deref(), Some("7"));
@@ -120,7 +194,7 @@ async fn what_waits_for_an_older_run_is_written_over_moved_and_cancelled(ledger:
     assert!(matches!(changed[0], Changed::Armed(arming) if arming.due == later));
     let moved = ledger.reschedule(&keys[0], due).await.unwrap();
     assert!(matches!(moved, RescheduleAnswer::Moved(arming) if arming.due == due));
-    let row = ledger.standing(&keys).await.unwrap().remove(0).unwrap();
+    let row = standing(ledger, &keys).await.remove(0).unwrap();
     assert!(row.lookup.older_run && row.payload.as_deref() == Some("7"));
 
     let cancelled = ledger.cancel(&keys).await.unwrap();
@@ -174,13 +248,14 @@ async fn counting_up_in_parallel_loses_nothing(ledger: &impl Ledger) {
     ledger.create(&[start]).await.unwrap();
     let once = || {
         let key = keys[0].clone();
-        let next = move |_, rows: &[Option<SeriesRow>]| {
+        let next = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
             let row = rows[0].as_ref().unwrap();
             let count: u32 = row.payload.as_ref().unwrap().parse().unwrap();
             let due = UnixMs(row.lookup.arming.due.0 + 1);
             vec![task(&key, due, &(count + 1).to_string())]
         };
-        ledger.change(&keys, Arc::new(next))
+        let (see, next) = by_rows(&keys, next);
+        ledger.change(&keys, see, next)
     };
     let all = futures_util::future::join_all((0..TIMES).map(|_| once())).await;
     assert!(all.iter().all(Result::is_ok), "{all:?}");
@@ -197,7 +272,7 @@ async fn one_of_many_creates_a_missing_task(ledger: &impl Ledger) {
         let (key, winners) = (keys[0].clone(), Arc::clone(&winners));
         let won = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let sets = Arc::clone(&won);
-        let decide = move |_, rows: &[Option<SeriesRow>]| {
+        let decide = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
             let is_missing = rows[0].is_none();
             sets.store(is_missing, Ordering::Relaxed);
             vec![match is_missing {
@@ -207,7 +282,8 @@ async fn one_of_many_creates_a_missing_task(ledger: &impl Ledger) {
         };
         let keys = &keys;
         async move {
-            ledger.change(keys, Arc::new(decide)).await.unwrap();
+            let (see, decide) = by_rows(keys, decide);
+            ledger.change(keys, see, decide).await.unwrap();
             winners.fetch_add(u32::from(won.load(Ordering::Relaxed)), Ordering::Relaxed);
         }
     };
