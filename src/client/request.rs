@@ -24,15 +24,13 @@ impl Request {
             max_attempts: row.max_attempts,
         }
     }
-}
 
-impl Task {
-    /// What it is to be created with.
-    pub(crate) fn request(&self) -> Request {
-        Request {
-            payload: self.payload.as_deref().map(hash),
-            tag: self.tag.clone(),
-            max_attempts: self.max_attempts,
+    /// What a task is to be created with.
+    pub(crate) fn to_create(task: &Task) -> Self {
+        Self {
+            payload: task.payload.as_deref().map(hash),
+            tag: task.tag.clone(),
+            max_attempts: task.max_attempts,
         }
     }
 }

@@ -114,7 +114,7 @@ mod tests {
         for text in [
             "http.tokens = ['0123456789abcdef']",
             "redis.url = 'redis://:secret@localhost/0'",
-            "[[routes]]\nmatch = '^A@'\nwebhook = { url = 'https://a.example/', secret = '0123456789abcdef0123456789abcdef' }",
+            "[[routes]]\nmatch = '^A@'\nwebhook = { url = 'https://a.example/', secret = 'whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=' }",
         ] {
             assert_eq!(exposed(text, 0o644), NAMED, "{text}");
             assert_eq!(exposed(text, 0o640), [""; 0], "{text}");

@@ -189,7 +189,7 @@ impl<'a> Keyspace<'a> {
         let started = entry.started.as_ref().filter(|it| it.due == due);
         let is_repeated = |started: &Started| {
             matches!(set.expiry, Expiry::At(_))
-                && started.request.as_ref() == Some(&set.task.request())
+                && started.request.as_ref() == Some(&Request::to_create(&set.task))
         };
         if started.is_some_and(is_repeated) && entry.task.is_none() {
             // The same request again, whose task must not run twice.

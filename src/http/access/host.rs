@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn off_loopback_any_host_is_ours_unless_there_are_names() {
-        let open = "http.listen = '0.0.0.0:8787'\nhttp.tokens = ['t']";
+        let open = "http.listen = '0.0.0.0:8787'\nhttp.tokens = ['0123456789abcdef']";
         let config = Config::from_toml(open).unwrap();
         assert!(is_ours("lapsed.internal", &config.http));
         let config = Config::from_toml(&format!("{open}\nhttp.hosts = 'a.example'")).unwrap();

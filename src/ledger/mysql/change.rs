@@ -163,7 +163,6 @@ impl MysqlLedger {
         let mut places: HashMap<&str, usize> = HashMap::with_capacity(texts.len());
         let mut rows: Vec<Option<Lookup>> = Vec::with_capacity(texts.len());
         for (place, key) in texts.iter().enumerate() {
-            see.see(place, None);
             rows.push(None);
             if charset.holds(key) {
                 places.insert(key, place);
@@ -186,6 +185,8 @@ impl MysqlLedger {
                 }
             }
         }
+        let missing = rows.iter().enumerate().filter(|(_, row)| row.is_none());
+        missing.for_each(|(place, _)| see.see(place, None));
         Ok(rows)
     }
 
