@@ -185,6 +185,23 @@ fn a_public_address_needs_a_token() {
 }
 
 #[test]
+fn a_token_for_a_public_address_is_not_short() {
+    let with = |address: &str, token: &str| {
+        problems(&format!(
+            "http = {{ listen = '{address}', tokens = ['{token}'] }}"
+        ))
+    };
+    assert_eq!(
+        with("0.0.0.0:8787", "0123456789abcde"),
+        [
+            "`http.tokens`: expected at least 16 characters in each, because `0.0.0.0:8787` is not a loopback address, found fewer"
+        ]
+    );
+    Config::from_toml("http = { listen = '0.0.0.0:8787', tokens = ['0123456789abcdef'] }").unwrap();
+    Config::from_toml("http = { listen = '127.0.0.1:8787', tokens = ['short'] }").unwrap();
+}
+
+#[test]
 fn routes_are_read_in_order() {
     let text = r#"
         [[routes]]
