@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
-use super::queues::{EMPTY_QUEUE, QUEUE};
+use super::queues::{BLOCKED_QUEUE, EMPTY_QUEUE, QUEUE};
 use super::recorder::Recorder;
 use crate::cli::otel::Export;
 use crate::cli::output::say;
@@ -41,6 +41,12 @@ pub const METHOD: &str = "run";
 
 /// Class of slow tasks that compete with the measured ones; their method is [`METHOD`].
 pub const SLOW_CLASS: &str = "BenchSlow";
+
+/// Class of tasks that wait for a worker of [`BLOCKED_QUEUE`], which has none; their method is [`METHOD`].
+pub const NO_WORKER_CLASS: &str = "BenchNoWorker";
+
+/// Class that no route names; its method is [`METHOD`].
+pub const NO_ROUTE_CLASS: &str = "BenchNoRoute";
 
 /// Class of tasks that fail for good, with [`ERRORS`] different errors; their method is [`METHOD`].
 pub const FAILING_CLASS: &str = "BenchFailing";
@@ -77,6 +83,9 @@ pub struct BenchDaemon {
     /// How long tasks of the slow class take, if there is one
     #[arg(long, value_name = "MS")]
     slow_ms: Option<u64>,
+    /// Whether tasks wait for a worker of a queue that has none
+    #[arg(long)]
+    blocked_queue: bool,
     /// Where the record goes
     #[arg(long)]
     record: PathBuf,
@@ -98,7 +107,16 @@ impl BenchDaemon {
                 max_connections: connections as usize,
                 ..config.resp
             };
-            config.routes.splice(0..0, pull_routes()?);
+            let routes = [
+                pull_route(CLASS, QUEUE)?,
+                pull_route(EMPTY_CLASS, EMPTY_QUEUE)?,
+            ];
+            config.routes.splice(0..0, routes.into_iter().flatten());
+        }
+        if self.blocked_queue {
+            config
+                .routes
+                .splice(0..0, pull_route(NO_WORKER_CLASS, BLOCKED_QUEUE)?);
         }
         let mut adapters = Adapters::new(&config)?;
         let export = Export::start(&config.otel, &adapters.metrics)?;
@@ -196,13 +214,10 @@ async fn serve_http(
     Ok(Some(tokio::spawn(serving)))
 }
 
-/// The queue of the tasks, and one that stays empty.
-fn pull_routes() -> anyhow::Result<Vec<RouteConfig>> {
-    let route = |class: &str, queue: &str| {
-        format!("[[routes]]\nmatch = '^{class}@'\npull = {{ queue = '{queue}' }}\n")
-    };
-    let routes = route(CLASS, QUEUE) + &route(EMPTY_CLASS, EMPTY_QUEUE);
-    Ok(Config::from_toml(&routes)?.routes)
+/// Leaves the tasks of a class to the workers of a queue.
+fn pull_route(class: &str, queue: &str) -> anyhow::Result<Vec<RouteConfig>> {
+    let route = format!("[[routes]]\nmatch = '^{class}@'\npull = {{ queue = '{queue}' }}\n");
+    Ok(Config::from_toml(&route)?.routes)
 }
 
 /// The handler: first reads the clock.

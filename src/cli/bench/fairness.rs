@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::environment::Environment;
 use super::measure::{Beside, Plan};
-use super::options::{Common, positive_span, rate, seconds, span, tasks};
+use super::options::{Blocked, Common, positive_span, rate, seconds, span, tasks};
 use super::report::Report;
 use super::stats::Stat;
 
@@ -39,6 +39,9 @@ pub struct Fairness {
     pub pending: u32,
     #[command(flatten)]
     #[serde(flatten)]
+    pub blocked: Blocked,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub common: Common,
 }
 
@@ -52,6 +55,7 @@ impl Fairness {
                     tasks: self.tasks,
                     takes: self.takes,
                 }),
+                blocked: Some(self.blocked),
                 ..Plan::evenly(
                     format!("{}/s beside {} slow", self.rate, self.tasks),
                     self.rate,

@@ -6,11 +6,11 @@ use anyhow::ensure;
 use lapsed::UnixMs;
 use tokio::time::{Instant, sleep};
 
-use super::daemon::{PROGRESS_EVERY, SLOW_CLASS};
+use super::daemon::{NO_ROUTE_CLASS, NO_WORKER_CLASS, PROGRESS_EVERY, SLOW_CLASS};
 use super::environment::Environment;
 use super::http::{Followed, Followers};
 use super::meter::{Costs, Meter};
-use super::options::arriving;
+use super::options::{Blocked, BlockedBy, arriving};
 use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
@@ -30,6 +30,9 @@ const AUDIT_LEAD: Duration = Duration::from_secs(1);
 
 /// How long tasks of a backlog are overdue: minimum, and span.
 const OVERDUE_MS: (i64, i64) = (60_000, 600_000);
+
+/// As [`OVERDUE_MS`], of tasks that cannot start: they come before any backlog.
+const BLOCKED_MS: (i64, i64) = (3_600_000, 600_000);
 
 /// How long to wait after a backlog for tasks that fell due meanwhile.
 const LINGER: Duration = Duration::from_secs(2);
@@ -65,6 +68,8 @@ pub struct Plan<'a> {
     pub settings: &'a [(&'a str, &'a str)],
     /// Competing slow tasks that fall due when the window begins.
     pub beside: Option<Beside>,
+    /// Tasks that cannot start, overdue before the daemons start.
+    pub blocked: Option<Blocked>,
     /// Expired events are off, and the daemons cannot switch them on.
     pub deaf: bool,
     /// Redis is stopped after everything is written.
@@ -89,6 +94,7 @@ impl Plan<'_> {
             daemons: 1,
             settings: &[],
             beside: None,
+            blocked: None,
             deaf: false,
             redis_down: false,
             followers: 0,
@@ -118,6 +124,7 @@ impl Plan<'_> {
             environment.start_redis().await?;
             environment.announce(!self.deaf).await?;
         }
+        let blocked = self.write_blocked(environment).await?;
         let (mut daemons, mut backlog) = (Vec::new(), None);
         if self.audit {
             // Started below.
@@ -194,6 +201,9 @@ impl Plan<'_> {
             (beside_done, _) = environment.settled(beside.rows).await?;
             environment.forget_pending(beside.rows).await?;
         }
+        if let Some(blocked) = blocked {
+            environment.forget_pending(blocked.rows).await?;
+        }
         environment.forget_pending(rows).await?;
         environment.disarm(first, &record).await;
         Ok(Results {
@@ -227,6 +237,9 @@ impl Plan<'_> {
             slow_ms: self
                 .beside
                 .map(|beside| u64::try_from(beside.takes.as_millis()).unwrap_or(u64::MAX)),
+            blocked_queue: self
+                .blocked
+                .is_some_and(|wanted| wanted.blocked_by == BlockedBy::NoWorker),
         };
         (0..self.daemons)
             .map(|_| environment.daemon(tasks, self.settings, self.deaf))
@@ -245,16 +258,34 @@ impl Plan<'_> {
         Ok(())
     }
 
+    /// Writes the tasks that cannot start, if there are any.
+    async fn write_blocked(&self, environment: &Environment) -> anyhow::Result<Option<Written>> {
+        let wanted = self.blocked.filter(|wanted| wanted.blocked > 0);
+        let Some(Blocked {
+            blocked,
+            blocked_by,
+        }) = wanted
+        else {
+            return Ok(None);
+        };
+        let class = match blocked_by {
+            BlockedBy::NoWorker => NO_WORKER_CLASS,
+            BlockedBy::NoRoute => NO_ROUTE_CLASS,
+        };
+        let due = overdue(environment.client.now().await?, BLOCKED_MS);
+        let bar = bar("blocked", u64::from(blocked));
+        let written = workload::write_of(class, environment, 0..blocked, due, &bar).await?;
+        Ok(Some(written))
+    }
+
     async fn write_backlog(
         &self,
         environment: &Environment,
         first: u32,
     ) -> anyhow::Result<Written> {
         let now = environment.client.now().await?;
-        let (from, span) = OVERDUE_MS;
+        let due = overdue(now, OVERDUE_MS);
         let bar = bar("overdue", u64::from(self.backlog));
-        let due =
-            move |number: u32| UnixMs(now.0 - from - i64::from(number).wrapping_mul(7_919) % span);
         workload::write(environment, first..first + self.backlog, due, &bar).await
     }
 
@@ -353,6 +384,11 @@ impl Plan<'_> {
         }
         Ok(together)
     }
+}
+
+/// Due times of overdue tasks, by number: at least `from` and less than `from` + `span` milliseconds ago.
+fn overdue(now: UnixMs, (from, span): (i64, i64)) -> impl Fn(u32) -> UnixMs + Send + Sync {
+    move |number| UnixMs(now.0 - from - i64::from(number).wrapping_mul(7_919) % span)
 }
 
 /// Audits of these daemons: from the first start to the last end.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 
 /// Longest run: start times are kept as 32-bit microseconds.
@@ -36,6 +36,27 @@ pub struct Common {
     /// Concurrency of the daemon [default: as configured]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub concurrency: Option<u32>,
+}
+
+/// Overdue tasks that cannot start, which every search for overdue tasks meets first.
+#[derive(Args, Serialize, Debug, Clone, Copy)]
+pub struct Blocked {
+    /// Tasks of another class that cannot start, overdue for longer than all others when the daemon starts
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
+    pub blocked: u32,
+    /// Why they cannot start
+    #[arg(long, value_name = "WHY", value_enum, default_value_t = BlockedBy::NoWorker)]
+    pub blocked_by: BlockedBy,
+}
+
+/// Why tasks cannot start.
+#[derive(ValueEnum, Serialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockedBy {
+    /// Their queue has no worker
+    NoWorker,
+    /// No route names their class
+    NoRoute,
 }
 
 /// Number of tasks due at this rate within this span.

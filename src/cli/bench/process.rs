@@ -52,6 +52,8 @@ pub struct Numbers {
     pub backlog: u32,
     /// Run time of competing slow tasks, if there are any.
     pub slow_ms: Option<u64>,
+    /// Whether tasks wait for a worker of a queue that has none.
+    pub blocked_queue: bool,
 }
 
 /// Progress of a daemon.
@@ -98,6 +100,7 @@ impl Daemon {
             count,
             backlog,
             slow_ms,
+            blocked_queue,
         } = order.tasks;
         let clock = match order.clock {
             StartClock::Wall => "wall",
@@ -110,6 +113,7 @@ impl Daemon {
             .args(["--backlog", &backlog.to_string()])
             .args(["--clock", clock])
             .args(slow_ms.map(|ms| format!("--slow-ms={ms}")))
+            .args(blocked_queue.then_some("--blocked-queue"))
             .args(order.door.map(|most| format!("--door={most}")))
             .arg("--record")
             .arg(record.path())

@@ -3,5 +3,8 @@
 /// The queue of the tasks.
 pub const QUEUE: &str = "bench";
 
+/// A queue with tasks and without workers.
+pub const BLOCKED_QUEUE: &str = "bench-blocked";
+
 /// A queue without tasks.
 pub const EMPTY_QUEUE: &str = "bench-empty";

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::environment::Environment;
 use super::measure::Plan;
-use super::options::{Common, positive_span, rate, seconds, some_tasks, tasks};
+use super::options::{Blocked, Common, positive_span, rate, seconds, some_tasks, tasks};
 use super::report::Report;
 use super::stats::{Stat, Value};
 
@@ -28,6 +28,9 @@ pub struct Recovery {
     pub duration: Duration,
     #[command(flatten)]
     #[serde(flatten)]
+    pub blocked: Blocked,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub common: Common,
 }
 
@@ -37,6 +40,7 @@ impl Recovery {
         for run in 1..=self.common.runs {
             let results = Plan {
                 backlog: self.tasks,
+                blocked: Some(self.blocked),
                 ..Plan::evenly(
                     format!("{} overdue", self.tasks),
                     self.rate,
@@ -51,6 +55,7 @@ impl Recovery {
             let first = drained.iter().min().copied().unwrap_or(0);
             let last = drained.iter().max().copied().unwrap_or(0);
             let seconds = (last.saturating_sub(first)).max(1) as f64 / 1e6;
+            let since_start = last.saturating_sub(results.first_due_us) as f64 / 1e6;
             let per_s = drained.len() as f64 / seconds;
             // Tasks due after the backlog is drained are not affected by it.
             let lateness = results.lateness(last);
@@ -59,6 +64,7 @@ impl Recovery {
                 Stat::count("undrained", (backlog.len() - drained.len()) as u64),
                 Stat::new("drained_per_s", Value::Measured(per_s, 0)),
                 Stat::new("drained_in_s", Value::Measured(seconds, 1)),
+                Stat::new("drained_after_s", Value::Measured(since_start, 1)),
             ];
             let curve = (format!("newly due #{run}"), lateness);
             report.add(run, &results, own, per_s, curve);

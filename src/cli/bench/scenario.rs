@@ -118,10 +118,15 @@ impl Scenario {
             Self::Burst(it) => u64::from(it.tasks),
             // Bulk is the fastest of the three.
             Self::Enqueue(it) => arriving(100_000, it.duration),
-            Self::Recovery(it) => u64::from(it.tasks) + arriving(it.rate, it.duration),
+            Self::Recovery(it) => {
+                u64::from(it.blocked.blocked) + u64::from(it.tasks) + arriving(it.rate, it.duration)
+            }
             Self::Idle(_) => 0,
             Self::Daemons(it) => 2 * u64::from(it.pairs) * u64::from(it.tasks),
-            Self::Fairness(it) => u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
+            Self::Fairness(it) => {
+                let others = u64::from(it.blocked.blocked) + u64::from(it.tasks);
+                others + arriving(it.rate, it.warm_up + it.duration)
+            }
             Self::Cancel(it) => u64::from(it.tasks),
             Self::Kill(it) => u64::from(it.tasks),
             Self::Adopt(it) => arriving(it.rate, it.duration),
