@@ -86,7 +86,7 @@ impl Candidates {
         self.insert(candidate, ready, senior, ready + SECOND_DELAY)
     }
 
-    /// True if so many more keys fit.
+    /// True if this number of keys still fits.
     pub fn has_room(&self, keys: usize) -> bool {
         self.entries().by_key.len() + keys <= WAITING_MAX
     }

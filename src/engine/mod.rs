@@ -235,7 +235,7 @@ impl Engine {
     }
 }
 
-/// Ends the runs of an engine that is dropped. Nobody would renew their leases.
+/// Ends the runs of an engine that is dropped. Nothing would renew their leases.
 struct InterruptOnDrop(Arc<Leases>);
 
 impl Drop for InterruptOnDrop {

@@ -2,7 +2,7 @@
 
 use crate::support::program::{lapsed, said};
 
-/// What is said on standard error by a command whose servers nobody reaches.
+/// What is said on standard error by a command whose servers cannot be reached.
 fn refused(args: &[&str], settings: &str) -> String {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("lapsed.toml");

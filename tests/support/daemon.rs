@@ -120,7 +120,7 @@ impl Daemon {
         ))
     }
 
-    /// A task by name, due after so many milliseconds.
+    /// A task by name, due after `delay_ms` milliseconds.
     pub async fn create(&self, name: &str, delay_ms: i64) -> Receipt {
         create(&self.tasks, name, delay_ms).await
     }

@@ -76,7 +76,7 @@ impl View {
     }
 
     /// The others that receive the arming of this key and come before us: a member that adopts the key comes before one
-    /// that does not, whoever joined first. `adopts` says whether we adopt it.
+    /// that does not, also if it joined later. `adopts` says whether we adopt it.
     pub(super) fn before_us<'a>(
         &'a self,
         me: MemberId,

@@ -10,7 +10,7 @@ use crate::support::maria;
 use crate::support::tcp_proxy::in_front_of;
 use crate::support::wait::DEADLINE;
 
-/// Answers nobody: connecting is refused.
+/// An address where connecting is refused.
 fn nowhere() -> Result<String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     Ok(listener.local_addr()?.to_string())

@@ -24,7 +24,7 @@ async fn a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it(ledge
     }
 }
 
-/// Series that are done, dead and called off, and old enough to be pruned: which of them stay.
+/// Series that are done, dead and cancelled, and old enough to be pruned: which of them stay.
 async fn prune_ended(ledger: &impl Ledger, keys: &[TaskKey; 3], wanted: bool) -> Vec<bool> {
     for (key, verdict) in keys.iter().zip([Verdict::Complete, bury()]) {
         let arming = hourly(ledger, key).await;
@@ -79,7 +79,7 @@ async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(ledger
     let waiting = claim_due(ledger, &key("waiting"), LEASE).await;
     settle(ledger, &waiting, retry_at(UnixMs(9_000_000_000_000))).await;
     let _running = claim_due(ledger, &key("running"), LEASE).await;
-    // Called off ahead of its time: its key may be armed yet.
+    // Cancelled before it was due: its key may be armed yet.
     create(ledger, &key("ahead"), 60_000).await;
     cancel(ledger, &key("ahead")).await;
     create(ledger, &key("cancelled"), -10).await;

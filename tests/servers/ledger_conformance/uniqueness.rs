@@ -111,7 +111,7 @@ async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &impl Ledger)
         (again.arming, again.state, again.stands),
         (claimed.lease.arming, State::Running, Stands::Refused)
     );
-    // Called off, but it runs still.
+    // Cancelled, but it still runs.
     cancel(ledger, &running).await;
     let again = ask_again(ledger, &running, IfPending::Refuse).await;
     assert_eq!(again.stands, Stands::Refused);
