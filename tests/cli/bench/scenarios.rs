@@ -127,11 +127,13 @@ fn fairness_counts_one_class_and_runs_the_other_beside_it() {
 #[test]
 fn tasks_that_cannot_start_are_written_beside_those_that_are_measured() {
     let steady = "fairness --tasks 0 --blocked 300 --warm-up 500ms --duration 1s";
-    let row = &rows(&measure_on("--embedded", steady))[0];
+    let measured = measure_on("--embedded", steady);
+    let row = &rows(&measured)[0];
     assert!(is_exact(row), "{row}");
     assert_eq!(row["samples"], 200, "{row}");
     let overdue = "recovery --tasks 200 --duration 5s --blocked 300 --blocked-by no-route";
-    let row = &rows(&measure_on("--embedded", overdue))[0];
+    let measured = measure_on("--embedded", overdue);
+    let row = &rows(&measured)[0];
     assert!(is_exact(row), "{row}");
     assert_eq!(row["drained"], 200, "{row}");
     let after = number(row, "drained_after_s");
