@@ -33,7 +33,7 @@ fn each_net_alone_has_a_row_and_what_did_not_fire_is_counted() {
     let plot = tempfile::NamedTempFile::new().unwrap();
     let file = plot.path().to_str().unwrap();
     let document = measure(&format!(
-        "lateness --pending 20000 --rate 20 --warm-up 1s --duration 2s --nets event,nudge,sweep,all --plot {file}"
+        "lateness --pending 20000 --rate 60 --warm-up 1s --duration 2s --nets event,nudge,sweep,all --plot {file}"
     ));
     let rows = rows(&document);
     let labels: Vec<&str> = rows
@@ -51,7 +51,7 @@ fn each_net_alone_has_a_row_and_what_did_not_fire_is_counted() {
     assert!(number(event, "lost") > 0.0, "{event}");
     assert_eq!(event["max_ms"], Value::Null);
     assert!(number(sweep, "p50_ms") > 400.0, "{sweep}");
-    // A nudge asks Redis for each key.
+    // A nudge asks Redis for each key. What a daemon asks in any case is divided by the tasks, of which there are enough.
     let asked = |row| number(row, "redis_per_task");
     assert!(asked(nudge) >= 0.9 && asked(all) >= 0.9, "{document}");
     assert!(asked(sweep) < 0.5, "{sweep}");
