@@ -19,6 +19,9 @@ const WATCHED_MAX: usize = 1_000;
 /// Rows that are read at a time with their values, so that others are not kept waiting.
 const READ_MAX: usize = 64;
 
+/// Turns of a key whose value is read: 64 of them take half of all, so that a connection to the ledger is left to others.
+const VALUE_TURNS: usize = 32;
+
 /// Most bytes of the replies of a transaction.
 pub const REPLIES_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -124,7 +127,7 @@ pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
 async fn read(door: &Door, keys: Vec<TaskKey>) -> Result<Vec<Watched>, ClientError> {
     let mut watched = Vec::with_capacity(keys.len());
     for part in keys.chunks(READ_MAX) {
-        let _turn = door.turn(part.len()).await;
+        let _turn = door.turn(part.len() * VALUE_TURNS).await;
         let names = part.to_vec();
         let keep = move |place: usize, row: SeriesRow| Watched::new(&names[place], Some(&row));
         let rows = door.tasks.look(part, |_| true, keep).await?;

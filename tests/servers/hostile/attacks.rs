@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::scene::{PASSWORD, TOKEN};
 use crate::support::resp_wire::command;
@@ -134,7 +136,7 @@ fn keep(port: u16, stop: &AtomicBool, count: usize, bytes: &[u8]) {
                 Err(error) => error.kind() == ErrorKind::WouldBlock,
             }
         });
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 

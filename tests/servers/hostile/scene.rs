@@ -4,10 +4,11 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::{NamedTempFile, TempDir};
+use tokio::time::{Instant, sleep};
 
 use super::attacks::{Attack, BIG_KEYS, Target};
 use crate::support::process::Process;
@@ -137,18 +138,16 @@ impl Scene {
             }
         }
         let begun = Instant::now();
-        let answers = tokio::task::block_in_place(|| {
-            let mut answers = Vec::new();
-            while begun.elapsed() < lasting || answers.is_empty() {
-                let asked = Instant::now();
-                let key = format!("Other@key@{}", answers.len());
-                let set = ordinary.ask(&["SETEX", &key, "100000", "{}"]);
-                assert_eq!(set, Reply::Simple("OK".to_owned()), "{name}");
-                answers.push(asked.elapsed());
-                thread::sleep(COMMAND_EVERY.saturating_sub(asked.elapsed()));
-            }
-            answers
-        });
+        let mut answers: Vec<Duration> = Vec::new();
+        while begun.elapsed() < lasting || answers.is_empty() {
+            let asked = Instant::now();
+            let key = format!("Other@key@{}", answers.len());
+            let set =
+                tokio::task::block_in_place(|| ordinary.ask(&["SETEX", &key, "100000", "{}"]));
+            assert_eq!(set, Reply::Simple("OK".to_owned()), "{name}");
+            answers.push(asked.elapsed());
+            sleep(COMMAND_EVERY.saturating_sub(asked.elapsed())).await;
+        }
         let late = || self.lateness(&format!("Due@in@{name}@"));
         until(
             format!("the tasks beside {name} have started"),
