@@ -55,6 +55,14 @@ impl WheelRig {
         .await;
         assert_eq!(self.rows().await, rows, "each entry is one task");
     }
+
+    /// Waits until all entries are known and `near` of them have run, each once.
+    async fn until_each_ran_once(&self, near: usize, rows: i64) {
+        self.until_all_are_known(rows).await;
+        self.until_done(near).await;
+        self.each_ran_once(near).await;
+        assert_eq!(self.rows().await, rows);
+    }
 }
 
 #[tokio::test]
@@ -65,14 +73,11 @@ async fn entries_that_redis_returns_with_run_once() {
     let rows = (near + later) as i64;
     rig.until_rows(rows).await;
     until("some have run", async || rig.with_status(1).await >= 5).await;
-    // With a last tick in the data: of an older snapshot, the page says to write another one after the first start.
+    // With a last tick in the data.
     rig.save().await;
     rig.restore().await;
     daemon.hears_events().await;
-    rig.until_all_are_known(rows).await;
-    rig.until_done(near).await;
-    rig.each_ran_once(near).await;
-    assert_eq!(rig.rows().await, rows);
+    rig.until_each_ran_once(near, rows).await;
 }
 
 #[tokio::test]
@@ -86,10 +91,7 @@ async fn entries_of_a_snapshot_from_before_the_wheel_turned_run_once() {
     until("some have run", async || rig.with_status(1).await >= 5).await;
     rig.restore().await;
     daemon.hears_events().await;
-    rig.until_all_are_known(rows).await;
-    rig.until_done(near).await;
-    rig.each_ran_once(near).await;
-    assert_eq!(rig.rows().await, rows);
+    rig.until_each_ran_once(near, rows).await;
 }
 
 #[tokio::test]
@@ -104,10 +106,7 @@ async fn entries_of_a_snapshot_from_before_the_wheel_turned_are_known_to_another
     daemon.stop().await;
     rig.restore().await;
     let _daemon = rig.turning().await;
-    rig.until_all_are_known(rows).await;
-    rig.until_done(near).await;
-    rig.each_ran_once(near).await;
-    assert_eq!(rig.rows().await, rows);
+    rig.until_each_ran_once(near, rows).await;
 }
 
 /// A command that is not the wheel's may be the first one that finds the server again.
@@ -159,10 +158,7 @@ async fn entries_that_redis_returns_with_are_known_to_another_daemon() {
     daemon.stop().await;
     rig.restore().await;
     let _daemon = rig.turning().await;
-    rig.until_all_are_known(rows).await;
-    rig.until_done(near).await;
-    rig.each_ran_once(near).await;
-    assert_eq!(rig.rows().await, rows);
+    rig.until_each_ran_once(near, rows).await;
     assert_eq!(rig.state(&cancelled).await, State::Cancelled);
 }
 
