@@ -60,6 +60,8 @@ pub enum EntryAnswer {
     Written,
     /// It exists with another score, and was kept.
     Kept,
+    /// It was taken for the start of this arming.
+    Taken,
     /// It is missing, and was not written.
     Missing,
 }
@@ -75,8 +77,12 @@ pub struct ScoreChange {
     pub from: f64,
     /// The new score; `None` removes the entry.
     pub to: Option<f64>,
-    /// The key of the task, if the member does not follow from it.
-    pub key: Option<String>,
+    /// The key of the task.
+    pub key: String,
+    /// Due time of the arming in milliseconds.
+    pub due_ms: i64,
+    /// Whether the register has to keep the member, because it does not follow from the key.
+    pub keeps_member: bool,
 }
 
 /// Commands on sorted sets of entries. Clones share the connection.
@@ -145,11 +151,14 @@ impl ScoredSets {
                 from,
                 to,
                 key,
+                due_ms,
+                keeps_member,
             } in batch
             {
                 script.arg(set + 1).arg(member).arg(text(*from));
                 script.arg(to.map(text).unwrap_or_default());
-                script.arg(key.as_deref().unwrap_or_default());
+                script.arg(key).arg(due_ms);
+                script.arg(if *keeps_member { "keep" } else { "" });
             }
             let (batch,): (Vec<i64>,) = self.send(script).await?;
             answers.extend(batch.into_iter().map(EntryAnswer::of));
@@ -286,6 +295,7 @@ impl EntryAnswer {
         match answer {
             1 => Self::Written,
             0 => Self::Kept,
+            2 => Self::Taken,
             _ => Self::Missing,
         }
     }

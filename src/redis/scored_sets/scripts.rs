@@ -108,25 +108,26 @@ for set in pairs(removes) do clear(set) end \
 return failed or out";
 
 /// Changes scores that are still the ones that were read. After the first arguments: for each entry its set (an index of
-/// KEYS), its member, the score that was read, the new one (an empty text removes the entry), and the key of its task if
-/// the register has to keep the member.
+/// KEYS), its member, the score that was read, the new one (an empty text removes the entry), the key of its task, the due
+/// time of its arming in milliseconds, and `keep` if the register has to keep the member.
 ///
-/// Returns for each entry 1 (changed), 0 (it has another score) or -1 (missing).
+/// Returns for each entry 1 (changed), 0 (it has another score), 2 (taken for the start of this arming) or -1 (missing).
 pub(super) const CHANGE: &str = "\
 local out, adds, removes = {}, {}, {} \
-for i = 4, #ARGV, 5 do \
+for i = 4, #ARGV, 7 do \
   local set, member, to, key = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 3], ARGV[i + 4] \
+  local keep = ARGV[i + 6] == 'keep' \
   local score = redis.call('ZSCORE', set, member) \
   if not score then \
-    out[#out + 1] = -1 \
+    out[#out + 1] = field('taken:' .. key) == ARGV[i + 5] and 2 or -1 \
   elseif tonumber(score) ~= tonumber(ARGV[i + 2]) then \
     out[#out + 1] = 0 \
   else \
     local list = adds[set] or {} \
     adds[set] = list \
-    if key ~= '' and to == '' then \
+    if keep and to == '' then \
       redis.pcall('HDEL', reg, 'member:' .. key) \
-    elseif key ~= '' then \
+    elseif keep then \
       redis.call('HSET', reg, 'member:' .. key, member) \
     end \
     if to == '' then to, removes[set] = REMOVED, true end \

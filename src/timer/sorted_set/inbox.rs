@@ -203,7 +203,7 @@ impl Inbox {
                 }
                 Request::New(candidate) => sink.propose(candidate),
                 Request::Left => {}
-                Request::Now => dated.push(reader.date(entry, score)),
+                Request::Now(key) => dated.push(reader.date(key, entry, score)),
                 Request::NoRoom => {
                     is_full = true;
                     continue;
@@ -231,7 +231,7 @@ pub(super) enum Request {
     /// Left to the daemon that owns its task.
     Left,
     /// It has no due time yet: see [`Reader::date`].
-    Now,
+    Now(TaskKey),
     /// Too many requests wait for an answer.
     NoRoom,
 }
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
         let owned = (self.owns)(&key);
         let due = match state.entries.read_score(score) {
             Score::Request(due) if due <= heard.plus(DELAY_MAX) => due,
-            Score::RequestNow if owned => return Request::Now,
+            Score::RequestNow if owned => return Request::Now(key),
             // Its owner dates it.
             Score::RequestNow => return Request::Known,
             Score::Request(_) | Score::Never | Score::Own(_) => {
@@ -316,14 +316,16 @@ impl<'a> Reader<'a> {
 
     /// Gives a request for a run at once its due time: that of the first look. Without one, each look would propose
     /// another due time.
-    pub(super) fn date(&self, entry: Entry, score: f64) -> ScoreChange {
+    pub(super) fn date(&self, key: TaskKey, entry: Entry, score: f64) -> ScoreChange {
         let (set, member) = entry;
         ScoreChange {
             set,
             member,
             from: score,
             to: Some(self.state.entries.request_score(self.heard)),
-            key: None,
+            key: key.as_str().to_owned(),
+            due_ms: self.heard.0,
+            keeps_member: false,
         }
     }
 }

@@ -107,7 +107,7 @@ impl Pages<'_> {
             let entry = (set, member);
             match reader.read(&entry, score) {
                 Request::New(candidate) => page.foreign.push(candidate),
-                Request::Now => dated.push(reader.date(entry, score)),
+                Request::Now(key) => dated.push(reader.date(key, entry, score)),
                 Request::Known | Request::Ignored | Request::Left | Request::NoRoom => stay += 1,
             }
         }

@@ -63,7 +63,7 @@ impl Writing<'_> {
         for (alarm, answer) in alarms.iter().zip(&answers) {
             match answer {
                 EntryAnswer::Written => armed.written += 1,
-                EntryAnswer::Kept => armed.present += 1,
+                EntryAnswer::Kept | EntryAnswer::Taken => armed.present += 1,
                 EntryAnswer::Missing => missing.push(alarm.clone()),
             }
         }
@@ -148,9 +148,9 @@ impl Writing<'_> {
                 let Some((entry, score)) = requests.proposed(key, *requested) else {
                     continue;
                 };
-                let to = match standing {
-                    Standing::Pending(due) => Some(Score::own(*due)),
-                    Standing::Ended => None,
+                let (to, due) = match standing {
+                    Standing::Pending(due) => (Some(Score::own(*due)), *due),
+                    Standing::Ended => (None, *requested),
                     Standing::Refused => {
                         requests.refused(&entry, score);
                         continue;
@@ -161,11 +161,9 @@ impl Writing<'_> {
                     member: entry.1.clone(),
                     from: score,
                     to,
-                    key: self
-                        .0
-                        .entries
-                        .keeps_member(key)
-                        .then(|| key.as_str().to_owned()),
+                    key: key.as_str().to_owned(),
+                    due_ms: due.0,
+                    keeps_member: self.0.entries.keeps_member(key),
                 });
                 asked.push((key, *requested, entry, score));
             }
@@ -177,7 +175,9 @@ impl Writing<'_> {
             let mut requests = self.0.requests();
             for ((key, due, entry, score), answer) in asked.into_iter().zip(answers) {
                 match answer {
-                    EntryAnswer::Written => requests.answered(&entry, score),
+                    EntryAnswer::Written | EntryAnswer::Taken => {
+                        requests.answered(&entry, score);
+                    }
                     EntryAnswer::Kept => {}
                     EntryAnswer::Missing => {
                         requests.forget(&entry);

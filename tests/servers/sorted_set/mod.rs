@@ -11,3 +11,4 @@ mod load;
 mod producers;
 mod promises;
 mod queue;
+mod taking;

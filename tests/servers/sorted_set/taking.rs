@@ -1,0 +1,162 @@
+//! Entries that one daemon takes while another acknowledges them.
+
+use std::sync::{Arc, Mutex};
+
+use lapsed::clock::{LedgerClock, wall};
+use lapsed::engine::Metrics;
+use lapsed::sandbox::PrivateRedis;
+use lapsed::task::Arming;
+use lapsed::timer::sorted_set::SortedSet;
+use lapsed::timer::{
+    Acknowledgement, AdoptionCandidate, Alarm, Cause, Seen, Signal, SignalSink, Standing, Taking,
+    Timer,
+};
+use lapsed::{Config, TaskKey, UnixMs};
+use redis::aio::MultiplexedConnection;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::queue::SET;
+use crate::support::redis_commands::ask;
+use crate::support::wait::until;
+
+/// A timer of a daemon, and what it proposed.
+struct Watcher {
+    timer: Arc<SortedSet>,
+    proposed: Arc<Proposed>,
+    _stop: DropGuard,
+}
+
+#[derive(Default)]
+struct Proposed(Mutex<Vec<AdoptionCandidate>>);
+
+impl SignalSink for Proposed {
+    fn raise(&self, _: Signal) {}
+
+    fn sweep(&self, _: Cause) {}
+
+    fn audit(&self, _: Cause) {}
+
+    fn wants(&self, _: &TaskKey) -> bool {
+        true
+    }
+
+    fn owns(&self, _: &TaskKey) -> bool {
+        true
+    }
+
+    fn propose(&self, candidate: AdoptionCandidate) {
+        self.0.lock().unwrap().push(candidate);
+    }
+}
+
+impl Watcher {
+    async fn start(redis: &PrivateRedis) -> Self {
+        let settings = format!("timer = 'sorted_set'\nredis.url = '{}'", redis.url());
+        let config = Config::from_toml(&settings).unwrap();
+        let (clock, metrics) = (LedgerClock::starting_at(wall()), Arc::default());
+        let metrics: Arc<Metrics> = metrics;
+        let sets = config.sorted_set.clone();
+        let timer = SortedSet::new(&config.redis, sets, clock, metrics, "taking".into()).unwrap();
+        let (timer, proposed) = (Arc::new(timer), Arc::<Proposed>::default());
+        let (running, sink) = (Arc::clone(&timer), Arc::clone(&proposed));
+        let stop = CancellationToken::new();
+        let until_stop = stop.clone();
+        tokio::spawn(async move { running.run(sink, until_stop).await });
+        Self {
+            timer,
+            proposed,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    /// Waits until it has proposed the entry, and returns the due time.
+    async fn requested(&self, key: &TaskKey) -> UnixMs {
+        let due = || {
+            let proposed = self.proposed.0.lock().unwrap();
+            proposed.iter().find_map(|candidate| match candidate.seen {
+                Seen::Requested { due, .. } if candidate.key == *key => Some(due),
+                _ => None,
+            })
+        };
+        until(format!("{key} is proposed"), async || due().is_some()).await;
+        due().unwrap()
+    }
+
+    fn reports_missing(&self, key: &TaskKey) -> bool {
+        let proposed = self.proposed.0.lock().unwrap();
+        proposed
+            .iter()
+            .any(|candidate| candidate.key == *key && matches!(candidate.seen, Seen::Disarmed(_)))
+    }
+}
+
+/// A missing entry is evidence from now on.
+async fn keep_marks(redis: &mut MultiplexedConnection, watcher: &Watcher) {
+    until("the mark is kept", async || {
+        watcher.timer.audited(UnixMs(wall().0 + 60_000)).await;
+        let words = ["ZRANGEBYSCORE", SET, "inf", "inf"];
+        let marks: Vec<String> = ask(&mut redis.clone(), &words).await;
+        marks.iter().any(|mark| mark.starts_with("#lapsed:kept:"))
+    })
+    .await;
+}
+
+async fn two_watchers() -> (PrivateRedis, MultiplexedConnection, [Watcher; 2]) {
+    let server = PrivateRedis::start().await.unwrap();
+    let mut redis = server.connect(0).await.unwrap();
+    let words = ["CONFIG", "SET", "notify-keyspace-events", "Kz"];
+    let () = ask(&mut redis, &words).await;
+    let watchers = [Watcher::start(&server).await, Watcher::start(&server).await];
+    keep_marks(&mut redis, &watchers[0]).await;
+    (server, redis, watchers)
+}
+
+/// The entry of one task, read by both daemons and acknowledged by the first.
+async fn acknowledged_by_one(
+    redis: &mut MultiplexedConnection,
+    [first, second]: &[Watcher; 2],
+) -> (TaskKey, Acknowledgement) {
+    let key = TaskKey::build("Job", "record", ["1"]).unwrap();
+    let now = wall().0 / 1000;
+    let words = ["ZADD", SET, &now.to_string(), key.as_str()];
+    let _: i64 = ask(redis, &words).await;
+    let due = first.requested(&key).await;
+    assert_eq!(second.requested(&key).await, due);
+    let answer = Acknowledgement {
+        key: key.clone(),
+        requested: due,
+        standing: Standing::Pending(due),
+    };
+    first
+        .timer
+        .acknowledge(std::slice::from_ref(&answer))
+        .await
+        .unwrap();
+    (key, answer)
+}
+
+#[tokio::test]
+async fn an_entry_that_another_daemon_took_for_a_start_is_not_missing() {
+    let (_server, mut redis, watchers) = two_watchers().await;
+    let (key, answer) = acknowledged_by_one(&mut redis, &watchers).await;
+    let due = answer.requested;
+    let alarm = Alarm {
+        key: key.clone(),
+        due,
+        arming: Some(Arming { row: 1, due }),
+    };
+    let taken = watchers[0].timer.take(&[alarm]).await.unwrap();
+    assert_eq!(taken, [Taking::Taken]);
+    watchers[1].timer.acknowledge(&[answer]).await.unwrap();
+    assert!(!watchers[1].reports_missing(&key));
+}
+
+#[tokio::test]
+async fn an_entry_that_a_program_removed_is_missing() {
+    let (_server, mut redis, watchers) = two_watchers().await;
+    let (key, answer) = acknowledged_by_one(&mut redis, &watchers).await;
+    let removed: i64 = ask(&mut redis, &["ZREM", SET, key.as_str()]).await;
+    assert_eq!(removed, 1);
+    watchers[1].timer.acknowledge(&[answer]).await.unwrap();
+    assert!(watchers[1].reports_missing(&key));
+}
