@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use lapsed::Config;
-use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig, TimerKind};
+use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig, SortedSetConfig, TimerKind};
 use lapsed::doctor::{exposed_secrets, missing_programs};
 use lapsed::task::UnixMs;
 use serde_json::json;
@@ -54,12 +54,13 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// Several sorted sets are one queue: a member names its task without its set.
+/// Several sorted sets are one queue, unless the rule names the set.
 fn shared_members(config: &Config) -> Option<String> {
-    let keys = &config.sorted_set.keys;
-    (config.timer == TimerKind::SortedSet && keys.len() > 1).then(|| {
+    let SortedSetConfig { keys, member, .. } = &config.sorted_set;
+    let shares = keys.len() > 1 && !member.names_set();
+    (config.timer == TimerKind::SortedSet && shares).then(|| {
         format!(
-            "`sorted_set.keys` names {} sets: a member that is in two of them is one task. If ids of different sets may be equal, give each set a daemon and a `ledger.table` of its own",
+            "`sorted_set.keys` names {} sets: a member that is in two of them is one task. If ids of different sets may be equal, write `{{set}}` into `sorted_set.member`, such as \"Queue@{{set}}@{{member}}\"",
             keys.len()
         )
     })
@@ -147,6 +148,9 @@ mod tests {
         let two = "sorted_set.keys = ['order', 'refund']";
         let found = warning(&format!("timer = 'sorted_set'\n{two}")).unwrap();
         assert!(found.contains("names 2 sets"), "{found}");
+        let named =
+            format!("timer = 'sorted_set'\n{two}\nsorted_set.member = 'Q@{{set}}@{{member}}'");
+        assert_eq!(warning(&named), None);
         assert_eq!(warning("timer = 'sorted_set'"), None);
         assert_eq!(warning(two), None, "another timer is used");
     }

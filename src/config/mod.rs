@@ -80,7 +80,7 @@ pub use self::sections::{
 pub(crate) use self::server_url::ENCODE;
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
-pub use self::sorted_set::{MemberRule, ScoreUnit, SortedSetConfig};
+pub use self::sorted_set::{MemberPlace, MemberRule, ScoreUnit, SortedSetConfig};
 pub use self::source::{ConfigSource, DEFAULT_TOML, SEARCH_PATHS};
 pub use self::suggestions::{MisspelledVariable, misspelled_variables};
 #[cfg(feature = "webhook")]

@@ -26,6 +26,8 @@ const QUERY_BATCH: usize = 1000;
 pub struct ScoredEntry {
     /// Index of the set in which it is written if it is in none.
     pub home: usize,
+    /// Index of the only set in which `member` is this task; `None`: all.
+    pub only: Option<usize>,
     /// Its member. Empty: the register has it, under the key in `other`.
     pub member: String,
     /// Another member that means the same task.
@@ -126,8 +128,7 @@ impl ScoredSets {
             let command = script.arg(word).arg(text(now));
             for entry in batch {
                 command.arg(entry.home + 1).arg(text(entry.score));
-                command.arg(&entry.member);
-                command.arg(entry.other.as_deref().unwrap_or_default());
+                add_place(command, entry.only, &entry.member, &entry.other);
                 command.arg(entry.due_ms);
             }
             let (batch,): (Vec<i64>,) = self.send(script).await?;
@@ -195,8 +196,8 @@ impl ScoredSets {
             let mut script = self.script(REMOVE, sets);
             let command = script.arg(text(lowest));
             for entry in batch {
-                command.arg(text(entry.score)).arg(&entry.member);
-                command.arg(entry.other.as_deref().unwrap_or_default());
+                command.arg(text(entry.score));
+                add_place(command, entry.only, &entry.member, &entry.other);
                 command.arg(entry.due_ms);
             }
             let (count,): (u64,) = self.send(script).await?;
@@ -288,6 +289,12 @@ impl ScoredSets {
     async fn send<T: redis::FromRedisValue>(&self, script: Pipeline) -> Result<T, RedisError> {
         self.commands.send("EVAL", &script).await
     }
+}
+
+/// Adds what scripts need to find an entry: the only set of its member or 0, the member, and its other form or an empty text.
+fn add_place(script: &mut Pipeline, only: Option<usize>, member: &str, other: &Option<String>) {
+    script.arg(only.map_or(0, |index| index + 1)).arg(member);
+    script.arg(other.as_deref().unwrap_or_default());
 }
 
 impl EntryAnswer {

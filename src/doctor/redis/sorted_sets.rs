@@ -63,12 +63,14 @@ pub(super) async fn examine(
     if let Some(refusal) = runner.query(&[SCRIPTS], scripts).await? {
         runner.add([scripted(refusal.as_ref())]);
     }
-    for key in &config.sorted_set.keys {
-        let name = format!("{}{key}", config.redis.key_prefix);
-        let contents = contents(config, &server, &commands, name);
+    for set in 0..config.sorted_set.keys.len() {
+        let contents = contents(config, &server, &commands, set);
         if let Some(contents) = runner.query(&[SETS, REQUESTS], contents).await? {
             runner.add(judge(&contents, !config.routes.is_empty()));
         }
+    }
+    if config.sorted_set.member.names_set() {
+        return Ok(());
     }
     let shared = shared_members(config, &commands);
     if let Some(Some((one, other, members))) = runner.query(&[SHARED], shared).await? {
@@ -119,8 +121,7 @@ fn shares(one: &str, other: &str, members: usize) -> Finding {
     let found = format!(
         "{members} of the first members of `{one}` are in `{other}`, too: each is one task, not two"
     );
-    let remedy =
-        "if they have ids of their own, run a daemon with a `ledger.table` of its own for each set";
+    let remedy = "if they have ids of their own, write `{set}` into `sorted_set.member`, such as \"Queue@{set}@{member}\"";
     Finding::warning(SHARED, found).remedy(remedy)
 }
 
@@ -138,8 +139,9 @@ async fn contents(
     config: &Config,
     server: &Inspection,
     commands: &Commands,
-    name: String,
+    set: usize,
 ) -> Result<Contents, RedisError> {
+    let name = format!("{}{}", config.redis.key_prefix, config.sorted_set.keys[set]);
     let mut found = Contents {
         kind: server.kind(&name).await?,
         name,
@@ -165,7 +167,7 @@ async fn contents(
     }
     let requests = sets.range(&found.name, lowest, OWN_FROM, 0, COMPARED_MAX);
     for (member, _) in requests.await? {
-        match config.sorted_set.member.key_of(&member) {
+        match config.sorted_set.member.key_of(set, &member) {
             Err(_) => found.foreign += 1,
             Ok(key) => {
                 let mut routes = config.routes.iter();

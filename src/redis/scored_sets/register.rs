@@ -1,7 +1,7 @@
 //! The register: a hash beside the sets, which shows whether a missing entry was removed by a program.
 
 use super::scripts::{HOLD, MARK, MARKS, PROOF, TAKE};
-use super::{QUERY_BATCH, SCRIPT_BATCH, ScoredSets, text};
+use super::{QUERY_BATCH, SCRIPT_BATCH, ScoredSets, add_place, text};
 use crate::redis::{LedgerName, Names, RedisError};
 
 /// Prefix of a mark. No task key begins with it.
@@ -50,6 +50,8 @@ pub struct EntryToTake {
     /// Due time of the arming, in milliseconds.
     pub due_ms: i64,
     /// As in [`ScoredEntry`].
+    pub only: Option<usize>,
+    /// As in [`ScoredEntry`].
     pub member: String,
     /// As in [`ScoredEntry`].
     pub other: Option<String>,
@@ -84,8 +86,8 @@ impl ScoredSets {
             let mut script = self.script(TAKE, sets);
             script.arg(unit).arg(text(millis_from)).arg(text(now));
             for entry in batch {
-                script.arg(entry.due_ms).arg(&entry.member);
-                script.arg(entry.other.as_deref().unwrap_or_default());
+                script.arg(entry.due_ms);
+                add_place(&mut script, entry.only, &entry.member, &entry.other);
             }
             let ((proves, batch),): ((bool, Vec<String>),) = self.send(script).await?;
             answers.extend(batch.iter().map(|answer| match &answer[..] {

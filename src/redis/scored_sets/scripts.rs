@@ -14,7 +14,9 @@ pub(super) const FIRST_ARGS: usize = 3;
 ///
 /// * `field(name)`: a text in the register, or `nil`.
 /// * `score_of(set, member)`: a number, or `nil`. A key of another type has no entries.
-/// * `member_of(member, key)`: a member that fits no key is kept in the register; its text in the arguments is empty.
+/// * `places(i)`: reads from `ARGV[i]` on the index of the only set that can have the member, or 0, the member, and another
+///   form of it or an empty text. Returns the key of the task, the first form (a member that fits no key is kept in the
+///   register, its text in the arguments is empty), and a list of the entries: set, form, score.
 /// * `count(set)`: counts a change of a set, in its mark and in the register. A set that was restored from an older copy
 ///   has another number, and so proves nothing.
 /// * `proves()`: 1 if a missing entry was removed by a program, else 0.
@@ -28,9 +30,18 @@ local function score_of(set, member) \
   local score = redis.pcall('ZSCORE', set, member) \
   return type(score) == 'string' and tonumber(score) or nil \
 end \
-local function member_of(member, key) \
-  if member ~= '' then return member end \
-  return field('member:' .. key) or '' \
+local function places(i) \
+  local only, first, other, found = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], {} \
+  local key = other ~= '' and other or first \
+  if first == '' then first = field('member:' .. key) or '' end \
+  for n, form in ipairs({first, other}) do \
+    for k = 1, #KEYS do \
+      local may_be = form ~= '' and (n == 2 or only == 0 or only == k) \
+      local score = may_be and score_of(KEYS[k], form) \
+      if score then found[#found + 1] = {KEYS[k], form, score} end \
+    end \
+  end \
+  return key, first, found \
 end \
 local function clear(set) redis.call('ZREMRANGEBYSCORE', set, REMOVED, REMOVED) end \
 local function count(set) \
@@ -57,9 +68,8 @@ local function proves() \
 end ";
 
 /// Writes entries. After the first arguments: `replace`, `keep` or `move`; now, as a score; then for each entry its home
-/// (an index of KEYS, where a new entry is written), its score, its member, another form of the member or an empty text,
-/// and the due time of its arming in milliseconds. An entry may be in any of the sets. One that was taken for a start
-/// that has not ended is written again.
+/// (an index of KEYS, where a new entry is written), its score, the three of `places`, and the due time of its arming in
+/// milliseconds. One that was taken for a start that has not ended is written again.
 ///
 /// Returns for each entry 1 (written), 0 (kept) or -1 (missing, and not written). A key of another type has no entries;
 /// writing into it is an error, after all other entries were written.
@@ -72,25 +82,19 @@ local function add(set, score, member) \
   list[#list + 1] = score \
   list[#list + 1] = member \
 end \
-for i = 6, #ARGV, 5 do \
-  local other = ARGV[i + 3] \
-  local key = other ~= '' and other or ARGV[i + 2] \
-  local first = member_of(ARGV[i + 2], key) \
-  local home = KEYS[tonumber(ARGV[i])] \
-  local set, member, found = home, first ~= '' and first or other, nil \
-  for _, form in ipairs({first, other}) do \
-    for k = 1, #KEYS do \
-      local score = form ~= '' and score_of(KEYS[k], form) \
-      if score and not found then \
-        set, member, found = KEYS[k], form, score \
-      elseif score and mode == 'replace' then \
-        add(KEYS[k], REMOVED, form) \
-        removes[KEYS[k]] = true \
-      end \
+for i = 6, #ARGV, 6 do \
+  local key, first, entries = places(i + 2) \
+  local set, member, found = KEYS[tonumber(ARGV[i])], first ~= '' and first or key, nil \
+  for _, entry in ipairs(entries) do \
+    if not found then \
+      set, member, found = entry[1], entry[2], entry[3] \
+    elseif mode == 'replace' then \
+      add(entry[1], REMOVED, entry[2]) \
+      removes[entry[1]] = true \
     end \
   end \
   local is_due = found and found >= own and found <= now \
-  local is_taken = not found and field('taken:' .. key) == ARGV[i + 4] \
+  local is_taken = not found and field('taken:' .. key) == ARGV[i + 5] \
   if mode == 'replace' or is_due or is_taken or (not found and mode == 'keep') then \
     add(set, ARGV[i + 1], member) \
     redis.pcall('HDEL', reg, 'taken:' .. key) \
@@ -144,32 +148,30 @@ for set in pairs(removes) do clear(set) end \
 return out";
 
 /// Removes entries, and forgets that they were taken. After the first arguments: the lowest score that is removed; then
-/// for each entry the highest score that is removed, its member, another form of the member or an empty text, and the
-/// latest due time of an arming in milliseconds whose entry was taken.
+/// for each entry the highest score that is removed, the three of `places`, and the latest due time of an arming in
+/// milliseconds whose entry was taken.
 ///
 /// Returns the number of entries removed.
 pub(super) const REMOVE: &str = "\
 local lowest, removed, adds = tonumber(ARGV[4]), 0, {} \
-for i = 5, #ARGV, 4 do \
-  local highest, other, stays = tonumber(ARGV[i]), ARGV[i + 2], false \
-  local key = other ~= '' and other or ARGV[i + 1] \
-  for _, form in ipairs({member_of(ARGV[i + 1], key), other}) do \
-    for k = 1, #KEYS do \
-      local score = form ~= '' and score_of(KEYS[k], form) \
-      if score and score >= lowest and score <= highest then \
-        local list = adds[KEYS[k]] or {} \
-        adds[KEYS[k]] = list \
-        list[#list + 1] = REMOVED \
-        list[#list + 1] = form \
-        removed = removed + 1 \
-      elseif score then \
-        stays = true \
-      end \
+for i = 5, #ARGV, 5 do \
+  local highest, stays = tonumber(ARGV[i]), false \
+  local key, _, entries = places(i + 1) \
+  for _, entry in ipairs(entries) do \
+    local set, form, score = entry[1], entry[2], entry[3] \
+    if score >= lowest and score <= highest then \
+      local list = adds[set] or {} \
+      adds[set] = list \
+      list[#list + 1] = REMOVED \
+      list[#list + 1] = form \
+      removed = removed + 1 \
+    else \
+      stays = true \
     end \
   end \
   local taken = field('taken:' .. key) \
-  if taken and tonumber(taken) <= tonumber(ARGV[i + 3]) then redis.call('HDEL', reg, 'taken:' .. key) end \
-  if ARGV[i + 1] == '' and not stays then redis.pcall('HDEL', reg, 'member:' .. key) end \
+  if taken and tonumber(taken) <= tonumber(ARGV[i + 4]) then redis.call('HDEL', reg, 'taken:' .. key) end \
+  if ARGV[i + 2] == '' and not stays then redis.pcall('HDEL', reg, 'member:' .. key) end \
 end \
 for set, list in pairs(adds) do \
   redis.call('ZADD', set, unpack(list)) \
@@ -180,7 +182,7 @@ return removed";
 /// Takes the entries of tasks that are about to start: from then on `ZREM` finds none. The register notes it until the
 /// task has ended, so that the absence is no evidence. After the first arguments: how programs write scores (`seconds`,
 /// `milliseconds` or `auto`); the lowest score in milliseconds for `auto`; now, as an own score; then for each entry the
-/// due time of its arming in milliseconds, its member, and another form of the member or an empty text.
+/// due time of its arming in milliseconds, and the three of `places`.
 ///
 /// Returns whether a missing entry was removed by a program, and for each entry 1 (taken, now or before), 0 (missing), 3
 /// (not to be taken: lapsed has written it for a later time, or the register cannot note it), or the text of the later
@@ -193,34 +195,31 @@ local function micros(score) \
   if unit == 'seconds' or (unit == 'auto' and score < millis) then return score * 1e6 end \
   return score * 1e3 \
 end \
-for i = 7, #ARGV, 3 do \
-  local due, other = ARGV[i], ARGV[i + 2] \
-  local key = other ~= '' and other or ARGV[i + 1] \
-  local answer, places = 0, {} \
-  for _, form in ipairs({member_of(ARGV[i + 1], key), other}) do \
-    for k = 1, #KEYS do \
-      local score = form ~= '' and score_of(KEYS[k], form) \
-      if score and micros(score) <= now then \
-        places[#places + 1] = {KEYS[k], form} \
-      elseif score and score < own then \
-        answer = string.format('%.17g', score) \
-      elseif score and answer == 0 then \
-        answer = 3 \
-      end \
+for i = 7, #ARGV, 4 do \
+  local due, answer, ripe = ARGV[i], 0, {} \
+  local key, _, entries = places(i + 1) \
+  for _, entry in ipairs(entries) do \
+    local score = entry[3] \
+    if micros(score) <= now then \
+      ripe[#ripe + 1] = entry \
+    elseif score < own then \
+      answer = string.format('%.17g', score) \
+    elseif answer == 0 then \
+      answer = 3 \
     end \
   end \
-  if answer == 0 and #places > 0 then \
+  if answer == 0 and #ripe > 0 then \
     local noted = redis.pcall('HSET', reg, 'taken:' .. key, due) \
     answer = type(noted) == 'number' and 1 or 3 \
-    for _, place in ipairs(answer == 1 and places or {}) do \
-      local list = adds[place[1]] or {} \
-      adds[place[1]] = list \
+    for _, entry in ipairs(answer == 1 and ripe or {}) do \
+      local list = adds[entry[1]] or {} \
+      adds[entry[1]] = list \
       list[#list + 1] = REMOVED \
-      list[#list + 1] = place[2] \
+      list[#list + 1] = entry[2] \
     end \
   elseif answer == 0 and field('taken:' .. key) == due then \
     answer = 1 \
-  elseif answer == 0 and ARGV[i + 1] == '' and not field('member:' .. key) then \
+  elseif answer == 0 and ARGV[i + 2] == '' and not field('member:' .. key) then \
     answer = 3 \
   end \
   out[#out + 1] = answer \

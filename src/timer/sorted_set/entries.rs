@@ -1,7 +1,7 @@
 //! The entries of tasks in the configured sets: which member in which set, and the commands on them.
 
 use super::score::{MILLISECONDS_FROM, OWN_FROM, Score};
-use crate::config::{RedisConfig, SortedSetConfig};
+use crate::config::{MemberPlace, RedisConfig, SortedSetConfig};
 use crate::redis::{
     Commands, EntryAnswer, EntryToTake, LedgerName, Names, RedisError, Register, ScoreChange,
     ScoredEntry, ScoredSets, TakenEntry, WriteMode,
@@ -60,26 +60,28 @@ impl Entries {
         Score::request(due, self.config.unit)
     }
 
-    /// Returns the task of a member.
-    pub(super) fn key_of(&self, member: &[u8]) -> Result<TaskKey, Foreign> {
-        self.config.member.key_of(member)
+    /// Returns the task of a member of the set with this index.
+    pub(super) fn key_of(&self, set: usize, member: &[u8]) -> Result<TaskKey, Foreign> {
+        self.config.member.key_of(set, member)
     }
 
     /// Returns the payload of the task of a member, if the member does not follow from its key.
-    pub(super) fn payload_of(&self, member: &[u8]) -> Option<String> {
-        self.config.member.payload_of(member)
+    pub(super) fn payload_of(&self, set: usize, member: &[u8]) -> Option<String> {
+        self.config.member.payload_of(set, member)
     }
 
     /// True if the register has to keep the member of a task.
     pub(super) fn keeps_member(&self, key: &TaskKey) -> bool {
-        self.config.member.members_of(key).0.is_empty()
+        self.config.member.place_of(key).member.is_empty()
     }
 
     /// The entry of a task with a score.
     fn entry(&self, key: &TaskKey, score: f64, due: UnixMs) -> ScoredEntry {
-        let (member, other) = self.config.member.members_of(key);
+        let MemberPlace { set, member, other } = self.config.member.place_of(key);
+        let by_bucket = || usize::from(KeyBucket::of(key).number()) % self.sets.len();
         ScoredEntry {
-            home: usize::from(KeyBucket::of(key).number()) % self.sets.len(),
+            home: set.unwrap_or_else(by_bucket),
+            only: set,
             member,
             other,
             score,
@@ -141,9 +143,10 @@ impl Entries {
         now: UnixMs,
     ) -> Result<Vec<TakenEntry>, RedisError> {
         let entries = alarms.iter().map(|alarm| {
-            let (member, other) = self.config.member.members_of(&alarm.key);
+            let MemberPlace { set, member, other } = self.config.member.place_of(&alarm.key);
             EntryToTake {
                 due_ms: alarm.arming.map_or(alarm.due, |arming| arming.due).0,
+                only: set,
                 member,
                 other,
             }
@@ -159,36 +162,40 @@ impl Entries {
 
     /// Returns what the sets hold for each task, in order: a request of a program before our own entry.
     pub(super) async fn find(&self, keys: &[TaskKey]) -> Result<Vec<Option<Score>>, RedisError> {
-        let members: Vec<_> = keys
+        let places: Vec<MemberPlace> = keys
             .iter()
-            .map(|key| self.config.member.members_of(key))
+            .map(|key| self.config.member.place_of(key))
             .collect();
-        let unknown = members.iter().filter(|(member, _)| member.is_empty());
-        let unknown: Vec<&str> = unknown.filter_map(|(_, key)| key.as_deref()).collect();
+        let unknown = places.iter().filter(|place| place.member.is_empty());
+        let unknown: Vec<&str> = unknown.filter_map(|place| place.other.as_deref()).collect();
         let mut kept = self.scored.members(&unknown).await?.into_iter();
-        let mut forms: Vec<Vec<u8>> = Vec::with_capacity(2 * members.len());
-        for (member, other) in &members {
+        // The forms of each task, and the only set that can have each.
+        let (mut forms, mut only) = (Vec::new(), Vec::new());
+        for MemberPlace { set, member, other } in &places {
             forms.push(match member.is_empty() {
                 // One that is not kept is in no set; the key is asked for twice.
                 true => kept.next().flatten().unwrap_or_else(|| bytes_of(other)),
                 false => member.clone().into_bytes(),
             });
+            only.push(*set);
             if other.is_some() {
                 forms.push(bytes_of(other));
+                only.push(None);
             }
         }
         let mut found: Vec<Option<f64>> = vec![None; forms.len()];
-        for set in &self.sets {
+        for (index, set) in self.sets.iter().enumerate() {
             let scores = self.scored.scores(set, &forms).await?;
-            for (found, score) in found.iter_mut().zip(scores) {
-                *found = lower(*found, score);
+            for ((found, score), only) in found.iter_mut().zip(scores).zip(&only) {
+                let is_its_own = only.is_none_or(|only| only == index);
+                *found = lower(*found, score.filter(|_| is_its_own));
             }
         }
         let mut found = found.into_iter();
         let mut next = || found.next().flatten();
-        let of_task = members.iter().map(|(_, other)| {
+        let of_task = places.iter().map(|place| {
             let score = next();
-            match other {
+            match place.other {
                 Some(_) => lower(score, next()),
                 None => score,
             }

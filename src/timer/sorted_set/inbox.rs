@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
             Known::Waits => return Request::Known,
             Known::Ignored => return Request::Ignored,
         }
-        let key = match state.entries.key_of(&entry.1) {
+        let key = match state.entries.key_of(entry.0, &entry.1) {
             Ok(key) => key,
             Err(why) => {
                 ignore(state, entry, score, why);
@@ -306,7 +306,7 @@ impl<'a> Reader<'a> {
         match added {
             Ok(Some(due)) => {
                 let seen = Seen::Requested { due, heard };
-                let payload = state.entries.payload_of(&entry.1).map(Arc::from);
+                let payload = state.entries.payload_of(entry.0, &entry.1).map(Arc::from);
                 Request::New(AdoptionCandidate { key, seen, payload })
             }
             Ok(None) => Request::Left,

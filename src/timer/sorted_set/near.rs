@@ -91,7 +91,7 @@ impl Near {
                 _ => Some((set + 1, from, 0)),
             };
             read += page.len();
-            self.expect(page, sink);
+            self.expect(set, page, sink);
         }
         Ok(read)
     }
@@ -102,14 +102,14 @@ impl Near {
         }
     }
 
-    fn expect(&mut self, page: Vec<(Vec<u8>, f64)>, sink: &dyn SignalSink) {
+    fn expect(&mut self, set: usize, page: Vec<(Vec<u8>, f64)>, sink: &dyn SignalSink) {
         let state = &self.state;
         let mut alarms = Vec::new();
         for (member, score) in page {
             let Score::Own(due) = state.entries.read_score(score) else {
                 continue;
             };
-            let Ok(key) = state.entries.key_of(&member) else {
+            let Ok(key) = state.entries.key_of(set, &member) else {
                 continue;
             };
             if self.read.len() >= READ_MAX || !sink.wants(&key) || !sink.owns(&key) {

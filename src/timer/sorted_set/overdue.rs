@@ -137,7 +137,7 @@ impl Pages<'_> {
             let Score::Own(due) = self.0.entries.read_score(score) else {
                 return None;
             };
-            let key = self.0.entries.key_of(&member).ok()?;
+            let key = self.0.entries.key_of(set, &member).ok()?;
             Some(Alarm {
                 key,
                 due,
