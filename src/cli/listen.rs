@@ -221,6 +221,7 @@ fn serve_resp(
         return Ok(None);
     };
     let listener = listener.with_workers(handle.pull());
+    let listener = listener.with_audit_log(config.http.audit_kept);
     let address = listener.address();
     tracing::info!(resp.address = %address, "serving Redis clients");
     let serving = listener.serve(stop.cancelled_owned());

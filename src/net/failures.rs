@@ -4,12 +4,14 @@
 //! time, and locks out no other.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::login_log::LoginLog;
+use super::subnet::subnet;
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
 
@@ -31,6 +33,7 @@ pub struct Failures {
     server: &'static str,
     metrics: Arc<Metrics>,
     lines: LogLimiter,
+    log: Option<LoginLog>,
     windows: Mutex<HashMap<IpAddr, Window>>,
 }
 
@@ -63,8 +66,14 @@ impl Failures {
             server,
             metrics,
             lines: LogLimiter::every(LOGGED_EVERY),
+            log: None,
             windows: Mutex::default(),
         }
+    }
+
+    /// Writes failed logins into the audit log, too.
+    pub fn set_log(&mut self, log: LoginLog) {
+        self.log = Some(log);
     }
 
     /// Records a token of an address. `client` is the client whose token it is, if it is one. Returns false if the address is
@@ -124,9 +133,12 @@ impl Failures {
         });
     }
 
-    /// Counts a login that failed, and logs it, once a minute at most.
+    /// Counts a login that failed, and logs it: once a minute at most, and as [`LoginLog`] says in the audit log.
     pub fn report(&self, address: Option<IpAddr>) {
         self.metrics.login_failed(self.server);
+        if let Some(log) = &self.log {
+            log.add(address);
+        }
         if let Some(held_back) = self.lines.admit("failed login") {
             let address = address.map(|address| address.to_string());
             tracing::warn!(
@@ -170,16 +182,6 @@ fn beginning_of(hash: &[u8; 32]) -> Beginning {
     let mut beginning = [0; 8];
     beginning.copy_from_slice(&hash[..8]);
     beginning
-}
-
-/// The network that one client of IPv6 usually has.
-fn subnet(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> 64)))
-        }
-    }
 }
 
 #[cfg(test)]

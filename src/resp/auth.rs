@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::{RespScope, RespUser};
 use crate::net::failures::{Failures, Guess};
+use crate::net::login_log::LoginLog;
 use crate::task::{ClassGlob, TaskKey};
 use crate::telemetry::Metrics;
 
@@ -114,6 +115,11 @@ impl Users {
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
             failures: Failures::new("resp", metrics),
         }
+    }
+
+    /// Writes failed logins into the audit log.
+    pub fn log_failures(&mut self, log: LoginLog) {
+        self.failures.set_log(log);
     }
 
     /// True if clients must authenticate.

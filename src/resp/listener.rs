@@ -26,6 +26,7 @@ use super::tls;
 use crate::client::TaskClient;
 use crate::config::RespConfig;
 use crate::engine::PullQueues;
+use crate::net::login_log::LoginLog;
 use crate::net::sockets::cut_silent;
 use crate::telemetry::Metrics;
 
@@ -124,6 +125,15 @@ impl Listener {
     pub fn with_workers(mut self, queues: PullQueues) -> Self {
         let door = Arc::get_mut(&mut self.door).expect("no connection shares it yet");
         door.workers = Some(queues);
+        self
+    }
+
+    /// Writes failed logins into the audit log of the ledger, whose entries are kept for this long.
+    #[must_use]
+    pub fn with_audit_log(mut self, keep: Duration) -> Self {
+        let door = Arc::get_mut(&mut self.door).expect("no connection shares it yet");
+        let log = LoginLog::new("resp", door.tasks.ledger(), keep);
+        door.users.log_failures(log);
         self
     }
 

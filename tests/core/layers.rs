@@ -8,7 +8,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
     ("sandbox", &[]),
-    ("net", &["telemetry"]),
+    ("net", &["ledger", "telemetry"]),
     ("config", &["task"]),
     ("telemetry", &["task"]),
     ("ledger", &["task", "clock", "config"]),

@@ -27,6 +27,7 @@ use subtle::ConstantTimeEq as _;
 use crate::config::{HttpClient, HttpConfig, SecureCookies, hash_token};
 use crate::ledger::Ledger;
 use crate::net::failures::{self, Failures};
+use crate::net::login_log::LoginLog;
 
 pub use self::caller::{Caller, Scope};
 pub use self::gate::{PROBES, gate};
@@ -69,9 +70,12 @@ impl Cookie {
 impl Access {
     /// Takes the clients of a configuration. Sessions of browsers are shared through the ledger.
     pub fn new(config: Arc<HttpConfig>, ledger: Arc<dyn Ledger>, metrics: Arc<Metrics>) -> Self {
+        let mut failures = Failures::new("http", metrics);
+        let log = LoginLog::new("http", Arc::clone(&ledger), config.audit_kept);
+        failures.set_log(log);
         Self {
+            failures,
             sessions: Sessions::new(ledger, config.session_length),
-            failures: Failures::new("http", metrics),
             config,
         }
     }

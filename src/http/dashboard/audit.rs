@@ -185,6 +185,7 @@ fn verb_name(verb: &str, language: Language) -> &str {
         "resume" => "恢复",
         "release" => "放行",
         "login" => "登录",
+        "login_failed" => "登录失败",
         other => other,
     };
     match language {

@@ -1,5 +1,7 @@
 //! Programs with tokens: scopes, classes, guesses, and the audit log.
 
+use std::io::{Read as _, Write as _};
+
 use lapsed::ledger::{Collection, DocumentRange, Documents as _};
 use serde_json::Value;
 
@@ -227,4 +229,60 @@ async fn who_changed_what_is_in_the_audit_log() {
             .iter()
             .all(|entry| !entry.to_string().contains("t-"))
     );
+}
+
+#[tokio::test]
+async fn failed_logins_over_http_and_resp_are_in_the_audit_log_without_what_was_sent() {
+    let hash = lapsed::resp::hash_password(b"right").unwrap();
+    let resp = format!("[resp]\nlisten = '127.0.0.1:0'\npassword = '{hash}'\n");
+    let site = Site::start(&(clients() + &resp));
+    for guess in 0..15 {
+        let (name, token) = bearer(&format!("s3cret-token-{guess}"));
+        site.get("/v1/stats", &[(name, &token)])
+            .assert_problem(401, "unauthenticated");
+    }
+    let form = "token=s3cret-form&next=%2F";
+    assert_eq!(site.log_in("/login", &[], form).status, 303);
+    for _ in 0..5 {
+        let mut stream = std::net::TcpStream::connect(site.resp.unwrap()).unwrap();
+        stream
+            .write_all(b"AUTH s3cret-user s3cret-password\r\n")
+            .unwrap();
+        let mut answer = [0; 10];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"-WRONGPASS");
+    }
+    let ledger = site.ledger();
+    let entries = async || {
+        let range = DocumentRange::latest(100);
+        ledger.documents(Collection::Audit, &range).await.unwrap()
+    };
+    until("both servers have written", async || {
+        entries().await.len() >= 2
+    })
+    .await;
+    // What follows a change is written after what was written at once.
+    let (name, ops) = bearer("t-operate");
+    let pause = r#"{"class": "Order"}"#;
+    site.post("/v1/pauses", &[(name, &ops)], pause).assert_ok();
+    let found = entries().await;
+    assert_eq!(
+        found.len(),
+        3,
+        "one entry for each server, and the pause: {found:?}"
+    );
+    let mut failed: Vec<(String, String)> = Vec::new();
+    for document in &found {
+        assert!(!document.body.contains("s3cret"), "{}", document.body);
+        let entry: Value = serde_json::from_str(&document.body).unwrap();
+        if entry["verb"] == "login_failed" {
+            let text = |name: &str| entry[name].as_str().unwrap().to_owned();
+            failed.push((text("subject"), text("address")));
+        }
+    }
+    failed.sort();
+    let from = |server: &str| (server.to_owned(), "127.0.0.1".to_owned());
+    assert_eq!(failed, [from("http"), from("resp")]);
+    let page = site.get("/audit", &[(name, &bearer("t-admin").1)]);
+    assert!(page.body.contains("login_failed"), "{}", page.body);
 }

@@ -18,6 +18,8 @@ use crate::support::program::{lapsed, said};
 pub struct Site {
     child: Child,
     pub address: SocketAddr,
+    /// Of the server for Redis clients, if the settings have one.
+    pub resp: Option<SocketAddr>,
     directory: TempDir,
 }
 
@@ -25,10 +27,11 @@ impl Site {
     /// Starts with these settings in `[http]`, after which there may be other tables.
     pub fn start(http: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (child, address) = listen(&directory, http);
+        let (child, address, resp) = listen(&directory, http);
         Self {
             child,
             address,
+            resp,
             directory,
         }
     }
@@ -37,7 +40,7 @@ impl Site {
     pub fn restart(&mut self, http: &str) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        (self.child, self.address) = listen(&self.directory, http);
+        (self.child, self.address, self.resp) = listen(&self.directory, http);
     }
 
     pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -104,14 +107,14 @@ impl Site {
     }
 }
 
-fn listen(directory: &TempDir, http: &str) -> (Child, SocketAddr) {
+fn listen(directory: &TempDir, http: &str) -> (Child, SocketAddr, Option<SocketAddr>) {
     let file = directory.path().join("lapsed.db");
     let config = directory.path().join("lapsed.toml");
     let text = format!(
         "ledger.url = 'sqlite://{}'\n[[routes]]\nmatch = '.'\nlog = {{}}\n[http]\nlisten = '127.0.0.1:0'\n{http}",
         file.display()
     );
-    std::fs::write(&config, text).unwrap();
+    std::fs::write(&config, &text).unwrap();
     let command = |name: &str| {
         let mut command = lapsed();
         command.arg("--config").arg(&config).arg(name);
@@ -126,11 +129,11 @@ fn listen(directory: &TempDir, http: &str) -> (Child, SocketAddr) {
         .unwrap();
     let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut said = String::new();
-    let address = loop {
+    let mut address_of = |field: &str| loop {
         let mut line = String::new();
         assert!(log.read_line(&mut line).unwrap() > 0, "it ended: {said}");
         said += &line;
-        if let Some((_, rest)) = line.split_once("http.address=") {
+        if let Some((_, rest)) = line.split_once(field) {
             let address: String = rest
                 .chars()
                 .take_while(|c| c.is_ascii_digit() || ".:[]".contains(*c))
@@ -138,9 +141,11 @@ fn listen(directory: &TempDir, http: &str) -> (Child, SocketAddr) {
             break address.parse().unwrap();
         }
     };
+    let address = address_of("http.address=");
+    let resp = text.contains("[resp]").then(|| address_of("resp.address="));
     // The pipe must not fill.
     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    (child, address)
+    (child, address, resp)
 }
 
 impl Drop for Site {
