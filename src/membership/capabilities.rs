@@ -57,7 +57,7 @@ impl Capabilities {
 
 /// The capabilities of one member, compiled.
 #[derive(Debug)]
-pub(super) struct CapabilityMatcher {
+pub(crate) struct CapabilityMatcher {
     handlers: HashSet<String>,
     routes: RegexSet,
     idle: Vec<u16>,
@@ -67,7 +67,7 @@ pub(super) struct CapabilityMatcher {
 
 impl CapabilityMatcher {
     /// A set of expressions that does not compile within bounds matches no key.
-    pub(super) fn new(capabilities: &Capabilities) -> Self {
+    pub(crate) fn new(capabilities: &Capabilities) -> Self {
         let routes = RegexSetBuilder::new(&capabilities.routes)
             .size_limit(COMPILED_BYTES_MAX)
             .build();
@@ -81,12 +81,12 @@ impl CapabilityMatcher {
     }
 
     /// True if the member has a handler or a route for the key.
-    pub(super) fn can_run(&self, key: &TaskKey) -> bool {
+    pub(crate) fn can_run(&self, key: &TaskKey) -> bool {
         self.handlers.contains(key.class_method()) || self.routes.is_match(key.as_str())
     }
 
     /// True if the member can start the task: a pull route needs a worker that asks.
-    pub(super) fn can_start(&self, key: &TaskKey) -> bool {
+    pub(crate) fn can_start(&self, key: &TaskKey) -> bool {
         if self.idle.is_empty() || self.handlers.contains(key.class_method()) {
             return self.can_run(key);
         }
@@ -101,10 +101,24 @@ impl CapabilityMatcher {
         self.route_is_not_in(&self.unadopted, key)
     }
 
+    /// The place of the key's route among the idle ones; `None` if it can start.
+    pub(crate) fn idle_place(&self, key: &TaskKey) -> Option<usize> {
+        if self.handlers.contains(key.class_method()) {
+            return None;
+        }
+        let route = self.route_of(key)?;
+        self.idle.iter().position(|at| usize::from(*at) == route)
+    }
+
     /// True if the key has a route, and its route is none of these.
     fn route_is_not_in(&self, positions: &[u16], key: &TaskKey) -> bool {
-        let first = self.routes.matches(key.as_str()).iter().next();
+        let first = self.route_of(key);
         first.is_some_and(|route| !positions.iter().any(|at| usize::from(*at) == route))
+    }
+
+    /// The position of the first route that matches.
+    fn route_of(&self, key: &TaskKey) -> Option<usize> {
+        self.routes.matches(key.as_str()).iter().next()
     }
 }
 

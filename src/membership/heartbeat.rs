@@ -82,6 +82,9 @@ pub struct Heartbeat {
     pub timer: String,
     /// What it can run.
     pub capabilities: Capabilities,
+    /// For each idle route, when a worker asked last, on the ledger's clock; 0 if none has since the start. Empty for one that
+    /// does not state it.
+    pub idle_since: Vec<UnixMs>,
 }
 
 /// The JSON form of a heartbeat.
@@ -106,6 +109,8 @@ struct Written {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     idle: Vec<u16>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    idle_since: Vec<i64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unadopted: Vec<u16>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     handlers_unadopted: bool,
@@ -128,6 +133,7 @@ impl Heartbeat {
             handlers: self.capabilities.handlers.clone(),
             routes: self.capabilities.routes.clone(),
             idle: self.capabilities.idle.clone(),
+            idle_since: self.idle_since.iter().map(|since| since.0).collect(),
             unadopted: self.capabilities.unadopted.clone(),
             handlers_unadopted: self.capabilities.handlers_unadopted,
         };
@@ -155,6 +161,7 @@ impl Heartbeat {
             handlers,
             routes,
             idle,
+            idle_since,
             unadopted,
             handlers_unadopted,
         } = written;
@@ -180,6 +187,7 @@ impl Heartbeat {
                 unadopted,
                 handlers_unadopted,
             },
+            idle_since: idle_since.into_iter().map(UnixMs).collect(),
         })
     }
 }
@@ -206,6 +214,7 @@ mod tests {
                 routes: vec!["^Shop@".into()],
                 ..Capabilities::default()
             },
+            idle_since: Vec::new(),
         }
     }
 
@@ -229,6 +238,10 @@ mod tests {
         idle.capabilities.idle = vec![0, 3];
         let json = idle.to_json();
         assert!(json.ends_with(r#","idle":[0,3]}"#), "{json}");
+        idle.idle_since = vec![UnixMs(0), UnixMs(1_799_999_999_000)];
+        let json = idle.to_json();
+        let since = r#","idle":[0,3],"idle_since":[0,1799999999000]}"#;
+        assert!(json.ends_with(since), "{json}");
         let id = idle.id.to_string();
         assert_eq!(Heartbeat::read(id.as_bytes(), json.as_bytes()), Some(idle));
     }

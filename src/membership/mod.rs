@@ -28,10 +28,11 @@ use crate::task::UnixMs;
 
 pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLockState};
 pub use self::capabilities::Capabilities;
+pub(crate) use self::capabilities::CapabilityMatcher;
 pub use self::heartbeat::{Heartbeat, MemberId, Readiness, VERSION};
 pub use self::memory::MemoryMembership;
-pub use self::ownership::Member;
 pub(crate) use self::ownership::{Change, OwnerSet, Ownership, SeniorListener};
+pub use self::ownership::{GoneMember, Member};
 pub use self::redis_adapter::RedisMembership;
 
 /// Time between two heartbeats of a member.
@@ -60,6 +61,12 @@ pub trait Membership: Send + Sync + 'static {
         own: &Heartbeat,
         now: UnixMs,
     ) -> Result<Vec<Heartbeat>, MembershipError>;
+
+    /// Returns the heartbeats of all members, expired ones too, without publishing one: for diagnosis from a process that is
+    /// no member. `None` if members are known to themselves only.
+    async fn heartbeats(&self) -> Result<Option<Vec<Heartbeat>>, MembershipError> {
+        Ok(None)
+    }
 
     /// Removes our heartbeat, and releases the audit lock if we have it.
     async fn leave(&self, id: MemberId) -> Result<(), MembershipError>;

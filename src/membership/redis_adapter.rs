@@ -79,6 +79,15 @@ impl Membership for RedisMembership {
         Ok(heartbeats)
     }
 
+    async fn heartbeats(&self) -> Result<Option<Vec<Heartbeat>>, MembershipError> {
+        let found = self.0.read().await;
+        let found =
+            found.map_err(|error| failed("cannot read the heartbeats of the daemons", error))?;
+        let heartbeats = found.iter();
+        let heartbeats = heartbeats.filter_map(|(id, json)| Heartbeat::read(id, json));
+        Ok(Some(heartbeats.collect()))
+    }
+
     async fn leave(&self, id: MemberId) -> Result<(), MembershipError> {
         let me = id.to_string();
         let unlocked = self.0.unlock_audit(&me).await;

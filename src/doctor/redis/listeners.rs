@@ -181,6 +181,7 @@ mod tests {
             forwards: true,
             timer: String::new(),
             capabilities: Default::default(),
+            idle_since: Vec::new(),
         };
         assert_is(&daemons(Some(&[])), Severity::Note, "no daemon is running");
         let two = daemons(Some(&[note("a:1"), note("b:2")]));

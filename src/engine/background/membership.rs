@@ -55,6 +55,7 @@ impl MembershipTask {
     async fn exchange(&self, since: UnixMs, readiness: Readiness) -> Result<(), MembershipError> {
         let now = self.deps.ledger.clock().now();
         let hearing = self.deps.timer.hearing();
+        let (idle, idle_since) = self.idle_routes();
         let own = Heartbeat {
             id: self.deps.ownership.me(),
             name: self.deps.claimant.daemon.clone(),
@@ -66,7 +67,8 @@ impl MembershipTask {
             expired_only: hearing.expired_only,
             forwards: hearing.forwards,
             timer: self.deps.timer.scope(),
-            capabilities: self.deps.capabilities(self.idle_routes()),
+            capabilities: self.deps.capabilities(idle),
+            idle_since,
         };
         let asked = Instant::now();
         let exchange = timeout(TIMEOUT, self.deps.membership.exchange(&own, now));
@@ -77,13 +79,17 @@ impl MembershipTask {
         Ok(())
     }
 
-    /// Positions of the pull routes for which no worker asks this daemon.
-    fn idle_routes(&self) -> Vec<u16> {
+    /// Positions of the pull routes for which no worker asks this daemon, and when one asked last for each.
+    fn idle_routes(&self) -> (Vec<u16>, Vec<UnixMs>) {
         let demands = self.queue.demands();
         let pulls = self.deps.router.pull_queues().into_iter();
-        let idle = pulls.filter(|(_, pull)| !demands.of(&pull.queue).is_active());
-        // More routes than that do not fit in a heartbeat.
-        idle.filter_map(|(at, _)| u16::try_from(at).ok()).collect()
+        let idle = pulls.filter_map(|(at, pull)| {
+            let demand = demands.of(&pull.queue);
+            // More routes than that do not fit in a heartbeat.
+            let at = u16::try_from(at).ok()?;
+            (!demand.is_active()).then(|| (at, demand.asked()))
+        });
+        idle.unzip()
     }
 
     fn log_failure(&self, error: &MembershipError) {

@@ -56,6 +56,8 @@ impl IdleWatch {
             if takers.asked().elapsed() < linger {
                 continue;
             }
+            let now = shared.deps.ledger.clock().now();
+            takers.demand.set_asked(now.minus(takers.asked().elapsed()));
             takers.demand.set_active(false);
             if !takers.demand.is_zero() {
                 // A worker has just asked, and may have seen the queue active.

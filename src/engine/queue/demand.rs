@@ -4,10 +4,10 @@
 //! [`Lane`]: signals of different lanes wait in different queues, so that no worker waits behind tasks that it may not have.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::task::{ClassGlob, TaskKey};
+use crate::task::{ClassGlob, TaskKey, UnixMs};
 
 /// Maximum number of limited groups of a queue: the bits of a [`Lane`].
 pub const GROUPS_MAX: usize = Lane::BITS as usize;
@@ -25,6 +25,8 @@ pub struct Demand {
     groups: Mutex<Groups>,
     /// True if workers ask, or asked a moment ago: tasks are signalled here.
     active: AtomicBool,
+    /// When a worker asked last, as of the latest time at which it became idle; 0 if it never did.
+    asked: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +91,16 @@ impl Demand {
     /// True if tasks are to be signalled here.
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::SeqCst)
+    }
+
+    /// When a worker asked last, on the ledger's clock, if the queue is idle; 0 if none has since the start.
+    pub fn asked(&self) -> UnixMs {
+        UnixMs(self.asked.load(Ordering::SeqCst))
+    }
+
+    /// Records when a worker asked last, before the queue becomes idle.
+    pub fn set_asked(&self, asked: UnixMs) {
+        self.asked.store(asked.0, Ordering::SeqCst);
     }
 
     /// Returns the state before.

@@ -5,26 +5,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::GoneMember;
+
 /// Most members that are remembered.
 const GONE_MAX: usize = 16;
 
-/// The latest members that are gone, oldest first: when, and their names.
+/// The latest members that are gone, oldest first, and when they were missed.
 #[derive(Debug, Default)]
-pub(super) struct Gone(VecDeque<(Instant, String)>);
+pub(super) struct Gone(VecDeque<(Instant, GoneMember)>);
 
 impl Gone {
     /// Takes a change of the members. One that joins takes the place of one that is gone.
-    pub(super) fn update(&mut self, vanished: &[String], joined: usize, at: Instant) {
+    pub(super) fn update(&mut self, vanished: &[GoneMember], joined: usize, at: Instant) {
         self.0.drain(..joined.min(self.0.len()));
         self.0
-            .extend(vanished.iter().map(|name| (at, name.clone())));
+            .extend(vanished.iter().map(|member| (at, member.clone())));
         let surplus = self.0.len().saturating_sub(GONE_MAX);
         self.0.drain(..surplus);
     }
 
-    /// Returns the names of those that are gone since at most `span`, and whose place no other has taken.
-    pub(super) fn within(&self, span: Duration) -> Vec<String> {
+    /// Returns those that are gone since at most `span`, and whose place no other has taken.
+    pub(super) fn within(&self, span: Duration) -> Vec<GoneMember> {
         let recent = self.0.iter().filter(|(at, _)| at.elapsed() < span);
-        recent.map(|(_, name)| name.clone()).collect()
+        recent.map(|(_, member)| member.clone()).collect()
     }
 }

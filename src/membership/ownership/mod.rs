@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::view::{NamedOwners, Peer, Peers, View};
-use super::capabilities::CapabilityMatcher;
 use super::rendezvous::BucketHash;
 use super::{Capabilities, Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
 use crate::clock::LedgerClock;
@@ -46,19 +45,49 @@ pub struct Member {
     pub expired_only: bool,
     /// What it can run.
     pub capabilities: Arc<Capabilities>,
+    /// For each idle route, when a worker asked last; 0 if none has since the start, empty if that is not known.
+    pub idle_since: Vec<UnixMs>,
     /// True for this daemon.
     pub is_this: bool,
 }
 
-impl Member {
-    /// True if it has a handler or a route for the key.
-    pub fn can_run(&self, key: &TaskKey) -> bool {
-        CapabilityMatcher::new(&self.capabilities).can_run(key)
-    }
+/// A daemon that has ended without saying so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoneMember {
+    /// Host and process.
+    pub name: String,
+    /// What it could run.
+    pub capabilities: Arc<Capabilities>,
+}
 
-    /// True if it can start the task: a pull route needs a worker that asks.
-    pub fn can_start(&self, key: &TaskKey) -> bool {
-        CapabilityMatcher::new(&self.capabilities).can_start(key)
+impl From<Heartbeat> for Member {
+    fn from(heartbeat: Heartbeat) -> Self {
+        let Heartbeat {
+            id,
+            name,
+            version,
+            since,
+            until: _,
+            readiness,
+            listening,
+            expired_only,
+            forwards: _,
+            timer: _,
+            capabilities,
+            idle_since,
+        } = heartbeat;
+        Self {
+            id,
+            name,
+            version,
+            since,
+            readiness,
+            listening,
+            expired_only,
+            capabilities: Arc::new(capabilities),
+            idle_since,
+            is_this: false,
+        }
     }
 }
 
@@ -244,15 +273,8 @@ impl Ownership {
         let view = self.view();
         let now = self.clock.now();
         let this = view.told.as_ref().map(|told| Member {
-            id: told.id,
-            name: told.name.clone(),
-            version: told.version.clone(),
-            since: told.since,
-            readiness: told.readiness,
-            listening: told.listening,
-            expired_only: told.expired_only,
-            capabilities: Arc::new(told.capabilities.clone()),
             is_this: true,
+            ..told.clone().into()
         });
         let others = view.fresh_others().filter(|peer| peer.until > now);
         let others = others.map(|peer| Member {
@@ -264,15 +286,26 @@ impl Ownership {
             listening: peer.listening,
             expired_only: peer.expired_only,
             capabilities: Arc::clone(&peer.capabilities),
+            idle_since: peer.idle_since.clone(),
             is_this: false,
         });
         this.into_iter().chain(others).collect()
     }
 
-    /// Returns the names of the members that have ended without saying so, at most `span` ago, and whose place no other has
-    /// taken since.
-    pub fn gone(&self, span: Duration) -> Vec<String> {
+    /// Returns the members that have ended without saying so, at most `span` ago, and whose place no other has taken since.
+    pub fn gone(&self, span: Duration) -> Vec<GoneMember> {
         self.view().gone.within(span)
+    }
+
+    /// True if heartbeats were exchanged lately: a member that is not listed is not there. A member that has just joined
+    /// uses what it has read when the others have had time to read of it.
+    pub fn is_current(&self) -> bool {
+        let view = self.view();
+        let read = match view.others.is_empty() {
+            true => view.published.map(|(at, _)| at),
+            false => view.read,
+        };
+        read.is_some_and(|read| read.elapsed() < LIFETIME)
     }
 
     /// True if this other member is live. `None` while the list is stale.
@@ -308,13 +341,21 @@ impl Ownership {
         view.since = own.since;
         view.told = Some(own.clone());
         view.adoption_differs = others.iter().any(|peer| !peer.has_our_routes);
-        (view.others, view.compiled) = (others, compiled);
+        let former = std::mem::replace(&mut view.others, others);
+        view.compiled = compiled;
         let after = view.named_owners();
         let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);
         let vanished = before.iter().filter(|(id, _)| !is_listed(id));
-        let vanished: Vec<String> = vanished.map(|(_, (name, ..))| name.clone()).collect();
+        let vanished = vanished.filter_map(|(id, _)| former.iter().find(|peer| peer.id == *id));
+        let vanished: Vec<GoneMember> = vanished
+            .map(|peer| GoneMember {
+                name: peer.name.clone(),
+                capabilities: Arc::clone(&peer.capabilities),
+            })
+            .collect();
         let joined = names_missing(&after, &before);
         view.gone.update(&vanished, joined.len(), asked);
+        let vanished = vanished.into_iter().map(|gone| gone.name).collect();
         Change {
             joined,
             left: names_missing(&before, &after),

@@ -21,6 +21,7 @@ fn member(id: u64, readiness: Readiness, handlers: &[&str]) -> Heartbeat {
             handlers: handlers.iter().map(|name| (*name).to_owned()).collect(),
             ..Capabilities::default()
         },
+        idle_since: Vec::new(),
     }
 }
 
@@ -258,14 +259,34 @@ async fn buckets_are_read_by_their_owner_and_by_all_if_capabilities_differ() {
 async fn a_member_that_has_vanished_is_missed_until_another_one_joins() {
     let us = Observer::new();
     let minute = Duration::from_secs(60);
-    us.refresh(&[ready(2), ready(3)]).await;
+    let gone = |span| {
+        let gone = us.0.gone(span).into_iter();
+        let names = gone.map(|gone| (gone.name, gone.capabilities.handlers.join(" ")));
+        names.collect::<Vec<_>>()
+    };
+    let of = |name: &str, able: &str| (name.to_owned(), able.to_owned());
+    us.refresh(&[ready(2), member(3, Readiness::Ready, &["C@other"])])
+        .await;
     us.refresh(&[]).await;
-    assert_eq!(us.0.gone(minute), ["m2", "m3"]);
+    assert_eq!(gone(minute), [of("m2", "C@m"), of("m3", "C@other")]);
     us.refresh(&[ready(4)]).await;
-    assert_eq!(us.0.gone(minute), ["m3"]);
+    assert_eq!(gone(minute), [of("m3", "C@other")]);
     tokio::time::advance(minute).await;
-    assert!(us.0.gone(minute).is_empty(), "that was long ago");
-    assert_eq!(us.0.gone(2 * minute), ["m3"]);
+    assert!(gone(minute).is_empty(), "that was long ago");
+    assert_eq!(gone(2 * minute).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_current_while_heartbeats_are_exchanged() {
+    for others in [&[][..], &[ready(2)]] {
+        let us = Observer::new();
+        assert!(!us.0.is_current(), "nothing was heard yet");
+        us.refresh(others).await;
+        us.refresh(others).await;
+        assert!(us.0.is_current());
+        tokio::time::advance(LIFETIME).await;
+        assert!(!us.0.is_current(), "no exchange for a while");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,6 +138,8 @@ pub(super) struct Peer {
     pub(super) forwards: bool,
     /// Positions of its idle routes.
     pub(super) idle: Vec<u16>,
+    /// For each of them, when a worker asked last.
+    pub(super) idle_since: Vec<UnixMs>,
     /// True if it has our handlers and routes, idle or not, and adopts the same keys.
     pub(super) has_our_routes: bool,
     /// True if it has our handlers and routes, idle where ours are.
@@ -228,6 +230,7 @@ impl Peers {
                 forwards,
                 timer: _,
                 capabilities,
+                idle_since,
             } = heartbeat;
             let capabilities = Arc::new(capabilities);
             let idle = capabilities.idle.clone();
@@ -260,6 +263,7 @@ impl Peers {
                 expired_only,
                 forwards,
                 idle,
+                idle_since,
                 has_our_routes,
                 starts_our_tasks,
                 capabilities,

@@ -70,6 +70,7 @@ async fn beat(
         forwards: false,
         timer: String::new(),
         capabilities: capabilities.clone(),
+        idle_since: Vec::new(),
     };
     membership.exchange(&heartbeat, now).await.unwrap()
 }

@@ -173,6 +173,7 @@ impl Ground {
                 handlers: vec![handler.to_owned()],
                 ..Capabilities::default()
             },
+            idle_since: Vec::new(),
         };
         self.membership.exchange(&note, now).await.unwrap();
     }
