@@ -13,7 +13,7 @@ use super::dev;
 use super::log::stderr_line;
 use super::{
     cancel, dead_letters, doctor, import, list, listen, migrate, moving, pauses, prune, rearm,
-    schedule, stats, take, tasks, token,
+    schedule, stats, take, tasks, token, why,
 };
 
 #[derive(Subcommand)]
@@ -73,6 +73,11 @@ pub(super) enum Command {
     Pauses,
     /// Show a task
     Show(tasks::Show),
+    /// Say why a task has not run
+    ///
+    /// It is paused or held, no daemon has a route for it, no worker asks for its queue, all slots are taken, it waits for
+    /// a retry, is not due, runs, or has ended: with the remedy. Daemons are known from their heartbeats in Redis.
+    Why(why::WhyTask),
     /// List tasks
     List(list::List),
     /// Take due tasks out of the ledger: print them as JSON lines, and complete them

@@ -38,6 +38,7 @@ mod take;
 mod task_options;
 mod tasks;
 mod token;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -159,6 +160,7 @@ impl Cli {
             Command::Resume(resume) => resume.run(&config, output).await,
             Command::Pauses => pauses::list(&config, output).await,
             Command::Show(show) => show.run(&config, output).await,
+            Command::Why(why) => why.run(&config, output).await,
             Command::List(list) => list.run(&config, output).await,
             Command::Take(take) => take.run(config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,

@@ -10,9 +10,12 @@ use super::deps::Deps;
 use super::history::History;
 use super::lease::Leases;
 use super::pull::PullQueues;
+use super::queue::SignalQueue;
+use super::queue::fair::Held;
+use super::why::{Daemons, RouteFacts, WhyCause, WhyFacts};
 use crate::config::{RecurringConfig, RetentionConfig};
-use crate::membership::Member;
-use crate::task::TaskKey;
+use crate::membership::{GoneMember, Member, Readiness};
+use crate::task::{Pause, TaskKey, UnixMs};
 
 /// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
 #[derive(Clone)]
@@ -20,6 +23,7 @@ pub struct Handle {
     pub(super) deps: Arc<Deps>,
     pub(super) leases: Arc<Leases>,
     pub(super) pull: PullQueues,
+    pub(super) queue: Arc<SignalQueue>,
     pub(super) history: Arc<History>,
     pub(super) recurring: watch::Sender<Vec<RecurringConfig>>,
     pub(super) retention: watch::Sender<RetentionConfig>,
@@ -109,7 +113,87 @@ impl Handle {
     /// The names of the daemons that have ended without saying so, at most `span` ago, and whose place no other has taken
     /// since.
     pub fn gone(&self, span: Duration) -> Vec<String> {
-        self.deps.ownership.gone(span)
+        let gone = self.deps.ownership.gone(span).into_iter();
+        gone.map(|GoneMember { name, .. }| name).collect()
+    }
+
+    /// True if the heartbeats of the other daemons were read lately, or there can be no others.
+    pub fn hears_daemons(&self) -> bool {
+        self.deps.ownership.is_current()
+    }
+
+    /// What is known here about why tasks do not start. `pauses` are all pauses and holds.
+    pub fn why_facts(&self, pauses: Vec<Pause>) -> WhyFacts {
+        /// Daemons that are gone for longer are forgotten.
+        const GONE_FOR: Duration = Duration::from_secs(3600);
+        let now = self.deps.ledger.clock().now();
+        let others = self.daemons().into_iter().filter(|member| !member.is_this);
+        let live = std::iter::once(self.this(now)).chain(others).collect();
+        let gone = self.deps.ownership.gone(GONE_FOR);
+        let fails_for = self.ledger_fails_for();
+        WhyFacts {
+            daemons: Daemons::new(live, gone).with_others_unheard(!self.hears_daemons()),
+            pauses,
+            ledger_gone: (!self.ledger_answers()).then(|| Some(now.minus(fails_for?))),
+            now,
+        }
+    }
+
+    /// What is known here about the route of a key; `None` if it has none here.
+    pub fn route_facts(&self, key: &TaskKey) -> Option<RouteFacts> {
+        let route = self.deps.router.find(key)?;
+        let rate = route.limits.rate.map(WhyCause::Rate);
+        let waits = || {
+            let routes = self.queue.waiting_by_route();
+            routes
+                .iter()
+                .any(|(name, waiting)| **name == *route.name && *waiting > 0)
+        };
+        let limit = match self.queue.held_like(&route, key) {
+            Some(Held::Concurrency) => {
+                let limit = route.limits.concurrency;
+                limit.map(|limit| WhyCause::Concurrency(limit.get()))
+            }
+            Some(Held::Slots) => Some(WhyCause::NoSlot),
+            Some(Held::Rate) => rate,
+            Some(Held::Demand) => None,
+            // Between two grants, some of those that wait may start.
+            None => rate.filter(|_| waits()),
+        };
+        Some(RouteFacts::of_route(&route).limited(limit))
+    }
+
+    /// This daemon as it is now, which is newer than its heartbeat.
+    fn this(&self, now: UnixMs) -> Member {
+        let told = self.daemons().into_iter().find(|member| member.is_this);
+        let status = self.pull.status();
+        let (mut idle, mut idle_since) = (Vec::new(), Vec::new());
+        for (at, pull) in self.deps.router.pull_queues() {
+            let queue = status.iter().find(|status| *status.queue == *pull.queue);
+            let workers = queue.map_or(&[][..], |status| &status.workers);
+            let asks = workers.iter().any(|worker| worker.waiting > 0);
+            if let (false, Ok(at)) = (asks, u16::try_from(at)) {
+                let seen = workers.iter().map(|worker| worker.seen_ago).min();
+                idle.push(at);
+                idle_since.push(seen.map_or(UnixMs(0), |ago| now.minus(ago)));
+            }
+        }
+        Member {
+            id: self.deps.ownership.me(),
+            name: self.daemon().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            since: told.as_ref().map_or(UnixMs(0), |told| told.since),
+            readiness: match (self.is_stopping(), told) {
+                (true, _) => Readiness::Away,
+                (false, Some(told)) => told.readiness,
+                (false, None) => Readiness::Ready,
+            },
+            listening: false,
+            expired_only: false,
+            capabilities: Arc::new(self.deps.capabilities(idle)),
+            idle_since,
+            is_this: true,
+        }
     }
 
     /// True if the engine is stopping.

@@ -40,6 +40,7 @@ mod stepper;
 mod suspects;
 mod taker;
 mod undelete;
+mod why;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -86,6 +87,7 @@ pub use self::pull::{
 };
 pub(crate) use self::stepper::Stepper;
 pub use self::taker::{TakeReport, TakenTask, Taker};
+pub use self::why::{Daemons, RouteFacts, Urgency, Why, WhyCause, WhyFacts};
 pub use crate::telemetry::history::{LatenessPercentiles, PerSource};
 pub use crate::telemetry::{DropReason, Metrics};
 
@@ -327,7 +329,7 @@ impl Wired {
                 Arc::clone(&leases),
             )),
             deps: Arc::clone(&deps),
-            queue,
+            queue: Arc::clone(&queue),
             pauses,
             leases: Arc::clone(&leases),
         });
@@ -336,6 +338,7 @@ impl Wired {
             deps,
             leases,
             pull,
+            queue,
             history,
             recurring: watch::Sender::new(config.recurring.clone()),
             retention: watch::Sender::new(config.retention),

@@ -49,6 +49,11 @@ impl PauseWatch {
         Arc::clone(&self.0.borrow().paused)
     }
 
+    /// The known pauses and holds, one by one.
+    pub fn pauses(&self) -> Arc<Vec<Pause>> {
+        Arc::clone(&self.0.borrow().pauses)
+    }
+
     /// Waits until the known pauses are fresh enough for a claim.
     ///
     /// # Cancel safety

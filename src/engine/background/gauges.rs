@@ -9,8 +9,10 @@ use tokio::time::Instant;
 
 use super::overdue::OldestUnpaused;
 use crate::engine::deps::Deps;
+use crate::engine::handle::Handle;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
+use crate::engine::why::WhyCause;
 use crate::ledger::{Admin, DetailedStatsLimits, DueScan, LedgerError, Window};
 use crate::timer::Cause;
 
@@ -29,7 +31,7 @@ const UNASKED_MAX: u32 = 1_000;
 /// Counts the tasks of each state.
 pub struct TaskGauges {
     pub deps: Arc<Deps>,
-    pub queue: Arc<SignalQueue>,
+    pub handle: Handle,
     pub pauses: Arc<PauseWatch>,
 }
 
@@ -78,10 +80,9 @@ impl TaskGauges {
 }
 
 impl TaskGauges {
-    /// Warns of tasks that wait for workers which do not ask. Workers may ask another daemon, so only a daemon that is
-    /// alone warns.
+    /// Warns of tasks that wait for workers which ask no daemon. Of the daemons that could run them, one warns.
     async fn warn_of_unasked(&self) -> Result<(), LedgerError> {
-        if self.deps.ownership.members() > 1 || self.deps.router.pull_queues().is_empty() {
+        if self.deps.router.pull_queues().is_empty() {
             return Ok(());
         }
         let scan = DueScan {
@@ -89,16 +90,20 @@ impl TaskGauges {
             after: None,
             limit: UNASKED_MAX,
         };
-        let paused = self.pauses.paused();
+        let rows = self.deps.ledger.scan(scan).await?.rows;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let facts = self.handle.why_facts(self.pauses.pauses().to_vec());
+        let me = Some(self.deps.ownership.me());
         let mut tasks = BTreeMap::<Arc<str>, usize>::new();
-        for row in self.deps.ledger.scan(scan).await?.rows {
-            let route = self.deps.router.find(&row.key);
-            let route = route.filter(|route| self.queue.is_idle(route));
-            let Some(pull) = route.and_then(|route| route.pull.clone()) else {
-                continue;
-            };
-            if paused.hinders(&row.key, row.arming.due).is_none() {
-                *tasks.entry(pull.queue).or_default() += 1;
+        for row in rows {
+            let route = self.handle.route_facts(&row.key);
+            let cause = facts.of_due(&row.key, row.arming.due, route.as_ref());
+            if let WhyCause::NoWorker(Some(queue), _) = cause
+                && facts.daemons.first_that_runs(&row.key) == me
+            {
+                *tasks.entry(queue).or_default() += 1;
             }
         }
         if let Some((queue, tasks)) = tasks.into_iter().max_by_key(|(_, tasks)| *tasks)

@@ -64,6 +64,7 @@ pub struct Background {
     lease_watch: Arc<LeaseWatch>,
     processes: Processes,
     pull: PullQueues,
+    handle: Handle,
     history: Arc<History>,
     recurring: watch::Receiver<Vec<RecurringConfig>>,
     retention: watch::Receiver<RetentionConfig>,
@@ -106,6 +107,7 @@ impl Background {
             lease_watch,
             processes,
             pull: handle.pull(),
+            handle: handle.clone(),
             history: handle.history(),
             recurring: handle.recurring.subscribe(),
             retention: handle.retention.subscribe(),
@@ -150,7 +152,7 @@ impl Background {
         };
         let task_gauges = TaskGauges {
             deps: deps(),
-            queue: queue(),
+            handle: self.handle,
             pauses: pauses(),
         };
         let history = HistoryKeeper {

@@ -171,6 +171,12 @@ impl Caller {
         }
     }
 
+    /// A pause that covers a task of the caller's, as it may be told. See [`pause_seen`](Self::pause_seen).
+    pub fn pause_told(&self, pause: &Pause) -> Pause {
+        let seen = self.pause_seen(pause);
+        seen.unwrap_or_else(|| without_words(pause))
+    }
+
     fn other_classes(&self) -> Problem {
         let classes: Vec<String> = self.classes.iter().map(ToString::to_string).collect();
         Problem::forbidden(format!(

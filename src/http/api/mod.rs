@@ -22,6 +22,7 @@ mod stats;
 mod task_changes;
 mod task_view;
 mod tasks;
+mod why;
 
 use axum::Router;
 use axum::middleware::from_fn;
@@ -46,6 +47,7 @@ pub fn routes() -> Router<Site> {
 fn described() -> OpenApiRouter<Site> {
     let v1 = OpenApiRouter::new()
         .merge(tasks::routes())
+        .merge(why::routes())
         .merge(task_changes::routes())
         .merge(list::routes())
         .merge(batch::routes())

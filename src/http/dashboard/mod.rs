@@ -21,6 +21,7 @@ mod panel;
 mod pauses;
 mod preferences;
 mod queues;
+mod reasons;
 mod recurring;
 mod row;
 mod schedule;

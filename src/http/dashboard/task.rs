@@ -9,15 +9,17 @@ use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
 use super::panel::{Panel, Source};
+use super::reasons::{self, Reason};
 use super::row::is_overdue;
 use super::texts::texts;
+use crate::engine::{Why, WhyCause, WhyFacts};
 use crate::http::listing;
 use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
-use crate::http::why::{self, Cause};
+use crate::http::why;
 use crate::ledger::TaskRecord;
-use crate::task::{Hindrance, Paused, Recurrence, State as TaskState, UnixMs};
+use crate::task::{Recurrence, State as TaskState, UnixMs};
 
 /// Number of occurrences of a recurring task that are shown.
 const OCCURRENCES: usize = 5;
@@ -37,11 +39,6 @@ texts! {
         move_it: "Move…", "改期…";
         cancel: "Cancel…", "取消…";
         redrive: "Redrive", "重新投递";
-        paused: "It does not start: its class or method is paused, or everything is.", "不会开始：其类、方法或全部任务已暂停。";
-        held: "It does not start: it is held for review.", "不会开始：被保留等待检查。";
-        overdue: "It is overdue. Usual causes: its concurrency or rate is used up, or all slots are.", "已超时。常见原因：并发、速率或全部执行槽位已用尽。";
-        no_route: "It is overdue: no daemon has a route for it. Add one, or cancel it.", "已超时：没有守护进程有它的路由。请添加路由，或取消它。";
-        no_worker: "It is overdue: no worker asks for its queue {}. Start its workers.", "已超时：没有工作进程请求其队列 {}。请启动工作进程。";
         cancel_requested: "It is cancelled as soon as its run ends.", "本次执行结束后将被取消。";
         due: "Due", "到期";
         due_at: "May start", "可开始于";
@@ -178,10 +175,10 @@ struct Found {
     /// What names it in the API: its key or its row.
     named: String,
     actions: Actions,
-    kept_back: Option<Hindrance>,
+    kept_back: bool,
     is_overdue: bool,
-    /// Why it does not start, if it is overdue.
-    why: String,
+    /// Why it has not run, and what would hinder it.
+    why: Vec<Reason>,
     /// From due to done, in milliseconds.
     took_ms: Option<u64>,
     /// What the series does, and its next occurrences.
@@ -207,9 +204,9 @@ impl Found {
     /// Class of the mark before its state.
     fn mark(&self) -> &'static str {
         match self.kept_back {
-            Some(_) => "kept",
-            None if self.is_overdue => "overdue",
-            None => self.task.state.as_str(),
+            true => "kept",
+            false if self.is_overdue => "overdue",
+            false => self.task.state.as_str(),
         }
     }
 }
@@ -220,21 +217,21 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
     let found = match wanted {
         Ok(TaskInPath::Key(key)) => {
             f.caller.require_key(&key)?;
-            let (task, paused) = tokio::join!(site.tasks.find(&key), site.paused());
-            let paused = paused?;
+            let (task, facts) = tokio::join!(site.tasks.find(&key), why::facts(site, &f.caller));
+            let facts = facts?;
             task?.map(|mut task| {
                 site.masks.apply(&mut task);
-                found(site, task, key.to_string(), &paused, f)
+                found(site, task, key.to_string(), &facts, f)
             })
         }
         // A moved task stays in its row, so the page goes on showing it.
         Ok(TaskInPath::Row(row, _)) => {
-            let (task, paused) =
-                tokio::try_join!(listing::task_in_row(site, &f.caller, row), site.paused())?;
+            let task = listing::task_in_row(site, &f.caller, row);
+            let (task, facts) = tokio::try_join!(task, why::facts(site, &f.caller))?;
             task.map(|mut task| {
                 site.masks.apply(&mut task);
                 let shown = site.masks.shown(&task.key);
-                let mut found = found(site, task, row.to_string(), &paused, f);
+                let mut found = found(site, task, row.to_string(), &facts, f);
                 found.task.key = shown;
                 found
             })
@@ -250,14 +247,21 @@ async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<
     })
 }
 
-fn found(site: &Site, task: TaskRecord, named: String, paused: &Paused, f: &Frame) -> Found {
+fn found(site: &Site, task: TaskRecord, named: String, facts: &WhyFacts, f: &Frame) -> Found {
     let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
     let took = task.finished.map(|finished| finished.since(task.due));
+    let Why { cause, then } = why::of_task(site, &f.caller, facts, &task);
+    let kept = |cause: &WhyCause| matches!(cause, WhyCause::Paused(_) | WhyCause::Held(_));
     Found {
         actions: Actions::of(&task, f),
-        kept_back: paused.hinders(&task.key, task.due).filter(|_| waits),
+        kept_back: kept(&cause) || then.as_ref().is_some_and(kept),
         is_overdue: waits && is_overdue(task.due_at, f.now),
-        why: why_text(site, &task, paused, f),
+        // The page says the state, and when it may start.
+        why: [waits.then_some(cause).filter(is_said), then]
+            .into_iter()
+            .flatten()
+            .map(|cause| reasons::reason(&cause, f))
+            .collect(),
         took_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
         series: series(&task),
         named,
@@ -265,14 +269,9 @@ fn found(site: &Site, task: TaskRecord, named: String, paused: &Paused, f: &Fram
     }
 }
 
-/// Why a task that is overdue does not start.
-fn why_text(site: &Site, task: &TaskRecord, paused: &Paused, f: &Frame) -> String {
-    let t = TaskTexts::of(f.language());
-    match why::cause(&site.engine, paused, &task.key, task.due) {
-        Cause::NoRoute => t.no_route.to_owned(),
-        Cause::NoWorker(queue) => f.fill(t.no_worker, &[queue.as_deref().unwrap_or_default()]),
-        Cause::Paused | Cause::Held | Cause::Unknown => t.overdue.to_owned(),
-    }
+/// True if the cause is more than the state and the time that the page shows.
+fn is_said(cause: &WhyCause) -> bool {
+    !matches!(cause, WhyCause::NotDue(_) | WhyCause::Starting)
 }
 
 fn series(task: &TaskRecord) -> Option<(String, Vec<UnixMs>)> {

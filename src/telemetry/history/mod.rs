@@ -237,6 +237,12 @@ impl Recorder {
         }
     }
 
+    /// Returns how many tasks and occurrences have died in the minute that is not over.
+    pub fn dead_in_this_minute(&self) -> u64 {
+        let seen = self.seen.lock().expect("nothing panics while holding it");
+        self.dead.load(Ordering::Relaxed).saturating_sub(seen.dead)
+    }
+
     /// Ends a minute: returns what was recorded since the last call.
     pub fn end_minute(&self) -> Minute {
         let now = self.read();

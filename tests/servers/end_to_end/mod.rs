@@ -57,6 +57,7 @@ mod unequal;
 mod uniqueness;
 mod webhooks;
 mod webhooks_tls;
+mod why;
 mod wire;
 mod worker;
 mod workers;

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::verdict::{self, Blocked, Facts, Finding, Severity, VerdictTexts};
 use super::{OverviewTexts, source};
-use crate::engine::HistoryPoint;
+use crate::engine::{HistoryPoint, WhyCause};
 use crate::http::dashboard::figures::Count;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::moment::Moment;
@@ -17,8 +17,7 @@ use crate::http::dashboard::panel::Panel;
 use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
-use crate::http::why::{self, Cause};
-use crate::task::{Pause, PauseKind, Paused, TaskKey, UnixMs};
+use crate::task::{Pause, PauseKind, TaskKey, UnixMs};
 
 /// How long the verdict waits for the ledger.
 const PATIENCE: Duration = Duration::from_millis(1_500);
@@ -142,7 +141,10 @@ async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
         blocked: known.map_or_else(Vec::new, |(count, pauses)| {
             blocked(site, f, &count, &pauses)
         }),
-        dead_lately: lately.as_ref().map_or(0, |(hour, _)| hour.dead),
+        // The history has full minutes. Of the current one, what other daemons did is not known yet.
+        dead_lately: lately.as_ref().map_or(0, |(hour, _)| {
+            hour.dead + site.metrics.history().dead_in_this_minute()
+        }),
         late_until: lately.as_ref().and_then(|(_, until)| *until),
         is_late: lately
             .as_ref()
@@ -168,7 +170,8 @@ async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
 fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<Blocked> {
     /// Classes and methods that are looked at: those with most overdue tasks.
     const MOST: usize = 20;
-    let paused = Paused::of(all_pauses);
+    let told = all_pauses.iter().map(|pause| f.caller.pause_told(pause));
+    let facts = site.engine.why_facts(told.collect());
     let methods = count.stats.methods.iter();
     let overdue = methods.filter(|method| method.overdue > 0);
     let keyed = overdue.filter_map(|method| Some((TaskKey::parse(&method.name).ok()?, method)));
@@ -176,9 +179,12 @@ fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<B
     own.sort_by_key(|(_, method)| Reverse(method.overdue));
     let mut blocked: Vec<Blocked> = Vec::new();
     for (key, method) in own.into_iter().take(MOST) {
-        let cause = match why::cause(&site.engine, &paused, &key, UnixMs(0)) {
+        let route = site.engine.route_facts(&key);
+        let cause = match facts.of_due(&key, UnixMs(0), route.as_ref()) {
+            WhyCause::Paused(pause) => WhyCause::Paused(pause),
+            WhyCause::Held(pause) => WhyCause::Held(pause),
             // What is not divided by class is left out for a limited caller.
-            Cause::NoWorker(_) | Cause::NoRoute if f.caller.is_limited() => Cause::Unknown,
+            _ if f.caller.is_limited() => WhyCause::Unknown,
             cause => cause,
         };
         match blocked.iter_mut().find(|known| known.cause == cause) {

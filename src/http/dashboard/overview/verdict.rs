@@ -2,19 +2,11 @@
 
 use std::time::Duration;
 
-use crate::engine::LatenessPercentiles;
+use crate::engine::{LatenessPercentiles, Urgency, WhyCause};
 use crate::http::dashboard::moment::{length, number, took};
 use crate::http::dashboard::texts::{Language, fill, texts};
-use crate::http::why::Cause;
 use crate::ledger::Stats;
-use crate::task::UnixMs;
-
-/// Tasks that are overdue for longer are reported: a sweep finds every task within 2 s.
-const LATE: Duration = Duration::from_secs(3);
-
-/// Tasks that are overdue for longer need a person.
-const VERY_LATE: Duration = Duration::from_millis(VERY_LATE_MS);
-const VERY_LATE_MS: u64 = 60_000;
+use crate::task::{Pause, UnixMs};
 
 /// Tasks start at most this late, in milliseconds, while a daemon has a free slot.
 pub const PROMISED_MS: u64 = 2_000;
@@ -69,13 +61,20 @@ pub struct Blocked {
     /// The `Class@method` with the most of them.
     pub name: String,
     /// Why they do not start.
-    pub cause: Cause,
+    pub cause: WhyCause,
     /// How many they are, at least.
     pub tasks: u64,
     /// How long the oldest of them has been overdue, in milliseconds.
     pub ms_max: u64,
     /// True if they are of more than one class and method.
     pub is_of_several: bool,
+}
+
+impl Blocked {
+    fn urgency(&self) -> Urgency {
+        let is_kept_back = matches!(self.cause, WhyCause::Paused(_) | WhyCause::Held(_));
+        Urgency::of(Duration::from_millis(self.ms_max), is_kept_back)
+    }
 }
 
 /// What the verdict is about.
@@ -134,7 +133,14 @@ texts! {
         only: "All are {}.", "全部是 {}。";
         mostly: "Most are {}.", "大多是 {}。";
         overdue_do: "Usual causes: their concurrency or rate is used up, or all slots are.", "常见原因：并发、速率或全部执行槽位已用尽。";
+        overdue_limit_do: "Their concurrency is used up: at most {} run at the same time on a daemon.", "它们的并发已用尽：每个守护进程最多同时执行 {} 个。";
+        overdue_slots_do: "All slots of the daemons that can run them are taken.", "能执行它们的守护进程的槽位已全部占用。";
+        overdue_rate_do: "At most {} of them start.", "它们最多按 {} 的速率开始。";
+        overdue_away_do: "Only daemons that are gone, or accept no task, have a route for them: {}.", "只有已消失或不接收任务的守护进程有它们的路由：{}。";
+        overdue_unheard_do: "This daemon cannot start them, and cannot hear the others: check the Redis server.", "此守护进程无法开始它们，也听不到其他守护进程：请检查 Redis 服务器。";
         overdue_paused_do: "They are paused: resume them if it is time.", "它们已暂停：时机合适时请恢复。";
+        since_by: "Paused by {}.", "操作者：{}。";
+        since_reason: "Reason: {}.", "原因：{}。";
         overdue_held_do: "They are held for review: release them if it is time.", "它们被保留等待检查：时机合适时请放行。";
         overdue_worker_do: "No worker asks for their queue {}. Start its workers.", "没有工作进程请求其队列 {}。请启动工作进程。";
         overdue_workers_do: "No worker asks any daemon for their queue. Start its workers.", "没有工作进程向任何守护进程请求其队列。请启动工作进程。";
@@ -149,7 +155,7 @@ texts! {
         paused: "Pauses: {}", "暂停项：{}";
         paused_do: "Their tasks fall due but do not start.", "相应的任务到期后不会开始。";
         on_time: "Tasks that started in the last hour: {}; 99 % of them within {} after their due time.", "最近一小时开始的任务：{} 个，其中 99% 在到期后 {} 内开始。";
-        died: "Dead tasks: {}; in the last full hour {} died", "死信任务：{} 个；最近一小时新增 {} 个";
+        died: "Dead tasks: {}; in the last hour {} died", "死信任务：{} 个；最近一小时新增 {} 个";
         dead: "Dead tasks: {}", "死信任务：{}";
         dead_do: "They failed for good and wait for a decision: redrive or discard.", "它们已彻底失败，等待处理：重新投递或丢弃。";
         malformed: "Rows with an invalid key: {}", "键无效的行：{}";
@@ -190,14 +196,10 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
         find(Severity::Bad, what, action, to_pauses);
     }
     for blocked in &facts.blocked {
-        let late = Duration::from_millis(blocked.ms_max);
-        if late <= LATE {
-            continue;
-        }
-        let is_meant = matches!(blocked.cause, Cause::Paused | Cause::Held);
-        let severity = match late > VERY_LATE && !is_meant {
-            true => Severity::Bad,
-            false => Severity::Warning,
+        let severity = match blocked.urgency() {
+            Urgency::None => continue,
+            Urgency::Warning => Severity::Warning,
+            Urgency::Act => Severity::Bad,
         };
         // What the counts by class have not reached is among the last of them.
         let counted: u64 = facts.blocked.iter().map(|it| it.tasks).sum();
@@ -214,20 +216,43 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
         };
         let to_queues = Some(("/queues", texts.show_queues));
         let to_overdue = Some(("/tasks?state=overdue", texts.show_overdue));
+        let to_daemons = Some(("/daemons", texts.show_daemons));
         let (action, link) = match &blocked.cause {
-            Cause::Paused => (text(texts.overdue_paused_do), to_pauses),
-            Cause::Held => (text(texts.overdue_held_do), to_pauses),
-            Cause::NoWorker(Some(queue)) => (fill(texts.overdue_worker_do, &[queue]), to_queues),
-            Cause::NoWorker(None) => (text(texts.overdue_workers_do), to_queues),
-            Cause::NoRoute => {
-                let link = Some(("/daemons", texts.show_daemons));
-                (text(texts.overdue_route_do), link)
+            WhyCause::Paused(pause) => (paused(pause, texts), to_pauses),
+            WhyCause::Held(_) => (text(texts.overdue_held_do), to_pauses),
+            WhyCause::NoWorker(Some(queue), _) => {
+                (fill(texts.overdue_worker_do, &[queue]), to_queues)
             }
-            Cause::Unknown => (text(texts.overdue_do), to_overdue),
+            WhyCause::NoWorker(None, _) => (text(texts.overdue_workers_do), to_queues),
+            WhyCause::NoRoute | WhyCause::NoDaemon => (text(texts.overdue_route_do), to_daemons),
+            WhyCause::Away(names) => {
+                let action = fill(texts.overdue_away_do, &[&names.join(", ")]);
+                (action, to_daemons)
+            }
+            WhyCause::Unheard => (text(texts.overdue_unheard_do), to_daemons),
+            WhyCause::Concurrency(limit) => {
+                let action = fill(texts.overdue_limit_do, &[&limit.to_string()]);
+                (action, to_overdue)
+            }
+            WhyCause::NoSlot => (text(texts.overdue_slots_do), to_daemons),
+            WhyCause::Rate(rate) => {
+                let action = fill(texts.overdue_rate_do, &[&rate.to_string()]);
+                (action, to_overdue)
+            }
+            // These are not said of tasks that are due.
+            WhyCause::Ended(..)
+            | WhyCause::Running(_)
+            | WhyCause::OlderRuns(_)
+            | WhyCause::NotDue(_)
+            | WhyCause::Retry(..)
+            | WhyCause::Starting
+            | WhyCause::Ledger(_)
+            | WhyCause::Unknown => (text(texts.overdue_do), to_overdue),
         };
         find(severity, what, format!("{name} {action}"), link);
     }
-    if facts.is_late && facts.blocked.iter().all(|it| it.ms_max <= VERY_LATE_MS) {
+    let is_urgent = |blocked: &Blocked| blocked.urgency() == Urgency::Act;
+    if facts.is_late && !facts.blocked.iter().any(is_urgent) {
         let late = facts.late.map_or(0, |late| late.p99_ms);
         let what = fill(texts.late, &[&took(late, language)]);
         find(Severity::Warning, what, text(texts.late_do), None);
@@ -283,6 +308,20 @@ pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
     findings
 }
 
+/// What to do about a pause, and who set it and why.
+fn paused(pause: &Pause, texts: &VerdictTexts) -> String {
+    let mut action = texts.overdue_paused_do.to_owned();
+    for (text, word) in [
+        (texts.since_by, &pause.by),
+        (texts.since_reason, &pause.reason),
+    ] {
+        if !word.is_empty() {
+            action = format!("{action} {}", fill(text, &[word]));
+        }
+    }
+    action
+}
+
 /// Says how late the tasks of the last hour started; `None` if none did.
 pub fn on_time(facts: &Facts, language: Language) -> Option<String> {
     let late = facts.late?;
@@ -292,163 +331,4 @@ pub fn on_time(facts: &Facts, language: Language) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(facts: &Facts) -> Vec<String> {
-        let findings = findings(facts, Language::English).into_iter();
-        let lines =
-            findings.map(|finding| format!("{}: {}", finding.severity.class(), finding.what));
-        lines.collect()
-    }
-
-    fn counts(counts: Stats) -> Facts {
-        Facts {
-            counts: Some(counts),
-            ..Facts::default()
-        }
-    }
-
-    fn blocked(cause: Cause, tasks: u64, ms_max: u64) -> Blocked {
-        Blocked {
-            name: "Order@close".to_owned(),
-            cause,
-            tasks,
-            ms_max,
-            is_of_several: false,
-        }
-    }
-
-    #[test]
-    fn without_trouble_all_is_well() {
-        assert!(of(&Facts::default()).is_empty());
-        let late = Facts {
-            blocked: vec![blocked(Cause::Unknown, 1, 2_900)],
-            ..Facts::default()
-        };
-        assert!(of(&late).is_empty());
-    }
-
-    #[test]
-    fn a_pause_hides_no_other_cause() {
-        let facts = Facts {
-            blocked: vec![
-                blocked(Cause::Paused, 3_340, 600_000),
-                blocked(Cause::NoWorker(Some("render".to_owned())), 220, 1_800_000),
-                blocked(Cause::NoRoute, 60, 2_640_000),
-            ],
-            ..counts(Stats {
-                overdue: 3_620,
-                ..Stats::default()
-            })
-        };
-        let expected = [
-            "bad: Overdue tasks: 220, the oldest by 30 min",
-            "bad: Overdue tasks: 60, the oldest by 44 min",
-            "warning: Overdue tasks: 3,340, the oldest by 10 min",
-        ];
-        assert_eq!(of(&facts), expected);
-        let more = Facts {
-            counts: Some(Stats {
-                overdue: 9_000,
-                ..Stats::default()
-            }),
-            ..facts
-        };
-        assert!(
-            of(&more)[0].contains("≥ 220"),
-            "not all were counted by class"
-        );
-    }
-
-    #[test]
-    fn tasks_that_start_late_are_no_good_state() {
-        let mut facts = Facts {
-            is_late: true,
-            late: Some(LatenessPercentiles {
-                count: 100,
-                p50_ms: 10,
-                p95_ms: 30_000,
-                p99_ms: 34_810,
-                max_ms: 40_000,
-            }),
-            ..Facts::default()
-        };
-        assert_eq!(
-            of(&facts),
-            ["warning: Tasks start late: 1 % of the last hour later than 34.81 s"]
-        );
-        facts.is_late = false;
-        assert!(of(&facts).is_empty());
-    }
-
-    #[test]
-    fn the_worst_is_first() {
-        let facts = Facts {
-            ledger_trouble: Some("it refuses connections".to_owned()),
-            is_listening: Some(false),
-            gone: vec!["worker-2:7".to_owned()],
-            pauses: 2,
-            counts: Some(Stats {
-                dead: 3,
-                ..Stats::default()
-            }),
-            ..Facts::default()
-        };
-        let expected = [
-            "bad: The ledger does not answer",
-            "warning: No expiry events arrive from Redis",
-            "warning: A daemon is gone: worker-2:7",
-            "note: Pauses: 2",
-            "note: Dead tasks: 3",
-        ];
-        assert_eq!(of(&facts), expected);
-    }
-
-    #[test]
-    fn dead_tasks_are_a_warning_only_while_more_die() {
-        let mut facts = counts(Stats {
-            dead: 3,
-            ..Stats::default()
-        });
-        assert_eq!(of(&facts), ["note: Dead tasks: 3"]);
-        facts.dead_lately = 2;
-        assert_eq!(
-            of(&facts),
-            ["warning: Dead tasks: 3; in the last full hour 2 died"]
-        );
-    }
-
-    #[test]
-    fn tasks_that_are_overdue_for_minutes_need_a_person_unless_they_are_paused() {
-        let what = "Overdue tasks: 1,200, the oldest by 2 min 5 s";
-        for (cause, severity, action, path) in [
-            (
-                Cause::Unknown,
-                "bad",
-                "Usual causes",
-                "/tasks?state=overdue",
-            ),
-            (
-                Cause::NoWorker(Some("mail".to_owned())),
-                "bad",
-                "queue mail",
-                "/queues",
-            ),
-            (Cause::NoWorker(None), "bad", "any daemon", "/queues"),
-            (Cause::NoRoute, "bad", "No daemon has a route", "/daemons"),
-            (Cause::Paused, "warning", "resume them", "/pauses"),
-            (Cause::Held, "warning", "release them", "/pauses"),
-        ] {
-            let facts = Facts {
-                blocked: vec![blocked(cause, 1_200, 125_000)],
-                ..Facts::default()
-            };
-            assert_eq!(of(&facts), [format!("{severity}: {what}")]);
-            let first = findings(&facts, Language::English).remove(0);
-            assert!(first.action.contains("All are Order@close"), "{first:?}");
-            assert!(first.action.contains(action), "{first:?}");
-            assert_eq!(first.link.unwrap().0, path);
-        }
-    }
-}
+mod tests;
