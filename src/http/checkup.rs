@@ -71,20 +71,30 @@ impl Checkup {
     }
 
     /// Returns the latest report, and true if the checks run again. Starts them if the report is old. Waits for the first
-    /// report, at most for `patience`.
+    /// report, at most for `patience`. A report that was made before `outdated` is not shown.
     ///
     /// # Cancel safety
     /// Cancel safe: the checks go on.
-    pub async fn look(self: &Arc<Self>, patience: Duration) -> (Option<Arc<CheckupReport>>, bool) {
-        let is_fresh = |report: &Arc<CheckupReport>| report.at.elapsed() < FRESH;
+    pub async fn look(
+        self: &Arc<Self>,
+        patience: Duration,
+        outdated: Option<Instant>,
+    ) -> (Option<Arc<CheckupReport>>, bool) {
+        let is_valid = |report: &Arc<CheckupReport>| outdated.is_none_or(|then| report.at >= then);
+        let is_fresh = |report: &&Arc<CheckupReport>| report.at.elapsed() < FRESH;
         let mut reports = self.latest.subscribe();
-        if !reports.borrow().as_ref().is_some_and(is_fresh) {
+        if reports
+            .borrow()
+            .as_ref()
+            .filter(is_fresh)
+            .is_none_or(|it| !is_valid(it))
+        {
             self.start();
         }
-        let first = reports.wait_for(Option::is_some);
+        let first = reports.wait_for(|report| report.as_ref().is_some_and(is_valid));
         // Without a report in time there is none to show.
         let _ = timeout(patience, first).await;
-        let report = reports.borrow().clone();
+        let report = reports.borrow().clone().filter(is_valid);
         (report, *self.running())
     }
 
@@ -146,23 +156,41 @@ mod tests {
             }
         });
         let patience = Duration::from_secs(1);
-        let (first, second) = tokio::join!(checkup.look(patience), checkup.look(patience));
+        let (first, second) =
+            tokio::join!(checkup.look(patience, None), checkup.look(patience, None));
         assert!(
             first.0.is_none() && second.0.is_none() && first.1,
             "they still run"
         );
         assert_eq!(runs.load(Ordering::SeqCst), 1);
         gate.add_permits(1);
-        let (report, is_running) = checkup.look(patience).await;
+        let (report, is_running) = checkup.look(patience, None).await;
         assert!(report.is_some() && !is_running);
         tokio::time::advance(FRESH).await;
-        let (old, is_running) = checkup.look(patience).await;
+        let (old, is_running) = checkup.look(patience, None).await;
         assert!(
             old.is_some() && is_running,
             "the old report is shown meanwhile"
         );
         tokio::task::yield_now().await;
         assert_eq!(runs.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_from_before_an_outage_is_not_shown() {
+        let runs = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&runs);
+        let checkup = Checkup::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Vec::new() }
+        });
+        let patience = Duration::from_secs(1);
+        assert!(checkup.look(patience, None).await.0.is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let gone = Instant::now();
+        let (report, _) = checkup.look(patience, Some(gone)).await;
+        assert!(report.is_some_and(|report| report.at >= gone));
+        assert_eq!(runs.load(Ordering::SeqCst), 2, "the checks run at once");
     }
 
     #[tokio::test(start_paused = true)]
@@ -177,7 +205,7 @@ mod tests {
             }
         });
         let patience = Duration::from_secs(1);
-        assert!(checkup.look(patience).await.0.is_none());
-        assert!(checkup.look(patience).await.0.is_some());
+        assert!(checkup.look(patience, None).await.0.is_none());
+        assert!(checkup.look(patience, None).await.0.is_some());
     }
 }

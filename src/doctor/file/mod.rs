@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Finding;
 use super::Severity;
-use super::ledger::backlog::{BACKLOG, BACKLOG_MAX, Backlog};
+use super::ledger::backlog::{BACKLOG, BACKLOG_MAX, Backlog, Overdue};
 use super::ledger::documents::{DOCUMENTS, WITHOUT};
 use super::runner::{Runner, words};
 use super::units::count;
@@ -14,9 +14,10 @@ use crate::Config;
 use crate::handler::{Handlers, Router};
 use crate::ledger::sqlite::{NEWER, SqliteLedger};
 use crate::ledger::{
-    Admin as _, Collection, Documents as _, DueScan, Ledger as _, LedgerError, Scans as _, Window,
+    Admin as _, Collection, Documents as _, DueScan, Ledger as _, LedgerError, Pauses as _,
+    Scans as _, Window,
 };
-use crate::task::TaskKey;
+use crate::task::Paused;
 
 const REACHABLE: &str = "ledger.reachable";
 const INTEGRITY: &str = "ledger.integrity";
@@ -68,8 +69,8 @@ async fn examine_file(config: &Config, ledger: &SqliteLedger, runner: &mut Runne
     };
     runner.add([documents]);
     let backlog = async {
-        let waited = ledger.overdue_for().await?;
         let counts = ledger.stats().await?;
+        let paused = Paused::of(&ledger.pauses().await?);
         let overdue = DueScan {
             window: Window::OverdueOldest(Duration::ZERO),
             after: None,
@@ -79,20 +80,26 @@ async fn examine_file(config: &Config, ledger: &SqliteLedger, runner: &mut Runne
             0 => Vec::new(),
             _ => ledger.scan(overdue).await?.rows,
         };
-        let keys: Vec<TaskKey> = rows.into_iter().map(|row| row.key).collect();
-        Ok::<_, LedgerError>((waited, counts, keys))
+        let now = ledger.clock().now();
+        let tasks = rows.into_iter().map(|row| Overdue {
+            key: row.key,
+            due: row.arming.due,
+            waited: now.since(row.due_at),
+        });
+        let tasks: Vec<Overdue> = tasks.collect();
+        Ok::<_, LedgerError>((counts, paused, tasks))
     };
     let backlog = match runner.bounded(backlog).await {
-        Some(Ok((_, counts, keys))) if keys.is_empty() => {
+        Some(Ok((counts, _, tasks))) if tasks.is_empty() => {
             let pending = match counts.pending {
                 1 => "1 task is pending".to_owned(),
                 tasks => format!("{} tasks are pending", count(tasks)),
             };
             Finding::ok(BACKLOG, format!("{pending}, none is overdue"))
         }
-        Some(Ok((waited, _, keys))) => {
+        Some(Ok((_, paused, tasks))) => {
             let router = Router::new(Handlers::new(), config);
-            let finding = Backlog::of(&keys, &router, waited).judge();
+            let finding = Backlog::of(&tasks, &router, &paused).judge();
             match finding.severity {
                 Severity::Note => finding
                     .remedy("look whether a daemon runs, and whether `lapsed pauses` lists them"),

@@ -10,9 +10,11 @@ use sqlx::{MySql, MySqlConnection, Row};
 use super::{clock, statement};
 use crate::doctor::units::{count, span};
 use crate::doctor::{Finding, Severity};
+use crate::engine::Urgency;
 use crate::handler::Router;
-use crate::ledger::mysql::queries::{Queries, SCAN_OVERDUE_OLDEST};
-use crate::task::{TaskKey, UnixMs};
+use crate::ledger::mysql::decode_pause;
+use crate::ledger::mysql::queries::{PAUSES, Queries, SCAN_OVERDUE_OLDEST};
+use crate::task::{Pause, Paused, TaskKey, UnixMs};
 
 pub(in crate::doctor) const BACKLOG: &str = "ledger.backlog";
 
@@ -33,12 +35,23 @@ pub(in crate::doctor) struct Backlog {
     /// Tasks that workers take, by their queue.
     pulled: BTreeMap<String, usize>,
     without_route: usize,
+    /// Tasks that are paused or held, and how long the oldest one is overdue.
+    kept_back: usize,
+    kept_back_for: Duration,
     /// Rows whose key is malformed.
     malformed: Vec<String>,
     /// True if there are more than were counted.
     more: bool,
-    /// How long the oldest one is overdue.
+    /// How long the oldest one is overdue that is neither paused nor held.
     oldest: Duration,
+}
+
+/// An overdue task.
+pub(in crate::doctor) struct Overdue {
+    pub key: TaskKey,
+    /// `end_time`, by which it may be held.
+    pub due: UnixMs,
+    pub waited: Duration,
 }
 
 impl Backlog {
@@ -49,40 +62,56 @@ impl Backlog {
     ) -> sqlx::Result<Self> {
         let now = clock(conn).await?;
         let question = scan(queries.plain(SCAN_OVERDUE_OLDEST), BACKLOG_MAX + 1);
-        let mut rows = question.fetch_all(conn).await?;
+        let mut rows = question.fetch_all(&mut *conn).await?;
         let more = rows.len() > BACKLOG_MAX as usize;
         rows.truncate(BACKLOG_MAX as usize);
-        let oldest = match rows.first() {
-            Some(row) => now.since(UnixMs(row.try_get("due_ms")?)),
-            None => Duration::ZERO,
+        // A table that was migrated by an older version has no pauses.
+        let pauses = statement(queries.plain(PAUSES)).fetch_all(conn).await;
+        let pauses = pauses.unwrap_or_default();
+        let pauses = pauses
+            .iter()
+            .filter_map(|row| decode_pause(row).transpose());
+        let paused = Paused::of(&pauses.collect::<sqlx::Result<Vec<Pause>>>()?);
+        let mut backlog = Self {
+            more,
+            ..Self::default()
         };
-        let mut backlog = Self::of(&[], router, oldest);
-        backlog.more = more;
         for row in &rows {
             let key: String = row.try_get_unchecked("key")?;
+            let waited = now.since(UnixMs(row.try_get("due_ms")?));
+            let due = UnixMs(row.try_get("end_ms")?);
             match TaskKey::parse(&key) {
-                Ok(key) => backlog.count(&key, router),
-                Err(_) => backlog.malformed.push(key),
+                Ok(key) => backlog.count(&Overdue { key, due, waited }, router, &paused),
+                Err(_) => {
+                    backlog.oldest = backlog.oldest.max(waited);
+                    backlog.malformed.push(key);
+                }
             }
         }
         Ok(backlog)
     }
 
-    /// The backlog of these overdue tasks. `oldest`: how long the oldest one is overdue.
-    pub(in crate::doctor) fn of(keys: &[TaskKey], router: &Router, oldest: Duration) -> Self {
+    /// The backlog of these overdue tasks.
+    pub(in crate::doctor) fn of(tasks: &[Overdue], router: &Router, paused: &Paused) -> Self {
         let most = BACKLOG_MAX as usize;
         let mut backlog = Self {
-            more: keys.len() > most,
-            oldest,
+            more: tasks.len() > most,
             ..Self::default()
         };
-        for key in keys.iter().take(most) {
-            backlog.count(key, router);
+        for task in tasks.iter().take(most) {
+            backlog.count(task, router, paused);
         }
         backlog
     }
 
-    fn count(&mut self, key: &TaskKey, router: &Router) {
+    fn count(&mut self, task: &Overdue, router: &Router, paused: &Paused) {
+        let Overdue { key, due, waited } = task;
+        if paused.hinders(key, *due).is_some() {
+            self.kept_back += 1;
+            self.kept_back_for = self.kept_back_for.max(*waited);
+            return;
+        }
+        self.oldest = self.oldest.max(*waited);
         match router.find(key) {
             Some(route) => match route.pull {
                 Some(pull) => *self.pulled.entry(pull.queue.to_string()).or_default() += 1,
@@ -97,12 +126,14 @@ impl Backlog {
             with_route,
             pulled,
             without_route,
+            kept_back,
+            kept_back_for,
             malformed,
             more,
             oldest,
         } = self;
         let of_workers: usize = pulled.values().sum();
-        let all = with_route + of_workers + without_route + malformed.len();
+        let all = with_route + of_workers + without_route + kept_back + malformed.len();
         if all == 0 {
             return Finding::ok(BACKLOG, "nothing is overdue");
         }
@@ -123,8 +154,8 @@ impl Backlog {
         };
         let of_those = if *more { "of the oldest of them, " } else { "" };
         let found = format!(
-            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon has a free slot, unless paused, {} {lack} none and {stay}",
-            span(*oldest),
+            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon has a free slot, {} {lack} none and {stay}",
+            span(*oldest.max(kept_back_for)),
             count(*with_route as u64),
             count(*without_route as u64),
         );
@@ -144,15 +175,27 @@ impl Backlog {
                 queues.join(", ")
             ),
         };
+        let found = match kept_back {
+            0 => found,
+            1 => format!("{found}; 1 is paused or held"),
+            tasks => format!("{found}; {} are paused or held", count(*tasks as u64)),
+        };
+        // As the overview of the dashboard judges.
+        let urgency = Urgency::of(*oldest, false).max(Urgency::of(*kept_back_for, true));
+        let severity = match urgency {
+            Urgency::None => Severity::Note,
+            Urgency::Warning => Severity::Warning,
+            Urgency::Act => Severity::Error,
+        };
         if of_workers > 0 && *oldest >= WORKERS_WITHIN && malformed.is_empty() {
             let names: Vec<String> = pulled.keys().map(|queue| format!("`{queue}`")).collect();
-            return Finding::new(BACKLOG, Severity::Warning, found).remedy(format!(
+            return Finding::new(BACKLOG, severity, found).remedy(format!(
                 "if no worker asks for {}, start its workers: no daemon runs these tasks by itself",
                 names.join(", ")
             ));
         }
         let finding = match malformed.len() {
-            0 => Finding::new(BACKLOG, Severity::Note, found),
+            0 => Finding::new(BACKLOG, severity, found),
             rows => {
                 let named = malformed.iter().take(MALFORMED_NAMED);
                 let named: Vec<String> = named
@@ -164,11 +207,17 @@ impl Backlog {
                     count(rows as u64),
                     named.join(", ")
                 );
-                Finding::new(BACKLOG, Severity::Warning, found)
+                Finding::new(BACKLOG, severity.max(Severity::Warning), found)
             }
         };
         match (with_route, malformed.len()) {
-            (0, 0) => finding,
+            (0, 0) if *without_route > 0 => finding.remedy(
+                "add a route for them and reload the daemons, or `lapsed cancel` them: `lapsed list --state overdue` shows them",
+            ),
+            (0, 0) if *kept_back > 0 => {
+                finding.remedy("`lapsed resume` them when it is time: `lapsed pauses` lists what is paused")
+            }
+            (0, 0) => finding.remedy("start their workers if they do not ask"),
             (0, _) => finding.remedy("`lapsed list --state overdue` shows the rows with a malformed key, `lapsed cancel --prefix` cancels them"),
             _ => finding.remedy("check `lapsed list --state overdue`, and `lapsed cancel` tasks that must not run any more (with no daemon running, or after `lapsed pause --all`)"),
         }
@@ -197,17 +246,39 @@ mod tests {
         let config = crate::Config::from_toml(routes).unwrap();
         let router = Router::new(crate::Handlers::new(), &config);
         let keys = ["Mail@send@1", "Mail@send@2", "Order@close@1", "Other@m"];
-        let keys = keys.map(|key| TaskKey::parse(key).unwrap());
-        let judged = Backlog::of(&keys, &router, Duration::from_secs(61)).judge();
-        assert_eq!(judged.severity, Severity::Warning);
+        let of = |secs, paused: &Paused| {
+            let tasks = keys.map(|key| Overdue {
+                key: TaskKey::parse(key).unwrap(),
+                due: UnixMs(0),
+                waited: Duration::from_secs(secs),
+            });
+            Backlog::of(&tasks, &router, paused).judge()
+        };
+        let judged = of(61, &Paused::default());
+        assert_eq!(judged.severity, Severity::Error, "as the overview says");
         assert_eq!(
             judged.found,
-            "4 tasks are overdue, the oldest for 1 min 1 s: 1 has a route here and runs as soon as a daemon has a free slot, unless paused, 1 has none and stays; 2 wait until a worker asks for them: 2 for the queue `mail`"
+            "4 tasks are overdue, the oldest for 1 min 1 s: 1 has a route here and runs as soon as a daemon has a free slot, 1 has none and stays; 2 wait until a worker asks for them: 2 for the queue `mail`"
         );
         assert!(judged.remedy.unwrap().contains("no worker asks for `mail`"));
         // Workers that are busy, or about to ask.
-        let soon = Backlog::of(&keys, &router, Duration::from_secs(5)).judge();
-        assert_eq!(soon.severity, Severity::Note);
+        assert_eq!(of(5, &Paused::default()).severity, Severity::Warning);
+        assert_eq!(of(3, &Paused::default()).severity, Severity::Note);
+        let pause = Pause {
+            kind: crate::task::PauseKind::Pause,
+            scope: crate::task::Scope::EVERYTHING,
+            since: UnixMs(0),
+            due_before: None,
+            by: String::new(),
+            reason: String::new(),
+        };
+        let paused = of(9_000, &Paused::of(&[pause]));
+        assert_eq!(paused.severity, Severity::Warning, "{paused:?}");
+        assert!(
+            paused.found.ends_with("; 4 are paused or held"),
+            "{paused:?}"
+        );
+        assert!(paused.remedy.unwrap().contains("lapsed resume"));
     }
 
     #[test]
@@ -221,7 +292,7 @@ mod tests {
         let judged = backlog.judge();
         assert_eq!(
             judged.found,
-            "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon has a free slot, unless paused, 3 have none and stay"
+            "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon has a free slot, 3 have none and stay"
         );
         assert!(judged.remedy.is_some());
         let malformed = Backlog {
@@ -232,7 +303,7 @@ mod tests {
         };
         assert_eq!(
             malformed.judge().found,
-            "4 tasks are overdue, the oldest for 2 h: 0 have a route here and run as soon as a daemon has a free slot, unless paused, 0 have none and stay; 4 of them never run because their key is malformed: `a`, `b\\n`, `c` and more"
+            "4 tasks are overdue, the oldest for 2 h: 0 have a route here and run as soon as a daemon has a free slot, 0 have none and stay; 4 of them never run because their key is malformed: `a`, `b\\n`, `c` and more"
         );
         let one = Backlog {
             with_route: 1,
@@ -241,7 +312,7 @@ mod tests {
         };
         assert_eq!(
             one.judge().found,
-            "1 task is overdue, the oldest for 2 h: 1 has a route here and runs as soon as a daemon has a free slot, unless paused, 0 have none and stay"
+            "1 task is overdue, the oldest for 2 h: 1 has a route here and runs as soon as a daemon has a free slot, 0 have none and stay"
         );
     }
 }

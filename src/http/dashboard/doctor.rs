@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
+use tokio::time::Instant;
 
 use super::frame::{Frame, Place};
 use super::moment::Moment;
@@ -119,7 +120,11 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> List<'a> {
     let Some(checkup) = &site.checkup else {
         return list;
     };
-    let (report, is_running) = checkup.look(PATIENCE).await;
+    // What was found before the ledger failed says nothing about now.
+    let gone = site.engine.ledger_fails_for();
+    let gone = gone.filter(|_| !site.engine.ledger_answers());
+    let gone = gone.and_then(|ago| Instant::now().checked_sub(ago));
+    let (report, is_running) = checkup.look(PATIENCE, gone).await;
     list.is_running = is_running;
     let Some(report) = report else {
         return list;

@@ -209,7 +209,7 @@ async fn settings_of_the_database_that_break_the_ledger_are_errors() -> Result {
 }
 
 #[tokio::test]
-async fn a_backlog_is_noted_with_what_will_run_and_what_will_not() -> Result {
+async fn an_old_backlog_is_an_error_with_what_will_run_and_what_will_not() -> Result {
     let url = ledger("backlog").await?;
     sql(
         &url,
@@ -221,7 +221,7 @@ async fn a_backlog_is_noted_with_what_will_run_and_what_will_not() -> Result {
     .await?;
     let routes = "timer = 'ledger_poll'\n[[routes]]\nmatch = '^Order@'\nlog = {}";
     let report = doctor::examine(&config_with("redis://unused/0", &url, routes)?).await;
-    let backlog = finding(&report, "ledger.backlog", Severity::Note);
+    let backlog = finding(&report, "ledger.backlog", Severity::Error);
     assert_contains(
         &backlog.found,
         "3 tasks are overdue, the oldest for 2 h 1 min",
@@ -229,6 +229,12 @@ async fn a_backlog_is_noted_with_what_will_run_and_what_will_not() -> Result {
     assert_contains(&backlog.found, "2 have a route here");
     assert_contains(&backlog.found, "1 has none and stays");
     finding(&report, "ledger.index", Severity::Ok);
+    let pause = "INSERT INTO tb_time_limit_task_pauses (kind, class, method, since, set_by, reason) \
+                 VALUES ('pause', '', '', 1, '', '')";
+    sql(&url, pause).await?;
+    let report = doctor::examine(&config_with("redis://unused/0", &url, routes)?).await;
+    let backlog = finding(&report, "ledger.backlog", Severity::Warning);
+    assert_contains(&backlog.found, "; 3 are paused or held");
     Ok(())
 }
 

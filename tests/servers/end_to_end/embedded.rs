@@ -239,7 +239,7 @@ async fn overdue_tasks_of_a_queue_without_workers_are_named_by_the_log_and_the_d
     daemon.until_logged("overdue tasks wait for workers").await;
     daemon.until_logged("queue=\"mail\"").await;
     let (code, doctor, _) = place.run(&["doctor"]);
-    assert_eq!(code, 0, "{doctor}");
+    assert_eq!(code, 3, "as red as the overview: {doctor}");
     assert!(doctor.contains("1 task is overdue"), "{doctor}");
     let expected = "1 waits until a worker asks for it: 1 for the queue `mail`";
     assert!(doctor.contains(expected), "{doctor}");

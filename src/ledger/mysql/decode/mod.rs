@@ -13,7 +13,8 @@ pub(super) use self::claim::{
     SettledRow, claim, due_page, found_lease, has_run_out, held, is_anew,
 };
 pub(super) use self::lookup::{Cancellable, LookupRow, cancel_answer, not_cancelled, series};
-pub(super) use self::record::{Finished, malformed, pause, record};
+pub(crate) use self::record::pause;
+pub(super) use self::record::{Finished, malformed, record};
 pub(super) use self::whole::whole;
 use crate::ledger::Owner;
 use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
