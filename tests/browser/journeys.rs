@@ -115,6 +115,155 @@ async fn a_class_is_paused_and_resumed() {
 }
 
 #[tokio::test]
+async fn a_pause_and_its_end_are_taken_back() {
+    let daemon = started();
+    daemon.schedule([json!({"key": "Shop@open@1", "in": "2h"})]);
+    let browser = Browser::open(&daemon, "/pauses").await;
+    browser.shows("Nothing is paused.").await;
+    let offered = "return [...document.querySelectorAll('#classes option')].map(it => it.value)";
+    assert_eq!(browser.get(offered).await, json!(["Shop"]));
+    browser.type_in("#class", "Shop").await;
+    browser.type_in("#reason", "the stock is counted").await;
+    browser.click("form[data-call] button", "Pause").await;
+    browser
+        .shows_in("#panel-pauses", "the stock is counted")
+        .await;
+    browser.click("#panel-pauses button", "Resume").await;
+    browser.click("dialog button", "Resume").await;
+    browser.shows("Nothing is paused.").await;
+    // The latest note is of the end of the pause.
+    browser
+        .click("#notes > div:last-child button", "Undo")
+        .await;
+    browser
+        .shows_in("#panel-pauses", "the stock is counted")
+        .await;
+    browser.go("/pauses").await;
+    browser.click("#panel-pauses button", "Resume").await;
+    browser.click("dialog button", "Resume").await;
+    browser.shows("Nothing is paused.").await;
+    browser.type_in("#class", "Shop").await;
+    browser.click("form[data-call] button", "Pause").await;
+    browser.shows_in("#panel-pauses", "Shop").await;
+    browser
+        .click("#notes > div:last-child button", "Undo")
+        .await;
+    browser.shows("Nothing is paused.").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_task_says_why_it_has_not_run() {
+    let daemon = started();
+    daemon.schedule([
+        json!({"key": "Mail@send@1", "in": "0s"}),
+        json!({"key": "Shop@open@1", "in": "2h"}),
+    ]);
+    let browser = Browser::open(&daemon, "/task?key=Mail%40send%401").await;
+    browser
+        .shows_in(".why", "no worker asks for its queue mail")
+        .await;
+    browser.picture("task-why").await;
+    browser.click(".why a", "Show queues").await;
+    browser.shows_in("h1", "Queues").await;
+    daemon.run(&["pause", "Shop", "--reason", "the stock is counted"]);
+    browser.go("/task?key=Shop%40open%401").await;
+    browser.shows_in(".why", "Shop is paused since").await;
+    browser
+        .shows_in(".why", "Reason: the stock is counted.")
+        .await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_panel_that_fails_keeps_what_it_showed_and_is_not_live() {
+    let daemon = started();
+    daemon.schedule([json!({"key": "Shop@open@1", "in": "2h"})]);
+    let browser = Browser::open(&daemon, "/tasks").await;
+    browser.shows("Shop@open@1").await;
+    browser.shows_in("#live", "Live").await;
+    let is_live = "return !document.getElementById('live').classList.contains('offline')";
+    assert_eq!(browser.get(is_live).await, true);
+    // The answers of a daemon whose ledger does not answer.
+    browser
+        .get(
+            "const fetched = window.fetch;
+             window.fetch = (path, ...more) => String(path).includes('/panels/')
+                ? Promise.resolve(new Response('<p class=\"failed\"><strong>It broke</strong></p>',
+                    { status: 503, headers: { 'content-type': 'text/html' } }))
+                : fetched(path, ...more);
+             return null",
+        )
+        .await;
+    daemon.schedule([json!({"key": "Shop@open@2", "in": "2h"})]);
+    browser
+        .shows_in("#panel-tasks.stale .since", "It broke")
+        .await;
+    browser.shows_in("#panel-tasks.stale", "Shop@open@1").await;
+    assert_eq!(browser.get(is_live).await, false, "it is not up to date");
+    browser.shows_in("#live", "Not up to date").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_chart_of_lateness_labels_each_mark_and_rounds_what_it_says() {
+    let daemon = started();
+    let browser = Browser::open(&daemon, "/").await;
+    browser.shows("Tasks by state").await;
+    // As the page has them after some minutes: tasks started 5.249916666666667 min late.
+    browser
+        .get(
+            "window.drawn = [];
+             const { fillText } = CanvasRenderingContext2D.prototype;
+             CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+                drawn.push(String(text));
+                return fillText.call(this, text, ...at);
+             };
+             const chart = document.createElement('div');
+             chart.id = 'late';
+             chart.style.width = '600px';
+             chart.dataset.chart = 'lateness';
+             chart.dataset.columns = JSON.stringify({ at: [60, 120, 180], p50: [4, 1250, null],
+                p99: [250, 311291, null], max: [311, 314995, null] });
+             chart.dataset.names = JSON.stringify(['p50', 'p99', 'max']);
+             document.querySelector('main').append(chart);
+             document.dispatchEvent(new Event('loaded'));
+             return null",
+        )
+        .await;
+    until("it is drawn", async || {
+        browser.get("return drawn.length > 5").await == true
+    })
+    .await;
+    let drawn = browser.get("return drawn").await.to_string();
+    for label in ["1 ms", "100 ms", "1 s", "1 min", "10 min"] {
+        assert!(drawn.contains(&format!("\"{label}\"")), "{label}: {drawn}");
+    }
+    assert!(!drawn.contains("null") && !drawn.contains("NaN"), "{drawn}");
+    browser
+        .get(
+            "const over = document.querySelector('#late .u-over');
+             const { left, top, width } = over.getBoundingClientRect();
+             const at = { clientX: left + width / 2, clientY: top + 20, bubbles: true };
+             over.dispatchEvent(new MouseEvent('mouseenter', at));
+             over.dispatchEvent(new MouseEvent('mousemove', at));
+             return null",
+        )
+        .await;
+    browser.shows_in("#late .u-legend", "5 min 14 s").await;
+    let legend = browser.text_of("#late .u-legend").await;
+    assert!(
+        legend.contains("5 min 11 s") && legend.contains("1.25 s"),
+        "{legend}"
+    );
+    assert!(
+        !legend.contains("314995") && !legend.contains("null"),
+        "{legend}"
+    );
+    browser.close().await;
+}
+
+#[tokio::test]
 async fn a_worker_comes_and_goes() {
     let daemon = started();
     let browser = Browser::open(&daemon, "/queues").await;

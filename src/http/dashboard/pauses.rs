@@ -1,5 +1,6 @@
 //! Pauses and the hold: what does not start, and the buttons that change it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use askama::Template;
@@ -64,14 +65,35 @@ texts! {
 async fn page(State(site): State<Site>, frame: Frame) -> Response {
     let f = frame.at(Place::Pauses);
     let t = PausesTexts::of(f.language());
-    let (list, has_hold) = tokio::join!(panel(&site, &f), has_hold(&site));
+    let (list, has_hold, classes) =
+        tokio::join!(panel(&site, &f), has_hold(&site), classes(&site, &f));
     f.page(&Page {
         f: &f,
         t,
         reason_max: REASON_CHARS_MAX,
         has_hold,
+        classes,
         list,
     })
+}
+
+/// Classes of the counted tasks that the caller may pause, in alphabetical order; none if the ledger does not answer soon.
+async fn classes(site: &Site, f: &Frame) -> Vec<String> {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    if !f.may_operate() || !site.engine.ledger_answers() {
+        return Vec::new();
+    }
+    let Ok(Ok(stats)) = timeout(PATIENCE, site.stats()).await else {
+        return Vec::new();
+    };
+    let names = stats.methods.iter().filter_map(|method| {
+        let (class, _) = method.name.split_once('@')?;
+        f.caller
+            .require_class(Some(class))
+            .is_ok()
+            .then(|| class.to_owned())
+    });
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// True if tasks are held. A ledger that does not answer shows in the panel.
@@ -93,6 +115,8 @@ struct Page<'a> {
     t: &'static PausesTexts,
     reason_max: usize,
     has_hold: bool,
+    /// Classes that tasks have, to choose from.
+    classes: Vec<String>,
     list: Panel,
 }
 

@@ -25,19 +25,38 @@ async function isMeant(members) {
   return ask({ title: fill(texts.pause_unknown_ask, what), body: [detail], confirm: texts.pause_unknown_do });
 }
 
+/** The button that takes back what an answer to a change of pauses says; none if the change was none, or is not of a pause. */
+async function undoing(method, answer) {
+  const made = answer.headers.get("content-type")?.startsWith("application/json") ? await answer.json() : {};
+  if (made.kind !== "pause" || (method === "POST" && answer.status !== 201)) return {};
+  const scope = made.class === null ? { everything: true } : { class: made.class, ...(made.method !== null && { method: made.method }) };
+  const press = async () => {
+    try {
+      if (method === "POST") await call("DELETE", `/v1/pauses?${new URLSearchParams(scope)}`);
+      else await call("POST", "/v1/pauses", { ...scope, reason: made.reason });
+      note(texts.undone);
+    } catch (error) {
+      note(error.message, { bad: true });
+    }
+    refresh();
+  };
+  return { button: { text: texts.undo, press } };
+}
+
 async function perform(source, members) {
   const { call: wanted, ask: title, detail, do: confirm, done } = source.dataset;
   if (title && !(await ask({ title, body: detail ? [detail] : [], confirm }))) return false;
   const [method, path] = wanted.split(/ (.*)/);
+  let answer;
   try {
     if (source.dataset.check === "pause" && !(await isMeant(members))) return false;
     if (method === "DELETE") {
       const more = new URLSearchParams(members).toString();
-      await call(method, [path, more].filter(Boolean).join(path.includes("?") ? "&" : "?"));
+      answer = await call(method, [path, more].filter(Boolean).join(path.includes("?") ? "&" : "?"));
     } else {
-      await call(method, path, members && Object.fromEntries(members));
+      answer = await call(method, path, members && Object.fromEntries(members));
     }
-    note(done);
+    note(done, await undoing(method, answer));
   } catch (error) {
     note(error.message, { bad: true });
     return false;
