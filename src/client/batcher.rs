@@ -203,6 +203,17 @@ impl Drop for Writer {
     }
 }
 
+/// Number of the first tasks that fit into one statement; of one that does not fit, 1.
+pub(super) fn first_part(tasks: &[NewTask]) -> usize {
+    let mut bytes = 0;
+    let fits = |task: &&NewTask| {
+        bytes += payload_bytes(task);
+        bytes <= BYTES_MAX
+    };
+    let count = tasks.iter().take(BATCH_MAX).take_while(fits).count();
+    count.max(1).min(tasks.len())
+}
+
 fn payload_bytes(task: &NewTask) -> usize {
     task.payload.as_ref().map_or(0, String::len)
 }

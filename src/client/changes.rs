@@ -74,14 +74,17 @@ impl TaskClient {
         F: Fn(UnixMs, &[Option<SeriesRow>]) -> (Vec<Wish>, T) + Send + Sync + 'static,
     {
         let decide = move |now, rows: Vec<Option<SeriesRow>>| decide(now, &rows);
-        self.change_seen(keys, |_| true, |_, row| row, decide).await
+        self.change_seen(keys, u64::MAX, |_| true, |_, row| row, decide)
+            .await
     }
 
     /// As [`change`](Self::change), with what `keep` returns of each row in place of the rows. Only the payloads of the
-    /// places that `needs_payload` names are sure to be read.
+    /// places that `needs_payload` names are sure to be read. The rows that are changed have `bytes_max` bytes at most:
+    /// see [`See::changed_bytes_max`](crate::ledger::See::changed_bytes_max).
     pub(crate) async fn change_seen<T, S, N, K, F>(
         &self,
         keys: &[TaskKey],
+        bytes_max: u64,
         needs_payload: N,
         keep: K,
         decide: F,
@@ -94,7 +97,7 @@ impl TaskClient {
         F: Fn(UnixMs, Vec<Option<S>>) -> (Vec<Wish>, T) + Send + Sync + 'static,
     {
         let seen = Seen::of(keys.len());
-        let see = seen.see(needs_payload, keep);
+        let see = seen.see_within(bytes_max, needs_payload, keep);
         let said = Arc::new(Mutex::new(None));
         let says = Arc::clone(&said);
         let decide = move |now| {

@@ -145,7 +145,7 @@ impl TaskClient {
         tasks: &[(TaskKey, Arming)],
     ) -> Result<Vec<IfSame<CancelAnswer>>, ClientError> {
         let (keys, armings): (Vec<TaskKey>, Vec<Arming>) = tasks.iter().cloned().unzip();
-        self.change(&keys, move |_, rows| {
+        let decide = move |_, rows: Vec<Option<SeriesRow>>| {
             let answers = rows.iter().zip(&armings).map(|(row, arming)| match row {
                 Some(row) if row.lookup.arming == *arming => IfSame::Same(match row.lookup.state {
                     State::Running => CancelAnswer::Running,
@@ -160,8 +160,9 @@ impl TaskClient {
                 _ => Wish::Keep,
             };
             (answers.iter().map(wish).collect(), answers)
-        })
-        .await
+        };
+        self.change_seen(&keys, u64::MAX, |_| false, |_, row| row, decide)
+            .await
     }
 
     async fn armed(&self, key: TaskKey, arming: Arming, older_run: bool) -> Receipt {

@@ -222,14 +222,14 @@ impl TaskClient {
     /// Safe to drop: some tasks may be created.
     pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Receipt>, ClientError> {
         let (mut tasks, spans) = self.resolve(tasks).await?;
-        if tasks.len() <= batcher::BATCH_MAX {
+        if batcher::first_part(&tasks) == tasks.len() {
             let answer = self.batcher.create(tasks).await;
             spans.end(answer.as_ref().err());
             return Ok(answer?);
         }
         let mut batches = Vec::with_capacity(tasks.len().div_ceil(batcher::BATCH_MAX));
         while !tasks.is_empty() {
-            let later = tasks.split_off(tasks.len().min(batcher::BATCH_MAX));
+            let later = tasks.split_off(batcher::first_part(&tasks));
             batches.push(std::mem::replace(&mut tasks, later));
         }
         let receipts = stream::iter(batches)

@@ -27,6 +27,13 @@ pub trait See: Send + Sync {
     /// Takes the row of the key at this place; `None` if the key has no row. Called for every key, and again for each if
     /// the transaction has to be repeated.
     fn see(&self, place: usize, row: Option<SeriesRow>);
+
+    /// Most bytes of the payloads and results of rows that are changed together, before the change and after it. A ledger
+    /// that writes one transaction at a time refuses more ([`LedgerError::TooLarge`](super::LedgerError::TooLarge)): others
+    /// would wait.
+    fn changed_bytes_max(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// Returns the change of each task in the order of the keys, given the ledger's time. Every row has been [seen](See).
@@ -55,6 +62,7 @@ struct Keeping<S, N, K> {
     seen: Arc<Seen<S>>,
     needs_payload: N,
     keep: K,
+    changed_bytes_max: u64,
 }
 
 impl<S, N, K> See for Keeping<S, N, K>
@@ -69,6 +77,10 @@ where
 
     fn see(&self, place: usize, row: Option<SeriesRow>) {
         self.seen.set(place, row.map(|row| (self.keep)(place, row)));
+    }
+
+    fn changed_bytes_max(&self) -> u64 {
+        self.changed_bytes_max
     }
 }
 
@@ -85,10 +97,25 @@ impl<S: Send + 'static> Seen<S> {
         N: Fn(usize) -> bool + Send + Sync + 'static,
         K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
     {
+        self.see_within(u64::MAX, needs_payload, keep)
+    }
+
+    /// The same, for a change of rows with this number of bytes at most.
+    pub(crate) fn see_within<N, K>(
+        self: &Arc<Self>,
+        changed_bytes_max: u64,
+        needs_payload: N,
+        keep: K,
+    ) -> Arc<dyn See>
+    where
+        N: Fn(usize) -> bool + Send + Sync + 'static,
+        K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
+    {
         Arc::new(Keeping {
             seen: Arc::clone(self),
             needs_payload,
             keep,
+            changed_bytes_max,
         })
     }
 

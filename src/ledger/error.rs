@@ -42,6 +42,14 @@ pub enum LedgerError {
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
+    /// The rows that a transaction would change are larger than its caller allows. Nothing is changed.
+    #[error("the tasks that are changed together have {bytes} bytes, expected at most {most}")]
+    TooLarge {
+        /// Bytes of their payloads and results, before the change and after it.
+        bytes: u64,
+        /// How many the caller allows.
+        most: u64,
+    },
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
@@ -52,14 +60,20 @@ impl LedgerError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Locked { .. } => true,
-            Self::Refused { .. } | Self::Unfit { .. } | Self::Invalid(_) => false,
+            Self::Refused { .. }
+            | Self::Unfit { .. }
+            | Self::TooLarge { .. }
+            | Self::Invalid(_) => false,
         }
     }
 
     /// True if the data itself is refused. Every other error may pass in time: a renamed table, a full disk, a missing
     /// privilege.
     pub fn is_about_data(&self) -> bool {
-        matches!(self, Self::Unfit { .. } | Self::Invalid(_))
+        matches!(
+            self,
+            Self::Unfit { .. } | Self::TooLarge { .. } | Self::Invalid(_)
+        )
     }
 
     /// True if one row of a batch may be the reason, so that the others might succeed without it.

@@ -22,6 +22,9 @@ const HELD_FOR: Duration = Duration::from_millis(250);
 /// The same for a connection whose commands are carried out meanwhile.
 const USED_FOR: Duration = Duration::from_secs(5);
 
+/// Time for a connection that is closed to free what it holds, before more are closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
 /// The unit in which room is counted.
 const UNIT_BYTES: usize = 1024;
 
@@ -45,6 +48,8 @@ struct Holder {
     progress: Instant,
     held: OwnedSemaphorePermit,
     closed: CancellationToken,
+    /// When it was told to close.
+    closing: Option<Instant>,
 }
 
 /// There is no room for this connection: it is to be closed.
@@ -73,13 +78,21 @@ impl Room {
         }
     }
 
-    /// Closes the connections that have held room for the longest, until this number of units is given back.
+    /// Closes the connections that have held room for the longest, until this number of units is given back. What they hold
+    /// is free once they have freed it.
     fn close_oldest(&self, units: u32, except: Option<u64>) {
         let mut holders = self.holders();
-        let mut freed = 0;
+        let is_closing = |holder: &&Holder| {
+            let closing = holder.closing;
+            closing.is_some_and(|since| since.elapsed() < CLOSED_WITHIN)
+        };
+        let closing = holders.by_age.values().filter(is_closing);
+        let mut freed: usize = closing.map(|holder| holder.held.num_permits()).sum();
         while freed < units as usize {
-            let idle = |holder: &Holder| holder.progress.elapsed() >= HELD_FOR;
-            let old = |holder: &Holder| holder.since.elapsed() >= USED_FOR;
+            let idle =
+                |holder: &Holder| holder.closing.is_none() && holder.progress.elapsed() >= HELD_FOR;
+            let old =
+                |holder: &Holder| holder.closing.is_none() && holder.since.elapsed() >= USED_FOR;
             let first = |may_close: &dyn Fn(&Holder) -> bool| {
                 let mut others = holders
                     .by_age
@@ -91,8 +104,9 @@ impl Room {
             let Some(place) = first(&idle).or_else(|| first(&old)) else {
                 return;
             };
-            if let Some(holder) = holders.by_age.remove(&place) {
+            if let Some(holder) = holders.by_age.get_mut(&place) {
                 holder.closed.cancel();
+                holder.closing = Some(Instant::now());
                 freed += holder.held.num_permits();
             }
         }
@@ -140,6 +154,13 @@ impl Share {
         Ok(())
     }
 
+    /// Gives everything back, of a connection that has freed what it held and holds nothing more.
+    pub fn leave(&mut self) {
+        self.closed.cancel();
+        self.give_back(self.units);
+        self.units = 0;
+    }
+
     /// Notes that a command was carried out.
     pub fn progressed(&self) {
         let Some(place) = self.place else {
@@ -184,8 +205,6 @@ impl Share {
         self.place = Some(place);
         match holders.by_age.get_mut(&place) {
             Some(holder) => holder.held.merge(permit),
-            // One that was closed meanwhile is told so by its next call.
-            None if self.closed.is_cancelled() => {}
             None => {
                 let now = Instant::now();
                 let holder = Holder {
@@ -193,6 +212,7 @@ impl Share {
                     progress: now,
                     held: permit,
                     closed: self.closed.clone(),
+                    closing: None,
                 };
                 holders.by_age.insert(place, holder);
             }
@@ -230,6 +250,8 @@ fn units_of(bytes: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
+
     use super::*;
 
     const KIB: usize = 1024;
@@ -255,21 +277,25 @@ mod tests {
     async fn the_connection_that_has_held_room_for_the_longest_is_closed_when_another_one_needs_it()
     {
         let room = Room::new(100 * KIB);
-        let mut held = Vec::new();
+        let (mut held, mut closed) = (JoinSet::new(), Vec::new());
         for _ in 0..10 {
             let mut share = room.share();
             share.hold(10 * KIB).await.unwrap();
-            held.push(share);
+            closed.push(share.closed.clone());
+            held.spawn(async move {
+                share.closed().await;
+                assert_eq!(share.hold(0).await, Err(NoRoom));
+            });
             tokio::time::advance(Duration::from_millis(50)).await;
         }
         let mut late = room.share();
         let begun = Instant::now();
         assert_eq!(late.hold(30 * KIB).await, Ok(()));
         assert!(begun.elapsed() <= 2 * HELD_FOR, "{:?}", begun.elapsed());
-        let closed: Vec<bool> = held.iter().map(|it| it.closed.is_cancelled()).collect();
+        let closed: Vec<bool> = closed.iter().map(CancellationToken::is_cancelled).collect();
         assert_eq!(closed[..4], [true, true, true, false]);
-        assert_eq!(held[0].hold(0).await, Err(NoRoom));
-        drop(held);
+        held.abort_all();
+        while held.join_next().await.is_some() {}
         drop(late);
         assert_eq!(room.free.available_permits(), 100);
     }
@@ -285,9 +311,29 @@ mod tests {
         let waiting = tokio::spawn(async move { late.hold(50 * KIB).await });
         tokio::time::sleep(HELD_FOR / 2).await;
         busy.progressed();
+        idle.closed().await;
+        assert_eq!(idle.hold(50 * KIB).await, Err(NoRoom));
+        idle.leave();
         assert_eq!(waiting.await.unwrap(), Ok(()));
         assert_eq!(busy.hold(50 * KIB).await, Ok(()));
-        assert_eq!(idle.hold(50 * KIB).await, Err(NoRoom));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_closed_connection_holds_is_given_to_others_once_it_is_freed() {
+        let room = Room::new(100 * KIB);
+        let (mut oldest, mut next) = (room.share(), room.share());
+        oldest.hold(60 * KIB).await.unwrap();
+        next.hold(40 * KIB).await.unwrap();
+        let mut late = room.share();
+        let waiting = tokio::spawn(async move { late.hold(50 * KIB).await });
+        oldest.closed().await;
+        tokio::time::sleep(CLOSED_WITHIN / 2).await;
+        assert!(!waiting.is_finished(), "it still holds everything");
+        assert!(!next.closed.is_cancelled(), "what is freed is enough");
+        // One that does not free it is not waited for.
+        next.closed().await;
+        drop(oldest);
+        assert_eq!(waiting.await.unwrap(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,15 +1,16 @@
 //! Carries out batches of commands about tasks. Each task is written when this returns.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::door::Door;
-use super::keyed::{Expiry, Keyed, Repeat, Set};
+use super::keyed::{Expiry, Key, Keyed, Repeat, Set};
 use super::keyspace::{Entry, Keyspace, Needs};
 use super::reply::Reply;
 use super::watched::Watched;
 use crate::client::{ClientError, Receipt, Task, Wish};
-use crate::ledger::SeriesRow;
+use crate::ledger::{LedgerError, SeriesRow};
 use crate::task::{Due, State, TaskKey, UnixMs};
 
 /// Carries out commands in order, as one statement or transaction where possible. Returns their replies.
@@ -36,31 +37,73 @@ pub async fn run(door: &Door, commands: Vec<Keyed>) -> Vec<Reply> {
 /// Keys of a command that are read or written at a time.
 const PIECE_KEYS: usize = 1024;
 
+/// Keys that are written together however large their tasks are.
+const SMALL_PIECE_KEYS: usize = 32;
+
+/// Most bytes of the tasks that are changed together, if they are more than [`SMALL_PIECE_KEYS`].
+pub const CHANGED_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 /// Carries out a command with many keys in pieces, so that others are not kept waiting. An error ends it: pieces before it
 /// have taken effect.
 async fn in_pieces(door: &Door, command: &Keyed) -> Reply {
-    let (Keyed::Delete(keys) | Keyed::Exists(keys) | Keyed::Cancel(keys)) = command else {
-        let mut reply = run_as_one(door, std::slice::from_ref(command)).await;
-        return reply.pop().expect("one reply to one command");
-    };
-    let (mut count, mut each) = (0, Vec::new());
-    for keys in keys.chunks(PIECE_KEYS) {
-        let piece = match command {
-            Keyed::Delete(_) => Keyed::Delete(keys.to_vec()),
-            Keyed::Exists(_) => Keyed::Exists(keys.to_vec()),
-            _ => Keyed::Cancel(keys.to_vec()),
-        };
+    let mut whole = Whole::of(command);
+    for piece in pieces(command, PIECE_KEYS) {
         for reply in run_as_one(door, &[piece]).await {
-            match reply {
-                Reply::Int(number) => count += number,
-                Reply::Array(replies) => each.extend(replies),
-                error => return error,
+            if let Err(error) = whole.add(reply) {
+                return error;
             }
         }
     }
-    match command {
-        Keyed::Cancel(_) => Reply::Array(each),
-        _ => Reply::Int(count),
+    whole.reply()
+}
+
+/// Divides a command with many keys.
+fn pieces(command: &Keyed, keys_max: usize) -> Vec<Keyed> {
+    let (Keyed::Delete(keys) | Keyed::Exists(keys) | Keyed::Cancel(keys)) = command else {
+        return vec![command.clone()];
+    };
+    let piece = |keys: &[Key]| match command {
+        Keyed::Delete(_) => Keyed::Delete(keys.to_vec()),
+        Keyed::Exists(_) => Keyed::Exists(keys.to_vec()),
+        _ => Keyed::Cancel(keys.to_vec()),
+    };
+    keys.chunks(keys_max).map(piece).collect()
+}
+
+/// The reply to a command, from those to its pieces.
+enum Whole {
+    /// To a command that is not divided.
+    One(Option<Reply>),
+    Count(i64),
+    Each(Vec<Reply>),
+}
+
+impl Whole {
+    fn of(command: &Keyed) -> Self {
+        match command {
+            Keyed::Delete(_) | Keyed::Exists(_) => Self::Count(0),
+            Keyed::Cancel(_) => Self::Each(Vec::new()),
+            _ => Self::One(None),
+        }
+    }
+
+    /// Adds the reply to a piece. Returns it if it is an error.
+    fn add(&mut self, reply: Reply) -> Result<(), Reply> {
+        match (self, reply) {
+            (Self::One(one), reply) => *one = Some(reply),
+            (Self::Count(count), Reply::Int(number)) => *count += number,
+            (Self::Each(each), Reply::Array(replies)) => each.extend(replies),
+            (_, error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn reply(self) -> Reply {
+        match self {
+            Self::One(one) => one.expect("one reply to one command"),
+            Self::Count(count) => Reply::Int(count),
+            Self::Each(each) => Reply::Array(each),
+        }
     }
 }
 
@@ -77,19 +120,58 @@ async fn run_as_one(door: &Door, commands: &[Keyed]) -> Vec<Reply> {
     let result = attempt(door, commands).await;
     match result {
         Ok(replies) => replies,
+        Err(error) if is_too_large(&error) => divided(door, commands).await,
         // One key is locked, or the ledger cannot hold it: the others must not fail with it.
         Err(error) if commands.len() > 1 && is_about_a_row(&error) => {
-            let mut replies = Vec::with_capacity(commands.len());
-            for command in commands {
-                let one = attempt(door, std::slice::from_ref(command)).await;
-                replies.push(match one {
-                    Ok(mut one) => one.pop().expect("one reply to one command"),
-                    Err(error) => failure(&error),
-                });
-            }
-            replies
+            one_by_one(door, commands).await
         }
         Err(error) => vec![failure(&error); commands.len()],
+    }
+}
+
+async fn one_by_one(door: &Door, commands: &[Keyed]) -> Vec<Reply> {
+    let mut replies = Vec::with_capacity(commands.len());
+    for command in commands {
+        let one = attempt(door, std::slice::from_ref(command)).await;
+        replies.push(match one {
+            Ok(mut one) => one.pop().expect("one reply to one command"),
+            Err(error) => failure(&error),
+        });
+    }
+    replies
+}
+
+/// Carries out commands about tasks that are too large to be changed together, a few keys at a time.
+async fn divided(door: &Door, commands: &[Keyed]) -> Vec<Reply> {
+    let mut replies = Vec::with_capacity(commands.len());
+    for part in commands.chunks(SMALL_PIECE_KEYS) {
+        if part.iter().map(Keyed::keys).sum::<usize>() <= SMALL_PIECE_KEYS {
+            match attempt(door, part).await {
+                Ok(some) => replies.extend(some),
+                Err(_) => replies.extend(one_by_one(door, part).await),
+            }
+            continue;
+        }
+        for command in part {
+            let mut whole = Whole::of(command);
+            let done = async {
+                for piece in pieces(command, SMALL_PIECE_KEYS) {
+                    for reply in one_by_one(door, &[piece]).await {
+                        whole.add(reply)?;
+                    }
+                }
+                Ok(whole.reply())
+            };
+            replies.push(done.await.unwrap_or_else(|error: Reply| error));
+        }
+    }
+    replies
+}
+
+fn changed_bytes_max(keys: usize) -> u64 {
+    match keys {
+        ..=SMALL_PIECE_KEYS => u64::MAX,
+        _ => CHANGED_BYTES_MAX,
     }
 }
 
@@ -98,6 +180,8 @@ async fn run_as_one(door: &Door, commands: &[Keyed]) -> Vec<Reply> {
 pub enum Refused {
     /// Its replies would be too long.
     TooLong,
+    /// The tasks that it changes are too large.
+    TooLarge,
     /// The ledger has failed.
     Failed(ClientError),
 }
@@ -130,11 +214,19 @@ pub async fn execute(
     }
     let (watched, values) = (Arc::new(seen_before), Arc::new(Values::new(keys.len())));
     let (payloads, watching) = (Arc::clone(&needs), Arc::clone(&watched));
-    let payload = move |place: usize| payloads[place].payload() || watching[place].is_some();
+    // What is watched is read no further: another program may have made it long.
+    let has_changed = Arc::new(AtomicBool::new(false));
+    let changed = Arc::clone(&has_changed);
+    let payload = move |place: usize| {
+        !changed.load(Ordering::Relaxed) && (payloads[place].payload() || watching[place].is_some())
+    };
     let (watches, counts) = (Arc::clone(&watched), Arc::clone(&values));
     let keep = move |place: usize, row: SeriesRow| {
         let watched = watches[place].as_ref();
         let is_still = watched.is_none_or(|watched| watched.is_still(Some(&row)));
+        if !is_still {
+            has_changed.store(true, Ordering::Relaxed);
+        }
         let mut entry = Entry::of(row, needs[place]);
         if counts.count(place, entry.value_bytes()) > reply_bytes_max {
             // Refused below, even if the value would be written over before it is answered.
@@ -168,8 +260,15 @@ pub async fn execute(
         (keyspace.into_wishes(), Some(Some(replies)))
     };
     let _turn = door.turn(keys.len()).await;
-    let done = door.tasks.change_seen(&keys, payload, keep, decide).await;
-    done.map_err(Refused::Failed)?.ok_or(Refused::TooLong)
+    let bytes_max = changed_bytes_max(keys.len());
+    let changed = door
+        .tasks
+        .change_seen(&keys, bytes_max, payload, keep, decide);
+    match changed.await {
+        Ok(done) => done.ok_or(Refused::TooLong),
+        Err(error) if is_too_large(&error) => Err(Refused::TooLarge),
+        Err(error) => Err(Refused::Failed(error)),
+    }
 }
 
 /// Bytes of the values that were read for a transaction.
@@ -210,7 +309,11 @@ async fn transact(door: &Door, commands: Vec<Keyed>) -> Result<Vec<Reply>, Clien
         let replies: Vec<Reply> = commands.iter().map(|it| keyspace.run(it)).collect();
         (keyspace.into_wishes(), replies)
     };
-    door.tasks.change_seen(&keys, payload, keep, decide).await
+    let bytes_max = changed_bytes_max(keys.len());
+    let changed = door
+        .tasks
+        .change_seen(&keys, bytes_max, payload, keep, decide);
+    changed.await
 }
 
 /// The error for a failure of the ledger.
@@ -313,6 +416,10 @@ fn has_started(receipt: &Receipt, due: UnixMs) -> bool {
         State::Pending | State::Waiting | State::Cancelled => false,
     };
     has_started && receipt.due() == due
+}
+
+fn is_too_large(error: &ClientError) -> bool {
+    matches!(error, ClientError::Ledger(LedgerError::TooLarge { .. }))
 }
 
 fn is_about_a_row(error: &ClientError) -> bool {

@@ -9,13 +9,14 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::dispatch::{Accepted, Dispatch};
 use super::parser::{Args, Limits, Parser, ProtocolError};
 use super::reply::Reply;
-use crate::net::room::{NoRoom, Share};
+use crate::net::room::{FREE_BYTES, NoRoom, Share};
 
 /// Capacity for reading while nothing is known about the client: 10,000 idle connections take 5 MB.
 const IDLE_BYTES: usize = 512;
@@ -64,6 +65,7 @@ where
         share,
         input: Input::default(),
         begun: None,
+        turn: None,
         dispatch,
     };
     loop {
@@ -99,6 +101,8 @@ struct Connection<S> {
     input: Input,
     /// When the command that is not complete yet began to arrive.
     begun: Option<Instant>,
+    /// While it carries out much input. Given back while it waits for the client.
+    turn: Option<OwnedSemaphorePermit>,
     dispatch: Dispatch,
 }
 
@@ -119,6 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Carries out what has been read, writes the replies, and reads more.
     async fn step(&mut self) -> io::Result<Next> {
         let next = self.work().await?;
+        self.turn = None;
         self.write().await?;
         Ok(match next {
             Next::Read if !self.read().await? => Next::Close,
@@ -129,6 +134,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Carries out every complete command.
     async fn work(&mut self) -> io::Result<Next> {
         loop {
+            if self.turn.is_none() && self.input.buffer.len() > FREE_BYTES {
+                self.turn = tokio::select! {
+                    biased;
+                    () = self.share.closed() => return Err(io::Error::other(NoRoom)),
+                    turn = self.dispatch.large_input() => turn,
+                };
+            }
             let session = &self.dispatch.session;
             let limits = match session.user {
                 Some(_) => Limits::DEFAULT,
@@ -240,6 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Waits for a reply that may take long. `None` if the client disconnects meanwhile: then the command is dropped.
     async fn wait(&mut self, mut reply: BoxFuture<'static, Reply>) -> io::Result<Option<Reply>> {
         self.write().await?;
+        self.turn = None;
         loop {
             let has_room = self.input.buffer.len() < BUSY_BYTES;
             self.input.buffer.reserve(IDLE_BYTES);
@@ -318,6 +331,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn refuse_room(&mut self) {
         self.input = Input::default();
         self.dispatch.refuse_room();
+        self.share.leave();
     }
 
     /// Writes the replies.
@@ -326,6 +340,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if replies.is_empty() {
             return Ok(());
         }
+        self.turn = None;
         let written = async {
             self.stream.write_all(replies).await?;
             self.stream.flush().await

@@ -21,6 +21,10 @@ pub const REDIS_VERSION: &str = "7.4.0";
 /// Memory that all clients together may make the door take.
 const ROOM_BYTES: usize = 32 * 1024 * 1024;
 
+/// Connections with more input than every connection may hold whose commands are carried out at the same time. Others get
+/// their turn on the processors between them, however many there are.
+const LARGE_INPUTS: usize = 32;
+
 /// Keys of commands with several that are read or written at the same time. A command with one key does not wait for those.
 const TURNS: usize = 4096;
 
@@ -50,6 +54,8 @@ pub struct Door {
     pub room: Arc<Room>,
     /// For a `SCAN`, whose pattern takes time to compare: one at a time.
     pub scans: Semaphore,
+    /// For the connections with much input.
+    pub large_inputs: Arc<Semaphore>,
     turns: Semaphore,
 }
 
@@ -78,6 +84,7 @@ impl Door {
             connected: AtomicU64::new(0),
             room: Room::new(ROOM_BYTES),
             scans: Semaphore::new(1),
+            large_inputs: Arc::new(Semaphore::new(LARGE_INPUTS)),
             turns: Semaphore::new(TURNS),
         }
     }

@@ -1,10 +1,11 @@
 //! Accepts connections.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -45,6 +46,9 @@ const SILENT_TIME: Duration = Duration::from_secs(15);
 
 /// Time for a connection that has not authenticated to give way to a new one.
 const GIVE_WAY_TIME: Duration = Duration::from_secs(2);
+
+/// Of all connections, one in this number is kept for other addresses than the one with the most.
+const KEPT_FOR_OTHERS: usize = 16;
 
 /// Time for connections to end after a stop.
 const END_TIME: Duration = Duration::from_secs(2);
@@ -146,7 +150,10 @@ impl Listener {
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();
-        let room = Arc::new(Semaphore::new(self.door.config.max_connections));
+        let most = self.door.config.max_connections;
+        let room = Arc::new(Semaphore::new(most));
+        let addresses = Arc::<Addresses>::default();
+        let of_one_address = most - most / KEPT_FOR_OTHERS;
         let guests = Arc::<Guests>::default();
         tokio::pin!(stop);
         loop {
@@ -163,7 +170,9 @@ impl Listener {
                 }
             };
             let permit = Arc::clone(&room).try_acquire_owned().ok();
-            if permit.is_none() && !guests.close_oldest() {
+            let (others, place) = addresses.enter(address.ip());
+            let is_full = permit.is_none() || others >= of_one_address;
+            if is_full && !guests.close_oldest() {
                 self.door.metrics.resp_refused("max_connections");
                 connections.spawn(refuse(stream));
                 continue;
@@ -194,12 +203,52 @@ impl Listener {
                 if let Err(error) = ended {
                     tracing::debug!(%error, client.address = %address, "a connection of the front door was lost");
                 }
-                drop(permit);
+                drop((permit, place));
             });
         }
         closing.cancel();
         connections.close();
         let _ = timeout(END_TIME, connections.wait()).await;
+    }
+}
+
+/// The number of connections of each address.
+#[derive(Default)]
+struct Addresses(Mutex<HashMap<IpAddr, usize>>);
+
+/// A connection of an address.
+struct AddressPlace {
+    addresses: Arc<Addresses>,
+    address: IpAddr,
+}
+
+impl Addresses {
+    /// Counts a connection. Returns how many others the address has.
+    fn enter(self: &Arc<Self>, address: IpAddr) -> (usize, AddressPlace) {
+        let others = {
+            let mut counts = self.counts();
+            let count = counts.entry(address).or_default();
+            *count += 1;
+            *count - 1
+        };
+        let addresses = Arc::clone(self);
+        (others, AddressPlace { addresses, address })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().expect("nothing panics while holding it")
+    }
+}
+
+impl Drop for AddressPlace {
+    fn drop(&mut self) {
+        let mut counts = self.addresses.counts();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
     }
 }
 

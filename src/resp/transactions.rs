@@ -19,8 +19,8 @@ const WATCHED_MAX: usize = 1_000;
 /// Rows that are read at a time with their values, so that others are not kept waiting.
 const READ_MAX: usize = 64;
 
-/// Turns of a key whose value is read: 64 of them take half of all, so that a connection to the ledger is left to others.
-const VALUE_TURNS: usize = 32;
+/// Most bytes of the values of watched keys. `EXEC` reads them again, and nothing else is written meanwhile.
+const WATCHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Most bytes of the replies of a transaction.
 pub const REPLIES_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -83,6 +83,10 @@ pub async fn exec(session: &mut Session, door: &Door, registry: &Registry) -> Re
         Ok(Some(replies)) => replies.into_iter(),
         Ok(None) => return Reply::NullArray,
         Err(batch::Refused::TooLong) => return too_long(),
+        Err(batch::Refused::TooLarge) => {
+            let most = batch::CHANGED_BYTES_MAX;
+            return aborted(&format!("it changes tasks of more than {most} bytes"));
+        }
         Err(batch::Refused::Failed(error)) => return batch::failure(&error),
     };
     let all = known.into_iter().map(|known| {
@@ -115,24 +119,40 @@ pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
     if session.watched.len() + keys.len() > WATCHED_MAX {
         return Reply::err(format_args!("at most {WATCHED_MAX} keys can be watched"));
     }
-    match read(door, keys).await {
-        Ok(watched) => {
+    let left = WATCHED_BYTES_MAX - bytes_of(&session.watched);
+    match read(door, keys, left).await {
+        Ok(Some(watched)) => {
             session.watched.extend(watched);
             Reply::OK
         }
+        Ok(None) => Reply::err(format_args!(
+            "the values of watched keys have more than {WATCHED_BYTES_MAX} bytes"
+        )),
         Err(error) => batch::failure(&error),
     }
 }
 
-async fn read(door: &Door, keys: Vec<TaskKey>) -> Result<Vec<Watched>, ClientError> {
+/// Reads the rows of keys. `None` if their values have more than `bytes_max` bytes.
+async fn read(
+    door: &Door,
+    keys: Vec<TaskKey>,
+    bytes_max: usize,
+) -> Result<Option<Vec<Watched>>, ClientError> {
     let mut watched = Vec::with_capacity(keys.len());
     for part in keys.chunks(READ_MAX) {
-        let _turn = door.turn(part.len() * VALUE_TURNS).await;
+        let _turn = door.turn(part.len()).await;
         let names = part.to_vec();
         let keep = move |place: usize, row: SeriesRow| Watched::new(&names[place], Some(&row));
         let rows = door.tasks.look(part, |_| true, keep).await?;
         let seen = rows.into_iter().zip(part);
         watched.extend(seen.map(|(row, key)| row.unwrap_or_else(|| Watched::new(key, None))));
+        if bytes_of(&watched) > bytes_max {
+            return Ok(None);
+        }
     }
-    Ok(watched)
+    Ok(Some(watched))
+}
+
+fn bytes_of(watched: &[Watched]) -> usize {
+    watched.iter().map(Watched::bytes).sum()
 }

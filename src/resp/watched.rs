@@ -18,6 +18,7 @@ pub struct Watched {
 struct Seen {
     row: Box<SeriesRow>,
     value: Option<[u8; 32]>,
+    bytes: usize,
 }
 
 impl Watched {
@@ -29,6 +30,11 @@ impl Watched {
         }
     }
 
+    /// Bytes of the value.
+    pub fn bytes(&self) -> usize {
+        self.seen.as_ref().map_or(0, |seen| seen.bytes)
+    }
+
     /// True if the row is still as it was.
     pub fn is_still(&self, row: Option<&SeriesRow>) -> bool {
         self.seen == row.map(Seen::of)
@@ -38,6 +44,7 @@ impl Watched {
 impl Seen {
     fn of(row: &SeriesRow) -> Self {
         let value = row.payload.as_ref().map(|text| Sha256::digest(text).into());
+        let bytes = row.payload.as_ref().map_or(0, String::len);
         let mut row = SeriesRow {
             payload: None,
             ..row.clone()
@@ -49,6 +56,7 @@ impl Seen {
         Self {
             row: Box::new(row),
             value,
+            bytes,
         }
     }
 }

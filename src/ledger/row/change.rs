@@ -24,11 +24,16 @@ impl Row {
         }
     }
 
-    /// Turns the row into the requested arming, whatever it is now, unless that arming has ended or is running.
-    fn write_over(&mut self, task: &NewTask, now: UnixMs) {
+    /// True if the arming of the task has ended or is running: the row is not written over.
+    pub fn has_begun(&self, task: &NewTask, now: UnixMs) -> bool {
         let ended = matches!(self.status, Status::Processed | Status::Dead);
         let runs = self.status == Status::Unprocessed && self.leased(now) && self.has_run();
-        if !((ended || runs) && self.end_time == task.due) {
+        (ended || runs) && self.end_time == task.due
+    }
+
+    /// Turns the row into the requested arming, whatever it is now, unless that has begun.
+    fn write_over(&mut self, task: &NewTask, now: UnixMs) {
+        if !self.has_begun(task, now) {
             if !self.leased(now) {
                 // A frozen run of this due time must not complete what takes its place.
                 self.owner = None;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Result;
 
-use super::SqliteLedger;
-use super::rows::{Stored, one, save};
+use super::rows::{Stored, one, save, save_brief, some};
 use super::search::search;
 use super::session::{Session, id};
+use super::{ROWS_MAX, SqliteLedger};
 use super::{detailed_stats, pauses};
 use crate::ledger::row::{Row, Status};
 use crate::ledger::{
@@ -32,7 +32,7 @@ impl Admin for SqliteLedger {
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
         filter.check_cursor()?;
         let filter = filter.clone();
-        self.read(move |session| {
+        self.read_long(move |session| {
             let found = search(session, &filter)?;
             let mut page = ListPage {
                 next: found.next,
@@ -58,7 +58,7 @@ impl Admin for SqliteLedger {
         &self,
         limits: DetailedStatsLimits,
     ) -> Result<DetailedStats, LedgerError> {
-        self.read(move |session| detailed_stats::of(session, limits))
+        self.read_long(move |session| detailed_stats::of(session, limits))
             .await
     }
 
@@ -81,10 +81,11 @@ impl Admin for SqliteLedger {
     async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
         let dead = ListFilter {
             states: vec![StateFilter::Is(State::Dead)],
+            brief: true,
             ..filter.clone()
         };
         dead.check_cursor()?;
-        self.read(move |session| {
+        self.read_long(move |session| {
             let found = search(session, &dead)?;
             Ok(Picked {
                 rows: found.rows.iter().map(|stored| stored.row.id).collect(),
@@ -95,23 +96,27 @@ impl Admin for SqliteLedger {
     }
 
     async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
-        let rows = rows.to_vec();
-        self.write_untold(move |session| {
-            let mut write = session.prepare(&session.queries.save)?;
-            of_rows(session, &rows, |stored| {
-                let redriven = stored.row.redrive(session.now);
-                if redriven {
-                    save(&mut write, &stored.row)?;
-                }
-                Ok(redriven)
-            })
-        })
-        .await
+        let mut count = 0;
+        for rows in rows.chunks(ROWS_MAX) {
+            let rows = rows.to_vec();
+            let redriven = self.write_long(move |session| {
+                let mut write = session.prepare(&session.queries.save_brief)?;
+                of_rows(session, &rows, |stored| {
+                    let redriven = stored.row.redrive(session.now);
+                    if redriven {
+                        save_brief(&mut write, &stored.row)?;
+                    }
+                    Ok(redriven)
+                })
+            });
+            count += self.untold(redriven.await)?;
+        }
+        Ok(count)
     }
 
     async fn dead_keys(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
         let rows = rows.to_vec();
-        self.read(move |session| {
+        self.read_long(move |session| {
             let mut keys = Vec::new();
             of_rows(session, &rows, |stored| {
                 let dead = stored.row.status == Status::Dead;
@@ -124,18 +129,22 @@ impl Admin for SqliteLedger {
     }
 
     async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
-        let rows = rows.to_vec();
-        self.write(move |session| {
-            let mut delete = session.prepare(&session.queries.delete)?;
-            of_rows(session, &rows, |stored| {
-                let dead = stored.row.status == Status::Dead;
-                if dead {
-                    delete.execute([id(stored.row.id)])?;
-                }
-                Ok(dead)
-            })
-        })
-        .await
+        let mut count = 0;
+        for rows in rows.chunks(ROWS_MAX) {
+            let rows = rows.to_vec();
+            let discarded = self.write_long(move |session| {
+                let mut delete = session.prepare(&session.queries.delete)?;
+                of_rows(session, &rows, |stored| {
+                    let dead = stored.row.status == Status::Dead;
+                    if dead {
+                        delete.execute([id(stored.row.id)])?;
+                    }
+                    Ok(dead)
+                })
+            });
+            count += discarded.await?;
+        }
+        Ok(count)
     }
 }
 
@@ -157,7 +166,7 @@ fn make_due(
     Ok(RunNowAnswer::Due(row.arming()))
 }
 
-/// Reads rows by id. Returns for how many of them `act` returned true.
+/// Reads rows by id, without payload and result. Returns for how many of them `act` returned true.
 pub(super) fn of_rows(
     session: &Session<'_>,
     rows: &[u64],
@@ -166,7 +175,7 @@ pub(super) fn of_rows(
     let mut find = session.prepare(&session.queries.row_by_id)?;
     let mut count = 0;
     for row in rows {
-        if let Some(mut stored) = one(&mut find, [id(*row)])? {
+        if let Some(mut stored) = some(&mut find, [id(*row)], true)? {
             count += u64::from(act(&mut stored)?);
         }
     }

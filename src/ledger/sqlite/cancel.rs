@@ -2,7 +2,7 @@
 
 use rusqlite::Result;
 
-use super::rows::{Stored, one, row_id, save, text};
+use super::rows::{Stored, row_id, save_brief, some, text};
 use super::session::{Session, id};
 use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::row::Status;
@@ -12,17 +12,20 @@ use crate::task::TaskKey;
 /// Index entries of one page. Other callers wait while a page is written.
 const PAGE: usize = 2_000;
 
+/// A page ends behind the row with which its payloads and results reach this size: whoever changes a row writes them, too.
+const PAGE_BYTES: u64 = 8 << 20;
+
 /// As [`Producer::cancel`](crate::ledger::Producer::cancel).
 pub(super) fn cancel(session: &Session<'_>, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>> {
     let mut find = session.prepare(&session.queries.row_by_key)?;
-    let mut write = session.prepare(&session.queries.save)?;
+    let mut write = session.prepare(&session.queries.save_brief)?;
     let mut cancel = |key: &TaskKey| {
-        let Some(mut stored) = one(&mut find, [key.as_str()])? else {
+        let Some(mut stored) = some(&mut find, [key.as_str()], true)? else {
             return Ok(CancelAnswer::Unknown);
         };
         let answer = stored.row.cancel(session.now);
         if !matches!(answer, CancelAnswer::Finished(_)) {
-            save(&mut write, &stored.row)?;
+            save_brief(&mut write, &stored.row)?;
         }
         Ok(answer)
     };
@@ -36,15 +39,19 @@ pub(super) fn page(
     before: Option<CancelCursor>,
     dry_run: bool,
 ) -> Result<CancelPage> {
-    let (ids, next) = ids(session, filter, before)?;
+    let ids = ids(session, filter, before)?;
+    let is_full = ids.len() == PAGE;
     let mut find = session.prepare(&session.queries.row_by_id)?;
-    let mut write = session.prepare(&session.queries.save)?;
-    let mut page = CancelPage {
-        next,
-        ..CancelPage::default()
-    };
-    for row in ids {
-        let found = one(&mut find, [row])?;
+    let mut write = session.prepare(&session.queries.save_brief)?;
+    let mut page = CancelPage::default();
+    let (mut bytes, mut last, mut is_whole) = (0, None, true);
+    for (row, place) in ids {
+        if bytes >= PAGE_BYTES {
+            is_whole = false;
+            break;
+        }
+        let found = some(&mut find, [row], true)?;
+        last = Some(place);
         let Some(mut stored) = found.filter(|stored| fits(stored, filter)) else {
             continue;
         };
@@ -54,23 +61,25 @@ pub(super) fn page(
             false => stored.row.cancel(session.now),
         };
         if !dry_run {
-            save(&mut write, &stored.row)?;
+            bytes += stored.bytes;
+            save_brief(&mut write, &stored.row)?;
         }
         match (answer, stored.key()) {
             (CancelAnswer::Running, Some(key)) => page.running.push(key),
             (_, key) => page.count(key),
         }
     }
+    page.next = last.filter(|_| is_full || !is_whole);
     Ok(page)
 }
 
-/// Finds rows that may match in the index alone: a page is cheap however many of its rows have finished.
+/// Finds rows that may match in the index alone, each with its place: a page is cheap however many of its rows have finished.
 fn ids(
     session: &Session<'_>,
     filter: &CancelFilter,
     before: Option<CancelCursor>,
-) -> Result<(Vec<i64>, Option<CancelCursor>)> {
-    let (mut ids, mut last) = (Vec::new(), None);
+) -> Result<Vec<(i64, CancelCursor)>> {
+    let mut ids = Vec::new();
     match &filter.tag {
         Some(tag) => {
             let before = match before {
@@ -80,8 +89,8 @@ fn ids(
             let mut walk = session.prepare(&session.queries.ids_of_tag)?;
             let mut found = walk.query((tag, before, PAGE as i64))?;
             while let Some(row) = found.next()? {
-                ids.push(id(row_id(row, 0)?));
-                last = Some(CancelCursor::Row(row_id(row, 0)?));
+                let row = row_id(row, 0)?;
+                ids.push((id(row), CancelCursor::Row(row)));
             }
         }
         None => {
@@ -93,14 +102,13 @@ fn ids(
             let mut walk = session.prepare(&session.queries.ids_of_keys)?;
             let mut found = walk.query((prefix, end, PAGE as i64))?;
             while let Some(row) = found.next()? {
-                ids.push(id(row_id(row, 0)?));
                 let key = text(row, 1)?.unwrap_or_default();
-                last = Some(CancelCursor::Key(key.into_owned()));
+                let place = CancelCursor::Key(key.into_owned());
+                ids.push((id(row_id(row, 0)?), place));
             }
         }
     }
-    let next = last.filter(|_| ids.len() == PAGE);
-    Ok((ids, next))
+    Ok(ids)
 }
 
 fn fits(stored: &Stored, filter: &CancelFilter) -> bool {

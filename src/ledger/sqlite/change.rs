@@ -2,10 +2,10 @@
 
 use rusqlite::Result;
 
-use super::rows::{insert, one, save, some};
+use super::rows::{insert, save, save_brief, some};
 use super::session::Session;
 use crate::ledger::row::Row;
-use crate::ledger::{Change, Changed, Decide, See};
+use crate::ledger::{Change, Changed, Decide, LedgerError, See};
 use crate::task::TaskKey;
 
 /// Rows that are kept in memory between their reading and their change. Others are read again: a row may have
@@ -22,26 +22,32 @@ pub(super) fn standing(session: &Session<'_>, keys: &[TaskKey], see: &dyn See) -
     Ok(())
 }
 
-/// As [`Producer::change`](crate::ledger::Producer::change).
+/// As [`Producer::change`](crate::ledger::Producer::change). The inner error: nothing was changed.
 pub(super) fn change(
     session: &Session<'_>,
     keys: &[TaskKey],
     see: &dyn See,
     decide: &Decide,
-) -> Result<Vec<Changed>> {
+) -> Result<std::result::Result<Vec<Changed>, LedgerError>> {
     let mut find = session.prepare(&session.queries.row_by_key)?;
     let mut kept: Vec<Option<Row>> = Vec::with_capacity(keys.len().min(ROWS_KEPT));
+    let mut sizes: Vec<u64> = Vec::with_capacity(keys.len());
     for (place, key) in keys.iter().enumerate() {
-        let is_kept = place < ROWS_KEPT;
-        let is_brief = !is_kept && !see.needs_payload(place);
-        let row = some(&mut find, [key.as_str()], is_brief)?.map(|stored| stored.row);
+        let stored = some(&mut find, [key.as_str()], !see.needs_payload(place))?;
+        sizes.push(stored.as_ref().map_or(0, |stored| stored.bytes));
+        let row = stored.map(|stored| stored.row);
         see.see(place, row.as_ref().map(|row| row.series(session.now)));
-        if is_kept {
+        if place < ROWS_KEPT {
             kept.push(row);
         }
     }
     let changes = decide(session.now);
+    let (bytes, most) = (changed_bytes(&sizes, &changes), see.changed_bytes_max());
+    if bytes > most {
+        return Ok(Err(LedgerError::TooLarge { bytes, most }));
+    }
     let mut save_row = session.prepare(&session.queries.save)?;
+    let mut save_brief_row = session.prepare(&session.queries.save_brief)?;
     let mut write_new = session.prepare(&session.queries.insert)?;
     let mut changed = Vec::with_capacity(keys.len());
     let mut kept = kept.into_iter();
@@ -49,10 +55,19 @@ pub(super) fn change(
         let row = match kept.next() {
             Some(row) => row,
             None if matches!(change, Change::Keep) => None,
-            None => one(&mut find, [key.as_str()])?.map(|stored| stored.row),
+            // A row keeps its payload, which is not written, or gets another one.
+            None => some(&mut find, [key.as_str()], true)?.map(|stored| stored.row),
         };
         changed.push(match (row, change) {
             (_, Change::Keep) | (None, Change::Move(_) | Change::Cancel) => Changed::Kept,
+            (Some(mut row), change @ (Change::Move(_) | Change::Cancel)) => {
+                let changed = row.change(change, session.now);
+                save_brief(&mut save_brief_row, &row)?;
+                changed
+            }
+            (Some(row), Change::Write(task)) if row.has_begun(&task, session.now) => {
+                Changed::Armed(row.arming())
+            }
             (Some(mut row), change) => {
                 let changed = row.change(change, session.now);
                 save(&mut save_row, &row)?;
@@ -67,5 +82,15 @@ pub(super) fn change(
             }
         });
     }
-    Ok(changed)
+    Ok(Ok(changed))
+}
+
+/// Bytes of the rows that are changed, and of what is written over them.
+fn changed_bytes(sizes: &[u64], changes: &[Change]) -> u64 {
+    let of_one = |(size, change): (&u64, &Change)| match change {
+        Change::Keep => 0,
+        Change::Move(_) | Change::Cancel => *size,
+        Change::Write(task) => size + task.payload.as_ref().map_or(0, |it| it.len() as u64),
+    };
+    sizes.iter().zip(changes).map(of_one).sum()
 }

@@ -58,6 +58,9 @@ use crate::clock::LedgerClock;
 use crate::config::{ConfigError, LedgerConfig};
 use crate::task::{TableName, UnixMs};
 
+/// Rows that are changed in one transaction where a call may be divided, of 64 KiB each. Other callers wait meanwhile.
+const ROWS_MAX: usize = 128;
+
 /// The ledger in an SQLite file. Opens the file when first used.
 ///
 /// Its clock is the wall clock of this machine.
@@ -141,12 +144,24 @@ impl SqliteLedger {
         self.writer.write(verb).await
     }
 
+    /// As [`write`](Self::write), of a verb about many rows.
+    async fn write_long<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.writer.write_long(verb).await
+    }
+
     /// As [`write`](Self::write), of a verb that makes tasks due and whose callers do not tell the timer.
     async fn write_untold<T: Send + 'static>(
         &self,
         verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        let written = self.writer.write(verb).await;
+        self.untold(self.writer.write(verb).await)
+    }
+
+    /// Notes that tasks may be due whose callers do not tell the timer.
+    fn untold<T>(&self, written: T) -> T {
         self.untold.fetch_add(1, Ordering::Relaxed);
         written
     }
@@ -157,6 +172,14 @@ impl SqliteLedger {
         look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         self.readers.read(look).await
+    }
+
+    /// As [`read`](Self::read), of a look at many rows.
+    async fn read_long<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.readers.read_long(look).await
     }
 }
 
@@ -203,16 +226,95 @@ impl Ledger for SqliteLedger {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex as StdMutex;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+    use tempfile::TempDir;
+    use tokio::time::Instant;
+
     use super::*;
     use crate::Config;
 
-    #[tokio::test]
-    async fn a_write_that_panics_ends_alone() {
+    async fn migrated() -> (TempDir, SqliteLedger) {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/lapsed.db", directory.path().display());
         let config = Config::from_toml(&format!("[ledger]\nurl = '{url}'")).unwrap();
         let ledger = SqliteLedger::new(&config.ledger).unwrap();
         ledger.migrate(false).await.unwrap();
+        (directory, ledger)
+    }
+
+    #[tokio::test]
+    async fn a_write_about_few_rows_waits_for_one_transaction_of_long_ones() {
+        let (_directory, ledger) = migrated().await;
+        let order = Arc::new(StdMutex::new(Vec::new()));
+        let (go, wait) = mpsc::channel();
+        let wait = Arc::new(StdMutex::new(wait));
+        // Each takes the time that a transaction has.
+        let long = |number: u32| {
+            let (order, wait) = (Arc::clone(&order), Arc::clone(&wait));
+            ledger.write_long(move |_| {
+                order.lock().unwrap().push(number);
+                if number == 0 {
+                    wait.lock().unwrap().recv().unwrap();
+                }
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(25) {
+                    std::hint::spin_loop();
+                }
+                Ok(())
+            })
+        };
+        let few = async {
+            // All long ones wait in the channel, and the first is under way.
+            while order.lock().unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let order = Arc::clone(&order);
+            let few = ledger.write(move |_| {
+                order.lock().unwrap().push(100);
+                Ok(())
+            });
+            let release = async { go.send(()).unwrap() };
+            tokio::join!(biased; few, release).0
+        };
+        let (all, few) = tokio::join!(biased; join_all((0..5).map(long)), few);
+        assert!(all.iter().all(Result::is_ok) && few.is_ok());
+        assert_eq!(*order.lock().unwrap(), [0, 100, 1, 2, 3, 4]);
+        ledger.close().await;
+    }
+
+    #[tokio::test]
+    async fn looks_at_many_rows_leave_connections_to_others() {
+        let (_directory, ledger) = migrated().await;
+        let ledger = Arc::new(ledger);
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            let (go, wait) = mpsc::channel::<()>();
+            let look = Arc::clone(&ledger);
+            held.push(go);
+            // A caller that leaves does not end the look.
+            let look = tokio::spawn(async move {
+                look.read_long(move |_| {
+                    let _ = wait.recv();
+                    Ok(())
+                })
+                .await
+            });
+            tokio::task::yield_now().await;
+            look.abort();
+        }
+        let few = tokio::time::timeout(Duration::from_secs(60), ledger.read(|_| Ok(())));
+        few.await.expect("a connection is free").unwrap();
+        drop(held);
+        ledger.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_write_that_panics_ends_alone() {
+        let (_directory, ledger) = migrated().await;
         let panics = |_: &Session<'_>| -> rusqlite::Result<()> { panic!("as a defect would") };
         let ended = ledger.write(panics).await.unwrap_err();
         assert!(ended.is_transient(), "{ended}");

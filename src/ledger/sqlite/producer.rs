@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rusqlite::Result;
 
-use super::SqliteLedger;
 use super::cancel;
 use super::change;
 use super::rows::{insert, one, save};
 use super::session::{Session, id};
+use super::{ROWS_MAX, SqliteLedger};
 use crate::ledger::row::Row;
 use crate::ledger::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, IfPending,
@@ -36,9 +36,12 @@ impl Producer for SqliteLedger {
     }
 
     async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
-        let keys = keys.to_vec();
-        self.read(move |session| change::standing(session, &keys, &*see))
-            .await
+        let (keys, is_long) = (keys.to_vec(), keys.len() > 1);
+        let look = move |session: &Session<'_>| change::standing(session, &keys, &*see);
+        match is_long {
+            true => self.read_long(look).await,
+            false => self.read(look).await,
+        }
     }
 
     async fn change(
@@ -47,9 +50,12 @@ impl Producer for SqliteLedger {
         see: Arc<dyn See>,
         decide: Arc<Decide>,
     ) -> Result<Vec<Changed>, LedgerError> {
-        let keys = keys.to_vec();
-        self.write(move |session| change::change(session, &keys, &*see, &*decide))
-            .await
+        let (keys, is_long) = (keys.to_vec(), keys.len() > 1);
+        let change = move |session: &Session<'_>| change::change(session, &keys, &*see, &*decide);
+        match is_long {
+            true => self.write_long(change).await?,
+            false => self.write(change).await?,
+        }
     }
 
     async fn write_series(
@@ -80,9 +86,16 @@ impl Producer for SqliteLedger {
     }
 
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
-        let keys = keys.to_vec();
-        self.write(move |session| cancel::cancel(session, &keys))
-            .await
+        let mut answers = Vec::with_capacity(keys.len());
+        for part in keys.chunks(ROWS_MAX) {
+            let part = part.to_vec();
+            let cancel = move |session: &Session<'_>| cancel::cancel(session, &part);
+            answers.extend(match keys {
+                [_] => self.write(cancel).await?,
+                _ => self.write_long(cancel).await?,
+            });
+        }
+        Ok(answers)
     }
 
     async fn cancel_page(
@@ -95,8 +108,8 @@ impl Producer for SqliteLedger {
         let filter = filter.clone();
         let page = move |session: &Session<'_>| cancel::page(session, &filter, before, dry_run);
         match dry_run {
-            true => self.read(page).await,
-            false => self.write(page).await,
+            true => self.read_long(page).await,
+            false => self.write_long(page).await,
         }
     }
 }

@@ -18,9 +18,9 @@ const METHOD: &str = "substr(key, 1, instr(key || '@', '@') + instr(substr(key, 
 /// The statements of one table.
 #[derive(Debug)]
 pub(super) struct Queries {
-    /// A row by id. Primary key.
+    /// A row by id, with the bytes of its payload and result. Primary key.
     pub row_by_id: String,
-    /// A row by key. Unique key.
+    /// A row by key, with the same. Unique key.
     pub row_by_key: String,
     /// Inserts the row of a new task, unless the key has one. Unique key.
     pub insert: String,
@@ -32,6 +32,8 @@ pub(super) struct Queries {
     pub save_end: String,
     /// Writes everything but id and key. Primary key.
     pub save: String,
+    /// Writes everything but id, key, payload and result. Primary key.
+    pub save_brief: String,
     /// Deletes a row. Primary key.
     pub delete: String,
 
@@ -127,11 +129,16 @@ impl Queries {
         let of_method = format!(
             "FROM \"{{t}}\" INDEXED BY \"{{t}}_method\" WHERE status = 0 AND sts = 0 AND {METHOD}"
         );
+        let save = "UPDATE \"{t}\" SET status = ?2, sts = ?3, start_time = ?4, end_time = ?5, owner = ?6, daemon = ?7, lease_until = ?8, \
+             run_end = ?9, retry_at = ?10, attempt = ?11, crashes = ?12, max_attempts = ?13, adopted = ?14, finished_at = ?15, \
+             changed_at = ?16, tag = ?17, reason = ?18, last_error = ?19, history = ?20, recurrence = ?21";
+        // Lengths are in the header of a row: no page of the texts is read for them.
+        let one = "SELECT {columns}, ifnull(octet_length(payload), 0) + ifnull(octet_length(result), 0) FROM \"{t}\"";
         let places = "SELECT id, due_at";
         let scanned = "SELECT id, due_at, key, end_time, lease_until, owner, daemon, status, sts";
         Self {
-            row_by_id: of("SELECT {columns} FROM \"{t}\" WHERE id = ?1"),
-            row_by_key: of("SELECT {columns} FROM \"{t}\" WHERE key = ?1"),
+            row_by_id: of(&format!("{one} WHERE id = ?1")),
+            row_by_key: of(&format!("{one} WHERE key = ?1")),
             insert: of(
                 "INSERT INTO \"{t}\" (key, start_time, end_time, run_end, attempt, max_attempts, adopted, changed_at, tag, recurrence, payload) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (key) DO NOTHING",
@@ -142,11 +149,10 @@ impl Queries {
             save_end: of(
                 "UPDATE \"{t}\" SET status = ?2, lease_until = ?3, finished_at = ?4, last_error = ?5, result = ?6 WHERE id = ?1",
             ),
-            save: of(
-                "UPDATE \"{t}\" SET status = ?2, sts = ?3, start_time = ?4, end_time = ?5, owner = ?6, daemon = ?7, lease_until = ?8, run_end = ?9, \
-                   retry_at = ?10, attempt = ?11, crashes = ?12, max_attempts = ?13, adopted = ?14, finished_at = ?15, changed_at = ?16, tag = ?17, \
-                   reason = ?18, last_error = ?19, history = ?20, result = ?21, recurrence = ?22, payload = ?23 WHERE id = ?1",
-            ),
+            save: of(&format!(
+                "{save}, result = ?22, payload = ?23 WHERE id = ?1"
+            )),
+            save_brief: of(&format!("{save} WHERE id = ?1")),
             delete: of("DELETE FROM \"{t}\" WHERE id = ?1"),
             places_up: of(&walk_up(places)),
             places_down: of(&walk_down(places)),
@@ -264,6 +270,7 @@ mod tests {
             (&queries.save_run, [primary, ""]),
             (&queries.save_end, [primary, ""]),
             (&queries.save, [primary, ""]),
+            (&queries.save_brief, [primary, ""]),
             (&queries.delete, [primary, ""]),
             (&queries.scan_row, [primary, ""]),
             (&queries.list_by_id, [primary, ""]),

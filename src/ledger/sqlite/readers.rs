@@ -15,6 +15,9 @@ use crate::ledger::LedgerError;
 /// Maximum number of connections, and of threads that read.
 const CONNECTIONS_MAX: usize = 4;
 
+/// Those of them that may look at many rows at the same time. The others are left to looks at few.
+const LONG_MAX: usize = 2;
+
 /// A pool of connections. Opens them when they are needed.
 #[derive(Debug)]
 pub(super) struct Readers {
@@ -22,6 +25,7 @@ pub(super) struct Readers {
     queries: Arc<Queries>,
     clock: LedgerClock,
     slots: Arc<Semaphore>,
+    long: Arc<Semaphore>,
     idle: IdleReaders,
 }
 
@@ -63,6 +67,7 @@ impl Readers {
             queries,
             clock,
             slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            long: Arc::new(Semaphore::new(LONG_MAX)),
             idle: IdleReaders::default(),
         }
     }
@@ -110,6 +115,27 @@ impl Readers {
                 source: None,
             })
         })
+    }
+
+    /// As [`read`](Self::read), of a look at many rows.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn read_long<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let turn = Arc::clone(&self.long).acquire_owned().await;
+        let turn = turn.expect("the semaphore is never closed");
+        // The thread has it: the caller may leave before the end of the look.
+        self.read(move |session| {
+            let _turn = turn;
+            look(session)
+        })
+        .await
     }
 
     /// The connections that are not in use.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension as _, Result};
 
+use super::ROWS_MAX;
 use super::SqliteLedger;
 use super::admin::of_rows;
 use super::rows::{self, Stored, ms, row_id};
@@ -23,8 +24,8 @@ impl Retention for SqliteLedger {
         let (prune, dry_run) = (*prune, prune.dry_run);
         let batch = move |session: &Session<'_>| batch(session, &prune);
         match dry_run {
-            true => self.read(batch).await,
-            false => self.write(batch).await,
+            true => self.read_long(batch).await,
+            false => self.write_long(batch).await,
         }
     }
 
@@ -33,7 +34,7 @@ impl Retention for SqliteLedger {
             return Ok(0);
         };
         let (rows, least) = (rows.to_vec(), least_age(prune.age));
-        self.write(move |session| {
+        self.write_long(move |session| {
             let mut delete = session.prepare(&session.queries.delete)?;
             of_rows(session, &rows, |stored| {
                 let row = &stored.row;
@@ -53,22 +54,28 @@ impl Retention for SqliteLedger {
         &self,
         after: Option<DuePlace>,
     ) -> Result<(u64, Option<DuePlace>), LedgerError> {
-        let (rows, next) = self.read(move |session| ran_out(session, after)).await?;
+        let (rows, next) = self
+            .read_long(move |session| ran_out(session, after))
+            .await?;
         if rows.is_empty() {
             return Ok((0, next));
         }
-        let ended = self.write(move |session| {
-            let mut write = session.prepare(&session.queries.save)?;
-            of_rows(session, &rows, |stored| {
-                let mut row = stored.row.clone();
-                let ends = row.end_cancelled_run(session.now);
-                if ends {
-                    rows::save(&mut write, &row)?;
-                }
-                Ok(ends)
-            })
-        });
-        Ok((ended.await?, next))
+        let mut ended = 0;
+        for rows in rows.chunks(ROWS_MAX) {
+            let rows = rows.to_vec();
+            let end = self.write_long(move |session| {
+                let mut write = session.prepare(&session.queries.save_brief)?;
+                of_rows(session, &rows, |stored| {
+                    let ends = stored.row.end_cancelled_run(session.now);
+                    if ends {
+                        rows::save_brief(&mut write, &stored.row)?;
+                    }
+                    Ok(ends)
+                })
+            });
+            ended += end.await?;
+        }
+        Ok((ended, next))
     }
 
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
@@ -186,7 +193,7 @@ fn finished(
         let Some(row) = walked.next()? else {
             break;
         };
-        found.push(rows::read(row)?);
+        found.push(rows::read_some(row, true)?);
     }
     Ok(found)
 }

@@ -8,6 +8,9 @@ use crate::ledger::row::{Row, Status, StoredRecurrence};
 use crate::ledger::{MalformedRow, Owner};
 use crate::task::{Mishap, Origin, TaskKey, UnixMs};
 
+/// Place of the column behind those of a whole row, for the bytes of payload and result.
+const BYTES: usize = 24;
+
 /// Key in place of one that is not a task key. Never written.
 const NO_KEY: &str = "Malformed@key";
 
@@ -16,6 +19,8 @@ pub(super) struct Stored {
     pub row: Row,
     /// The key, if it is not a task key. Nothing can run such a row.
     pub malformed: Option<String>,
+    /// Bytes of its payload and result. Known of a row that was found by id or key.
+    pub bytes: u64,
 }
 
 impl Stored {
@@ -53,8 +58,14 @@ pub(super) fn some(
     brief: bool,
 ) -> rusqlite::Result<Option<Stored>> {
     let mut found = statement.query(values)?;
-    let row = found.next()?;
-    row.map(|row| read_some(row, brief)).transpose()
+    let Some(row) = found.next()? else {
+        return Ok(None);
+    };
+    let bytes = row_id(row, BYTES)?;
+    Ok(Some(Stored {
+        bytes,
+        ..read_some(row, brief)?
+    }))
 }
 
 /// Reads a whole row.
@@ -111,7 +122,11 @@ pub(super) fn read_some(found: &Found<'_>, brief: bool) -> rusqlite::Result<Stor
         recurrence: text(found, 22)?.map(|text| StoredRecurrence::read(&text)),
         payload: if brief { None } else { owned(23)? },
     };
-    Ok(Stored { row, malformed })
+    Ok(Stored {
+        row,
+        malformed,
+        bytes: 0,
+    })
 }
 
 /// Inserts the row of a new task. Returns false if the key has a row.
@@ -163,6 +178,15 @@ pub(super) fn save_end(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Re
 
 /// Writes everything but id and key.
 pub(super) fn save(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
+    save_some(statement, row, false)
+}
+
+/// Writes everything but id, key, payload and result.
+pub(super) fn save_brief(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
+    save_some(statement, row, true)
+}
+
+fn save_some(statement: &mut Statement<'_>, row: &Row, brief: bool) -> rusqlite::Result<()> {
     let Row {
         id: row_id,
         key: _,
@@ -190,7 +214,7 @@ pub(super) fn save(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result
         origin: _,
     } = row;
     let history: Vec<String> = history.iter().map(Mishap::to_line).collect();
-    statement.execute(params![
+    let values = params![
         id(*row_id),
         *status as u8,
         deleted,
@@ -211,10 +235,12 @@ pub(super) fn save(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result
         reason.map(|reason| reason.as_str()),
         last_error,
         (!history.is_empty()).then(|| history.join("\n")),
-        result,
         recurrence.as_ref().map(ToString::to_string),
+        result,
         payload,
-    ])?;
+    ];
+    let count = if brief { 21 } else { 23 };
+    statement.execute(&values[..count])?;
     Ok(())
 }
 

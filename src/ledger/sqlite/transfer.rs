@@ -26,19 +26,19 @@ impl Transfers for SqliteLedger {
         after: Option<MovePlace>,
         limit: u32,
     ) -> Result<MovePage, LedgerError> {
-        self.read(move |session| page(session, which, after, limit))
+        self.read_long(move |session| page(session, which, after, limit))
             .await
     }
 
     async fn stage(&self, tasks: &[MovingTask]) -> Result<Vec<Staged>, LedgerError> {
         let tasks = tasks.to_vec();
-        self.write(move |session| tasks.iter().map(|task| stage(session, task)).collect())
+        self.write_long(move |session| tasks.iter().map(|task| stage(session, task)).collect())
             .await
     }
 
     async fn freeze(&self, tasks: &[MovingTask]) -> Result<Vec<bool>, LedgerError> {
         let tasks = tasks.to_vec();
-        self.write(move |session| {
+        self.write_long(move |session| {
             let freeze = |task: &MovingTask| {
                 change(session, task.key(), |row, now| row.freeze(&task.row, now))
                     .map(Option::unwrap_or_default)
@@ -50,13 +50,13 @@ impl Transfers for SqliteLedger {
 
     async fn admit(&self, keys: &[TaskKey]) -> Result<(), LedgerError> {
         let keys = keys.to_vec();
-        self.write(move |session| each(session, &keys, Row::admit))
+        self.write_long(move |session| each(session, &keys, Row::admit))
             .await
     }
 
     async fn unstage(&self, keys: &[TaskKey]) -> Result<(), LedgerError> {
         let keys = keys.to_vec();
-        self.write(move |session| each(session, &keys, Row::unstage))
+        self.write_long(move |session| each(session, &keys, Row::unstage))
             .await
     }
 
@@ -67,7 +67,7 @@ impl Transfers for SqliteLedger {
         note: &str,
     ) -> Result<Vec<TaskKey>, LedgerError> {
         let (keys, note) = (keys.to_vec(), note.to_owned());
-        self.write(move |session| {
+        self.write_long(move |session| {
             let mut held = Vec::new();
             for key in &keys {
                 let is_held = change(session, key, |row, now| row.give_up(how, &note, now))?;
@@ -80,7 +80,7 @@ impl Transfers for SqliteLedger {
 
     async fn copy(&self, tasks: &[MovingTask]) -> Result<u64, LedgerError> {
         let tasks = tasks.to_vec();
-        self.write(move |session| {
+        self.write_long(move |session| {
             let mut copied = 0;
             for task in &tasks {
                 copied += u64::from(write_new(session, &task.row)?);

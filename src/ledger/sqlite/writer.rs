@@ -1,11 +1,15 @@
 //! The one thread that writes: it takes the jobs that have arrived meanwhile, runs them in one transaction, and answers
 //! after the commit.
 //!
+//! Jobs about many rows are [long](Writer::write_long), and have transactions of their own, in turns with those of other
+//! jobs. So a job about one task waits for one such transaction at most, however many long jobs there are.
+//!
 //! A commit costs a write to the disk, whatever it contains. While one is under way, other jobs arrive, and the next commit
 //! has all of them: throughput grows with load, and a single job waits for one commit only.
 //!
 //! Its connection makes all commits of this ledger but those of handlers, so it can tell those of others from its own.
 
+use std::collections::VecDeque;
 use std::sync::{self, Arc};
 use std::thread;
 use std::time::Duration;
@@ -35,6 +39,8 @@ type Look = oneshot::Sender<Result<u64, LedgerError>>;
 
 enum Message {
     Job(Box<dyn Job>),
+    /// One about many rows.
+    Long(Box<dyn Job>),
     /// Looks for commits of other connections.
     Look(Look),
     /// Closes the connection.
@@ -83,8 +89,30 @@ impl Writer {
         &self,
         verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
+        self.run(verb, Message::Job).await
+    }
+
+    /// As [`write`](Self::write), of a verb that reads or writes many rows.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Cancel safety
+    /// As [`write`](Self::write).
+    pub async fn write_long<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.run(verb, Message::Long).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+        message: fn(Box<dyn Job>) -> Message,
+    ) -> Result<T, LedgerError> {
         let (caller, answer) = oneshot::channel();
-        let job = Message::Job(Box::new(Write::new(verb, caller)));
+        let job = message(Box::new(Write::new(verb, caller)));
         let thread = self.thread()?;
         thread.send(job).await.map_err(|_| ended())?;
         answered(&thread, answer).await
@@ -198,20 +226,33 @@ struct Open {
     data_version: Option<i64>,
 }
 
-/// What is answered between two transactions.
+/// What waits for the end of a transaction.
 #[derive(Default)]
 struct Deferred {
+    /// In order of arrival.
+    long: VecDeque<Box<dyn Job>>,
     looks: Vec<Look>,
     close: Option<oneshot::Sender<()>>,
 }
 
 impl Deferred {
-    /// Keeps a message for later, unless it is a job.
+    /// Keeps a message for later, unless it is a job about few rows.
     fn keep(&mut self, message: Message) -> Option<Box<dyn Job>> {
         match message {
             Message::Job(job) => return Some(job),
+            Message::Long(job) => self.long.push_back(job),
             Message::Look(look) => self.looks.push(look),
             Message::Close(closed) => self.close = Some(closed),
+        }
+        None
+    }
+
+    /// Returns the next job about few rows, of those that arrived before a request to close.
+    fn next(&mut self, messages: &mut mpsc::Receiver<Message>) -> Option<Box<dyn Job>> {
+        while self.close.is_none() && self.long.len() < WAITING_MAX {
+            if let Some(job) = self.keep(messages.try_recv().ok()?) {
+                return Some(job);
+            }
         }
         None
     }
@@ -219,16 +260,32 @@ impl Deferred {
 
 impl WriterThread {
     fn run(mut self, mut messages: mpsc::Receiver<Message>) {
-        while let Some(message) = messages.blocking_recv() {
-            let mut deferred = Deferred::default();
-            if let Some(first) = deferred.keep(message) {
-                self.transaction(first, &mut messages, &mut deferred);
+        let mut deferred = Deferred::default();
+        loop {
+            let message = match deferred.long.is_empty() {
+                true => match messages.blocking_recv() {
+                    Some(message) => Some(message),
+                    None => return,
+                },
+                false => messages.try_recv().ok(),
+            };
+            let first = message.and_then(|message| deferred.keep(message));
+            // It may be behind long ones.
+            let first = first.or_else(|| deferred.next(&mut messages));
+            if let Some(first) = first {
+                self.transaction(first, || deferred.next(&mut messages));
+            }
+            while let Some(first) = deferred.long.pop_front() {
+                self.transaction(first, || deferred.long.pop_front());
+                if deferred.close.is_none() {
+                    break;
+                }
             }
             // In both cases, the caller may have gone.
-            for look in deferred.looks {
+            for look in deferred.looks.drain(..) {
                 let _ = look.send(self.look());
             }
-            if let Some(closed) = deferred.close {
+            if let Some(closed) = deferred.close.take() {
                 self.checkpoints.close();
                 self.open = None;
                 let _ = closed.send(());
@@ -236,25 +293,12 @@ impl WriterThread {
         }
     }
 
-    /// Runs `first` and the jobs that are waiting, and answers them. Takes none that arrived after a request to close.
-    fn transaction(
-        &mut self,
-        first: Box<dyn Job>,
-        messages: &mut mpsc::Receiver<Message>,
-        deferred: &mut Deferred,
-    ) {
+    /// Runs `first` and those that `next` returns meanwhile, and answers them.
+    fn transaction(&mut self, first: Box<dyn Job>, next: impl FnMut() -> Option<Box<dyn Job>>) {
         let mut jobs = vec![first];
         let turn = Arc::clone(&self.turn);
         let turn = turn.blocking_lock();
         let begun = Instant::now();
-        let next = || {
-            while deferred.close.is_none() {
-                if let Some(job) = deferred.keep(messages.try_recv().ok()?) {
-                    return Some(job);
-                }
-            }
-            None
-        };
         let mut result = self.run_all(&mut jobs, next, begun);
         match &result {
             Ok(()) => result = self.check_files(),

@@ -1,5 +1,9 @@
 //! What a connection takes, and the commands that are refused because it is too much.
 
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::Dispatch;
 use crate::net::room::NoRoom;
 use crate::resp::command::{Control, Run};
@@ -28,6 +32,12 @@ impl Dispatch {
     /// True if the batch should grow no further.
     pub fn is_batch_full(&self) -> bool {
         self.weight >= BATCH_WEIGHT || self.bytes >= BATCH_BYTES || self.values >= REPLIES_BYTES_MAX
+    }
+
+    /// Waits for the turn of a connection with much input.
+    pub fn large_input(&self) -> impl Future<Output = Option<OwnedSemaphorePermit>> + Send + use<> {
+        let turns = Arc::clone(&self.door.large_inputs);
+        async move { turns.acquire_owned().await.ok() }
     }
 
     /// Memory that the client makes it take.

@@ -293,3 +293,70 @@ async fn a_value_that_is_too_long_is_dropped_and_named() {
         "-ERR Protocol error: invalid bulk length\r\n"
     );
 }
+
+#[tokio::test]
+async fn watched_keys_have_a_limit_of_bytes() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    let value = "x".repeat(PAYLOAD - 2);
+    let keys: Vec<String> = (0..70).map(|number| format!("C@long@{number}")).collect();
+    for key in &keys {
+        wire.send(setex(key, value.as_bytes())).await;
+    }
+    wire.send("PING\r\n").await;
+    wire.read_until("+PONG\r\n").await;
+    let refused = "-ERR the values of watched keys have more than 4194304 bytes";
+    assert_eq!(
+        wire.says(&format!("WATCH {}", keys.join(" "))).await,
+        refused
+    );
+    // What is watched already counts.
+    assert_eq!(
+        wire.says(&format!("WATCH {}", keys[..40].join(" "))).await,
+        "+OK"
+    );
+    assert_eq!(
+        wire.says(&format!("WATCH {}", keys[40..].join(" "))).await,
+        refused
+    );
+    let mut other = door.connect().await;
+    assert_eq!(other.says(&format!("EXPIRE {} 200", keys[39])).await, ":1");
+    assert_eq!(
+        wire.says("MULTI\r\nPING\r\nEXEC").await,
+        "+OK\r\n+QUEUED\r\n*-1"
+    );
+    assert_eq!(
+        wire.says(&format!("WATCH {}", keys[40..].join(" "))).await,
+        "+OK"
+    );
+    assert_eq!(
+        wire.says("MULTI\r\nPING\r\nEXEC").await,
+        "+OK\r\n+QUEUED\r\n*1\r\n+PONG"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_wait_or_take_no_replies_leave_turns_to_others() {
+    let door = Door::working(
+        "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '10s' }\n",
+    );
+    let many = "PING\r\n".repeat(2_000);
+    let mut wires = Vec::new();
+    for _ in 0..40 {
+        let mut wire = door.connect().await;
+        wire.send(format!("LAPSED.TAKE mail BLOCK 60000\r\n{many}"))
+            .await;
+        wires.push(wire);
+    }
+    until("all wait", async || door.waiting() == 40).await;
+    for _ in 0..40 {
+        let mut wire = door.connect().await;
+        // The replies are far more than the kernel takes.
+        wire.send(format!("{}{many}", "COMMAND\r\n".repeat(400)))
+            .await;
+        wires.push(wire);
+    }
+    let mut other = door.connect().await;
+    other.send(&many).await;
+    other.read_until(&"+PONG\r\n".repeat(2_000)).await;
+}

@@ -256,3 +256,26 @@ async fn a_client_that_does_not_read_its_replies_is_cut_off_after_half_a_minute(
     assert!((30..60).contains(&took.as_secs()), "{took:?}");
     assert_eq!(door.says("PING").await, "+PONG");
 }
+
+#[tokio::test]
+async fn one_address_does_not_take_all_connections() {
+    let door = Door::with("max_connections = 16");
+    let mut wires = Vec::new();
+    for _ in 0..15 {
+        let mut wire = door.connect().await;
+        assert_eq!(wire.says("PING").await, "+PONG");
+        wires.push(wire);
+    }
+    let refused = "-ERR max number of clients reached\r\n";
+    assert_eq!(door.connect().await.rest().await, refused);
+    let mut other = door.connect_from("127.0.0.2").await;
+    assert_eq!(other.says("PING").await, "+PONG");
+    assert_eq!(door.connect_from("127.0.0.3").await.rest().await, refused);
+    drop(other);
+    until("the place of the other address is free", async || {
+        let mut third = door.connect_from("127.0.0.3").await;
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut third.0, b"QUIT\r\n").await;
+        third.rest().await == "+OK\r\n"
+    })
+    .await;
+}

@@ -7,7 +7,7 @@ use lapsed::engine::{Metrics, PullQueues};
 use lapsed::resp::Listener;
 use lapsed::{Config, Engine, Handlers, TaskClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -25,6 +25,12 @@ pub struct Door {
 impl Door {
     pub fn open() -> Self {
         Self::with("")
+    }
+
+    /// On the ledger of these tasks.
+    pub fn of(tasks: TaskClient) -> Self {
+        let (config, ..) = Self::parts("");
+        Self::serve(&config, tasks, None)
     }
 
     /// With these settings of `[resp]`.
@@ -78,6 +84,15 @@ impl Door {
 
     pub async fn connect(&self) -> Wire {
         Wire(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    /// A connection from another address of this machine.
+    pub async fn connect_from(&self, address: &str) -> Wire {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket
+            .bind(format!("{address}:0").parse().unwrap())
+            .unwrap();
+        Wire(socket.connect(self.address).await.unwrap())
     }
 
     /// Sends these lines on a connection of their own and returns what is answered to each.

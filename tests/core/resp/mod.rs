@@ -3,6 +3,6 @@
 mod access;
 mod budgets;
 mod connections;
-mod door;
+pub mod door;
 mod scheduling;
 mod workers;

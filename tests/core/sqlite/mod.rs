@@ -3,6 +3,7 @@
 mod applications;
 mod backlogs;
 mod backups;
+mod budgets;
 mod daemons;
 mod faults;
 mod formats;
