@@ -189,13 +189,16 @@ fn looks_in_multi(target: &Target, stop: &AtomicBool) {
     again(target, stop, &in_multi(&looks), 40);
 }
 
-/// Moves many tasks with long values.
+/// Moves many tasks with long values, as many as one transaction may and far more, and without a transaction.
 fn changes_in_multi(target: &Target, stop: &AtomicBool) {
-    let moves: Vec<u8> = big_keys()
-        .take(500)
-        .flat_map(|key| command(&["EXPIRE", &key, "200000"]))
-        .collect();
-    again(target, stop, &in_multi(&moves), 500 * 10);
+    let moves = |count| -> Vec<u8> {
+        let moves = big_keys()
+            .take(count)
+            .flat_map(|key| command(&["EXPIRE", &key, "200000"]));
+        moves.collect()
+    };
+    let sent = [in_multi(&moves(120)), in_multi(&moves(500)), moves(500)].concat();
+    again(target, stop, &sent, 120 * 10 + 500 * 10 + 500 * 4);
 }
 
 /// Deletes as many keys as a transaction may name, some of which are there.
@@ -228,10 +231,13 @@ fn looks(target: &Target, stop: &AtomicBool) {
     again(target, stop, &looks, BIG_KEYS * 11);
 }
 
+/// Watches as many long values as allowed, and more.
 fn watches(target: &Target, stop: &AtomicBool) {
-    let watch = of_all("WATCH", big_keys().take(1_000));
-    let watch = [&watch[..], b"MULTI\r\nPING\r\nEXEC\r\nUNWATCH\r\n"].concat();
-    again(target, stop, &watch, 40);
+    let of = |count| {
+        let watch = of_all("WATCH", big_keys().take(count));
+        [&watch[..], b"MULTI\r\nPING\r\nEXEC\r\nUNWATCH\r\n"].concat()
+    };
+    again(target, stop, &[of(60), of(1_000)].concat(), 80);
 }
 
 /// Names of channels, as many and as long as allowed.

@@ -23,12 +23,11 @@ const PROMISED: Bar = Bar {
     memory_mib_max: 200,
 };
 
-/// For two hostile clients at once nothing is promised but that the daemon stays within `MemoryMax` of `dist/lapsed.service`,
-/// and that the ordinary client is answered.
+/// For two hostile clients at once, beside other work on the machine.
 const TOGETHER: Bar = Bar {
-    answered_ms_max: 60_000,
-    late_ms_max: 60_000,
-    memory_mib_max: 512,
+    answered_ms_max: 1_000,
+    late_ms_max: 1_000,
+    memory_mib_max: 256,
 };
 
 /// For a debug build beside other tests: memory is the same, time is not.
@@ -89,6 +88,15 @@ fn each_pair() -> Vec<Vec<&'static Attack>> {
     pairs.collect()
 }
 
+/// The attacks with these names.
+fn group(names: &str) -> Vec<&'static Attack> {
+    let names: Vec<&str> = names.split(',').collect();
+    let named = ATTACKS.iter().filter(|attack| names.contains(&attack.name));
+    let named: Vec<_> = named.collect();
+    assert_eq!(named.len(), names.len(), "{names:?}");
+    named
+}
+
 fn assert_none(missed: &[String]) {
     assert!(
         missed.is_empty(),
@@ -107,23 +115,17 @@ async fn what_one_client_does_leaves_memory_to_others() {
     assert_none(&missed);
 }
 
-/// `LAPSED_TEST_HOSTILE` names attacks, with commas between, that are carried out together; else each is carried out alone,
-/// then with every other.
+/// `LAPSED_TEST_HOSTILE` names attacks, with commas between, that are carried out together, or several such groups with
+/// semicolons between; else each is carried out alone, then with every other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes ten minutes and the whole machine; `make soak` runs it"]
 async fn what_a_hostile_client_does_is_within_the_promise() {
     const LASTING: Duration = Duration::from_secs(2);
     if let Ok(names) = std::env::var("LAPSED_TEST_HOSTILE") {
-        let names: Vec<&str> = names.split(',').collect();
-        let named = ATTACKS.iter().filter(|attack| names.contains(&attack.name));
-        let named: Vec<_> = named.collect();
-        assert_eq!(named.len(), names.len(), "{names:?}");
-        let bar = if named.len() == 1 {
-            &PROMISED
-        } else {
-            &TOGETHER
-        };
-        return assert_none(&measure(&[named], LASTING, bar).await);
+        let groups: Vec<Vec<_>> = names.split(';').map(group).collect();
+        let is_alone = groups.iter().all(|group| group.len() == 1);
+        let bar = if is_alone { &PROMISED } else { &TOGETHER };
+        return assert_none(&measure(&groups, LASTING, bar).await);
     }
     let mut missed = measure(&each_alone(), LASTING, &PROMISED).await;
     missed.extend(measure(&each_pair(), LASTING, &TOGETHER).await);
