@@ -47,6 +47,8 @@ pub enum Adopted {
     Overtaken,
     /// Another session holds the row's lock. Nothing was written; try again later.
     Locked,
+    /// Not tried, because this call has waited for the lock of another row. Try again now, without that row.
+    Untried,
     /// The table cannot hold keys like this one. Says why, and what to do about it.
     Unfit(String),
     /// The ledger refuses this row. Says why.

@@ -111,9 +111,9 @@ impl MysqlLedger {
                 adopted.push(Adopted::Refused(why));
                 continue;
             }
-            // One wait for a lock is enough. The caller tries the others again later, too.
+            // One wait for a lock is enough.
             if adopted.contains(&Adopted::Locked) {
-                adopted.push(Adopted::Locked);
+                adopted.push(Adopted::Untried);
                 continue;
             }
             let mut retries = 0;

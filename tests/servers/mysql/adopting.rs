@@ -112,13 +112,49 @@ async fn a_program_that_writes_such_rows_in_a_transaction_is_not_disturbed() {
     let again: Vec<AdoptionRequest> = all
         .iter()
         .zip(&answers)
-        .filter(|(_, answer)| **answer == Adopted::Locked)
+        .filter(|(_, answer)| matches!(answer, Adopted::Locked | Adopted::Untried))
         .map(|(found, _)| found.clone())
         .collect();
     assert_eq!(written(&answers) + again.len(), 200);
     let answers = ledger.adopt(&again).await.unwrap();
     assert_eq!(written(&answers), again.len() - 1);
     assert_eq!(rows(&mut other).await, 199);
+}
+
+#[tokio::test]
+async fn a_gap_that_a_program_locks_holds_up_no_key_outside_of_it() {
+    let (_server, ledger, url) = start().await;
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let due = UnixMs(ledger.now().await.unwrap().0 + 60_001);
+    let request = |name: &str| found(TaskKey::parse(name).unwrap(), due);
+    let borders = [request("Gap@row@b"), request("Gap@row@c")];
+    assert_eq!(written(&ledger.adopt(&borders).await.unwrap()), 2);
+    // A missing row that is read for an update locks the gap in which it would be.
+    let mut program = other.begin().await.unwrap();
+    sqlx::query("SELECT id FROM tb_time_limit_task WHERE `key` = 'Gap@row@b5' FOR UPDATE")
+        .execute(&mut *program)
+        .await
+        .unwrap();
+    let names = (0..10).map(|n| format!("Gap@row@b{n}"));
+    let names = names.chain((0..200).map(|n| format!("Gap@row@d{n}")));
+    let mut left: Vec<AdoptionRequest> = names.map(|name| request(&name)).collect();
+    let mut free = 0;
+    // Each call finds some keys that wait for the program. The others are written in the next ones.
+    while !left.is_empty() {
+        let answers = ledger.adopt(&left).await.unwrap();
+        free += written(&answers);
+        let pairs = left.into_iter().zip(answers);
+        left = pairs
+            .filter(|(request, answer)| {
+                let is_in_gap = request.key.as_str().contains("@b");
+                assert!(*answer != Adopted::Locked || is_in_gap, "{}", request.key);
+                *answer == Adopted::Untried
+            })
+            .map(|(request, _)| request)
+            .collect();
+    }
+    assert_eq!(free, 200);
+    program.rollback().await.unwrap();
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ impl Adopter {
         let rows: Vec<AdoptionRequest> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
         let answers = self.deps.ledger.adopt(&rows).await?;
         let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
+        let mut untried = Vec::new();
         let mut answered = Vec::new();
         for (wanted, answer) in wanted.into_iter().zip(answers) {
             let Wanted {
@@ -44,6 +45,7 @@ impl Adopter {
                     overtaken.push(candidate);
                 }
                 Adopted::Locked => locked.push(candidate),
+                Adopted::Untried => untried.push(candidate),
                 Adopted::Unfit(why) => {
                     answered.push(acknowledgement(&candidate, Standing::Refused));
                     KeyUnfit {
@@ -64,6 +66,9 @@ impl Adopter {
         self.expect_adopted(armings);
         if !locked.is_empty() {
             self.candidates.put_back(locked, LOCKED_PAUSE);
+        }
+        if !untried.is_empty() {
+            self.candidates.put_back(untried, Duration::ZERO);
         }
         Ok((written, overtaken))
     }
