@@ -1,8 +1,9 @@
 //! The API on MySQL, and while the ledger does not answer.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rig::Api;
+use crate::support::rig::Rig;
 use crate::support::setup::Setup;
 use crate::support::wait::until;
 
@@ -196,4 +197,31 @@ async fn every_page_says_at_once_that_the_ledger_does_not_answer_and_since_when(
             .await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_of_the_page_dead_discards_what_it_shows_also_without_an_error() {
+    let rig = Rig::new("http.listen = '127.0.0.1:0'").await;
+    let api = Api::serve(&rig.config()).await;
+    for number in 0..5 {
+        api.create(&format!("Job@die@{number}"), "1h").await;
+    }
+    // As a program that knows only the first columns ends a task.
+    rig.run_sql(
+        "UPDATE tb_time_limit_task SET status = 2, last_error = 'it broke' WHERE `key` < 'Job@die@3'; \
+         UPDATE tb_time_limit_task SET status = 2 WHERE `key` >= 'Job@die@3'",
+    )
+    .await;
+    let page = api.get("/dead").await.text.replace("&#34;", "\"");
+    let filters = page.split("data-bulk=\"discard\" data-filter=\"").skip(1);
+    let mut shown: Vec<(u64, u64)> = Vec::new();
+    for rest in filters {
+        let (filter, rest) = rest.split_once("}\"").unwrap();
+        let count = rest.split('"').nth(1).unwrap().parse().unwrap();
+        let mut body: Value = serde_json::from_str(&format!("{filter}}}")).unwrap();
+        body["dry_run"] = json!(true);
+        let dry = api.send("POST", "/v1/discard", body).await.json();
+        shown.push((count, dry["tasks"].as_u64().unwrap()));
+    }
+    assert_eq!(shown, [(3, 3), (2, 2)], "{page}");
 }

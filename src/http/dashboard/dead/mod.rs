@@ -123,7 +123,7 @@ async fn panel(site: &Site, f: &Frame) -> Panel {
 }
 
 async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
-    let mut groups: HashMap<(String, String), Collected> = HashMap::new();
+    let mut groups: HashMap<(String, Option<String>), Collected> = HashMap::new();
     let filter = ListFilter {
         states: vec![StateFilter::Is(TaskState::Dead)],
         limit: READ_AT_ONCE,
@@ -139,8 +139,8 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
             let error = task.last_error.as_deref().unwrap_or_default();
             // Tasks whose errors are masked are one group.
             let kind = match site.masks.hides_payload(&task.key) {
-                true => String::new(),
-                false => error_kind(error),
+                true => None,
+                false => Some(error_kind(error)),
             };
             let kind = (task.key.class_method().to_owned(), kind);
             groups.entry(kind).or_default().add(task);
@@ -161,7 +161,7 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
     groups.truncate(GROUPS_MAX);
     let groups = groups
         .into_iter()
-        .map(|((method, kind), group)| group.shown(method, &kind, f));
+        .map(|((method, kind), group)| group.shown(method, kind, f));
     Ok(List {
         f,
         t: DeadTexts::of(f.language()),
@@ -195,7 +195,8 @@ impl Collected {
             .extend(reason.filter(|reason| !self.reasons.contains(reason)));
     }
 
-    fn shown(self, method: String, kind: &str, f: &Frame) -> Group {
+    /// Without a kind, all tasks of this class and method are the group.
+    fn shown(self, method: String, kind: Option<String>, f: &Frame) -> Group {
         let (class, name) = method.split_once('@').unwrap_or((&method, ""));
         let mut filter = json!({"state": "dead", "class": class, "method": name});
         let mut query = format!(
@@ -203,9 +204,12 @@ impl Collected {
             encoded(class),
             encoded(name)
         );
-        if !kind.is_empty() {
+        if let Some(kind) = kind {
+            if !kind.is_empty() {
+                query += &format!("&error_kind={}", encoded(&kind));
+            }
+            // The empty kind is that of tasks without an error.
             filter["error_kind"] = json!(kind);
-            query += &format!("&error_kind={}", encoded(kind));
         }
         Group {
             count: self.count,
