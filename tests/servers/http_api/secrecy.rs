@@ -15,7 +15,7 @@ use crate::support::wait::until;
 const MARK: &str = "bravo";
 
 /// What is not divided by class.
-const UNDIVIDED: [&str; 9] = [
+const UNDIVIDED: [&str; 10] = [
     "/metrics",
     "/panels/ahead",
     "/panels/history",
@@ -25,6 +25,7 @@ const UNDIVIDED: [&str; 9] = [
     "/panels/doctor",
     "/panels/audit",
     "/v1/tasks/Bravo@later@bravo-1",
+    "/v1/tasks/Bravo@later@bravo-1/why",
 ];
 
 const ROUTES: &str = "
@@ -122,10 +123,11 @@ fn addresses(pattern: &str, rows: &[String]) -> Vec<String> {
             "?recurring=true",
             "?due_after=2020-01-01T00:00:00Z",
         ]),
-        "/v1/tasks/{key}" => {
-            let rows = rows.iter().map(|row| format!("/v1/tasks/{row}"));
-            let named = ["/v1/tasks/Alpha@later@1", "/v1/tasks/Bravo@later@bravo-1"];
-            rows.chain(named.map(str::to_owned)).collect()
+        "/v1/tasks/{key}" | "/v1/tasks/{key}/why" => {
+            let rows = rows.iter().map(String::as_str);
+            let named = ["Alpha@later@1", "Bravo@later@bravo-1"];
+            let tasks = rows.chain(named);
+            tasks.map(|task| pattern.replace("{key}", task)).collect()
         }
         "/panels/task" => {
             let rows = rows.iter().map(|row| format!("{pattern}?id={row}"));
