@@ -50,6 +50,7 @@ pub(crate) use self::decode::pause as decode_pause;
 use self::error::error;
 use self::facts::CachedFacts;
 use self::locks::Locks;
+#[cfg(feature = "cli")]
 pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::Queries;
 use super::{Ledger, LedgerError, Transactions, migrate};
