@@ -87,7 +87,7 @@ type CallerTrace = dyn Fn() -> Option<String> + Send + Sync;
 
 impl TaskClient {
     /// The ledger of the tasks.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "resp"))]
     pub(crate) fn ledger(&self) -> Arc<dyn Ledger> {
         Arc::clone(&self.ledger)
     }
