@@ -92,6 +92,7 @@ impl Backlog {
     }
 
     /// The backlog of these overdue tasks.
+    #[cfg(any(feature = "sqlite", test))]
     pub(in crate::doctor) fn of(tasks: &[Overdue], router: &Router, paused: &Paused) -> Self {
         let most = BACKLOG_MAX as usize;
         let mut backlog = Self {
