@@ -17,6 +17,7 @@ mod import;
 mod key_template;
 mod ledger;
 mod limits;
+mod member_rule;
 mod otel;
 mod overlay;
 mod pull;
@@ -65,6 +66,7 @@ pub use self::http_proxy::{Network, ProxyConfig};
 pub use self::import::{ImportRule, ImportSource};
 pub use self::key_template::{JobPart, KeyTemplate, written};
 pub use self::ledger::LedgerConfig;
+pub use self::member_rule::{MemberPlace, MemberRule};
 pub use self::otel::OtelConfig;
 pub use self::pull::PullConfig;
 pub use self::recurring::RecurringConfig;
@@ -80,7 +82,7 @@ pub use self::sections::{
 pub(crate) use self::server_url::ENCODE;
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
-pub use self::sorted_set::{MemberPlace, MemberRule, ScoreUnit, SortedSetConfig};
+pub use self::sorted_set::{ScoreUnit, SortedSetConfig};
 pub use self::source::{ConfigSource, DEFAULT_TOML, SEARCH_PATHS};
 pub use self::suggestions::{MisspelledVariable, misspelled_variables};
 #[cfg(feature = "webhook")]
