@@ -9,19 +9,17 @@ help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## see it work: an auction closes on time; needs no server
-	$(CARGO) run --locked --release --no-default-features --features demo --bin auction
+	$(CARGO) run --locked --release --package auction --features demo --bin auction
 
 demo-servers: ## see it work on a private Redis and MySQL: an auction closes on time
 	@scripts/install-servers
-	$(CARGO) run --locked --release --no-default-features --features demo-servers --bin auction-servers
+	$(CARGO) run --locked --release --package auction --features demo-servers --bin auction-servers
 
 test: ## every test, doc tests too
 	@scripts/install-servers --tests
-	@echo "RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked"
-	@echo "$(CARGO) test --locked --features otel --bin lapsed --test otel"
 	@notes=$$(mktemp) && status=0 && { \
-		LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked || status=$$?; \
-		RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked --features otel --bin lapsed --test otel || status=$$?; } && \
+		set -x; LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) \
+			$(CARGO) test --locked --workspace --features lapsed-cli/otel || status=$$?; } && \
 		cat $$notes && rm -f $$notes && exit $$status
 
 soak: ## the promises in milliseconds, then random tests with new seeds for SOAK_MINUTES (20)
@@ -30,9 +28,9 @@ soak: ## the promises in milliseconds, then random tests with new seeds for SOAK
 
 lint: ## formatting, clippy, features, doc warnings, licences and banned crates
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	@scripts/check-features
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked --all-features
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked --workspace --all-features
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
 		echo "$(CARGO) deny --offline check bans licenses sources"; \
 		$(CARGO) deny --offline check bans licenses sources; \
@@ -41,7 +39,7 @@ lint: ## formatting, clippy, features, doc warnings, licences and banned crates
 	fi
 
 doc: ## the API documentation, in target/doc
-	$(CARGO) doc --no-deps --locked --all-features
+	$(CARGO) doc --no-deps --locked --workspace --all-features
 
 clean: ## remove target/
 	$(CARGO) clean

@@ -2,8 +2,8 @@
 //!
 //! A task is a row of a MySQL table and an expiring Redis key, `Class@method@args`; without servers it is a row in an SQLite
 //! file, and the daemon answers Redis clients itself. At the due time a daemon runs the task: Rust code ([`Handlers`]), or a
-//! target that a route of its configuration names. The crate has the daemon (`lapsed listen`), the library for workers
-//! ([`Engine`]) and the library for producers ([`TaskClient`]).
+//! target that a route of its configuration names. This crate is the library for workers
+//! ([`Engine`]) and for producers ([`TaskClient`]); the package `lapsed-cli` has the daemon (`lapsed listen`).
 //!
 //! **An expiry event is a hint, the ledger row is the truth, a claim is a fenced right to run one attempt,
 //! and every run ends in an [`Outcome`](task::Outcome) that a pure function turns into a
@@ -89,7 +89,6 @@
 //! | [`http`] | the HTTP API, the dashboard, metrics and probes |
 //! | [`resp`] | the front door for Redis clients |
 //! | [`trace`] | the trace that running code belongs to, and the seam to a recorder of spans |
-//! | [`sandbox`] | private servers for tests and demos |
 //!
 //! # Features
 //!
@@ -100,12 +99,10 @@
 //! | `webhook` | routes with a `webhook` target |
 //! | `http` | [`http`]: the HTTP API, the dashboard, metrics and probes |
 //! | `resp` | [`resp`]: the front door for Redis clients |
-//! | `cli` | the program `lapsed` |
-//! | `bench` | `lapsed bench` |
-//! | `sandbox` | [`sandbox`]: private servers |
-//! | `otel` | the program sends traces and metrics to an OpenTelemetry collector |
+//! | `doctor` | what `lapsed doctor` examines |
 //!
-//! All but `otel` are on by default.
+//! `mysql` and `sqlite` are on by default. The program `lapsed` is the package `lapsed-cli`, private servers for tests are
+//! the package `lapsed-sandbox`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 // They panic when stdout or stderr cannot be written.
@@ -120,7 +117,7 @@ pub mod clock;
 #[doc(hidden)] // for the program and the tests
 pub mod compose;
 pub mod config;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 #[doc(hidden)] // for the program
 pub mod doctor;
 pub mod engine;
@@ -135,8 +132,6 @@ mod net;
 mod redis;
 #[cfg(feature = "resp")]
 pub mod resp;
-#[cfg(feature = "sandbox")]
-pub mod sandbox;
 pub mod task;
 mod telemetry;
 pub mod testing;

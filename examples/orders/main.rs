@@ -25,7 +25,7 @@ use anyhow::{Context, Result};
 use lapsed::Config;
 use lapsed::ledger::Admin;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis};
 use tokio::time::{Instant, sleep};
 
 use crate::accounts::Accounts;

@@ -4,11 +4,9 @@ use clap::Subcommand;
 use lapsed::config::{ConfigSource, misspelled_variables};
 use lapsed::doctor::has_password;
 
-#[cfg(feature = "sqlite")]
 use super::backup;
 #[cfg(feature = "bench")]
 use super::bench;
-#[cfg(all(feature = "sqlite", feature = "resp"))]
 use super::dev;
 use super::log::stderr_line;
 use super::{
@@ -31,7 +29,6 @@ pub(super) enum Command {
     /// Tasks are in an SQLite file. Redis clients schedule them on port 6380, HTTP is on port 8787. Routes come from the
     /// configuration file, if there is one; a task that no route matches is logged. Ledger, timer and addresses of the
     /// file are not used. Ctrl-C shuts down gracefully.
-    #[cfg(all(feature = "sqlite", feature = "resp"))]
     Dev(dev::Dev),
     /// Create the ledger table, or adopt an existing one
     ///
@@ -120,7 +117,6 @@ pub(super) enum Command {
     /// stop the daemon, delete the files of the ledger (with those that end in -wal and -shm), copy the backup to their
     /// place, and start with `lapsed listen --hold-overdue`: without it, tasks that have run since the copy, and are due,
     /// run a second time at once.
-    #[cfg(feature = "sqlite")]
     Backup(backup::Backup),
     /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness
     Doctor(doctor::Doctor),
@@ -132,7 +128,6 @@ pub(super) enum Command {
     #[command(hide = true)]
     BenchDaemon(bench::BenchDaemon),
     /// Print the hash of a password, read from stdin, for `[resp]`
-    #[cfg(feature = "resp")]
     HashPassword,
     /// Print a random token for a client of the HTTP API, and the entry with its hash for the configuration
     ///

@@ -11,15 +11,12 @@ use anyhow::Context;
 use clap::Args;
 use lapsed::compose::Adapters;
 use lapsed::config::{ConfigSource, TimerKind};
-#[cfg(feature = "http")]
 use lapsed::doctor::{self, Severity};
 use lapsed::engine::Handle;
 use lapsed::handler::Router;
-#[cfg(feature = "http")]
 use lapsed::http::{self, Checkup, CheckupFinding, CheckupSeverity, Site};
 use lapsed::{Config, ConfigError, Due, Handlers, clock};
 use sd_notify::NotifyState;
-#[cfg(feature = "http")]
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -64,7 +61,6 @@ impl Listen {
 }
 
 /// Addresses on which the daemon listens. `lapsed dev` shows them.
-#[cfg_attr(not(all(feature = "resp", feature = "sqlite")), expect(dead_code))]
 pub struct Listening {
     pub http: Option<SocketAddr>,
     pub resp: Option<SocketAddr>,
@@ -144,7 +140,6 @@ pub async fn listen(
 }
 
 /// Serves HTTP if the configuration has an address for it, until `stop` is cancelled.
-#[cfg(feature = "http")]
 async fn serve_http(
     config: &Config,
     adapters: &Adapters,
@@ -170,7 +165,6 @@ async fn serve_http(
 }
 
 /// What `lapsed doctor` finds, for the dashboard.
-#[cfg(feature = "http")]
 fn checkup(config: &Config) -> Arc<Checkup> {
     let config = Arc::new(config.clone());
     Checkup::new(move || {
@@ -194,21 +188,7 @@ fn checkup(config: &Config) -> Arc<Checkup> {
     })
 }
 
-#[cfg(not(feature = "http"))]
-async fn serve_http(
-    config: &Config,
-    _: &Adapters,
-    _: Handle,
-    _: CancellationToken,
-) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
-    if let Some(address) = config.http.listen {
-        tracing::warn!(http.address = %address, "not serving HTTP: this build lacks the feature `http`");
-    }
-    Ok(None)
-}
-
 /// Opens the front door for Redis clients if the configuration has an address for it, until `stop` is cancelled.
-#[cfg(feature = "resp")]
 fn serve_resp(
     config: &Config,
     adapters: &Adapters,
@@ -228,21 +208,7 @@ fn serve_resp(
     Ok(Some((address, tokio::spawn(serving))))
 }
 
-#[cfg(not(feature = "resp"))]
-fn serve_resp(
-    config: &Config,
-    _: &Adapters,
-    _: &Handle,
-    _: CancellationToken,
-) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
-    if let Some(address) = config.resp.listen {
-        tracing::warn!(resp.address = %address, "not serving Redis clients: this build lacks the feature `resp`");
-    }
-    Ok(None)
-}
-
 /// Sends the alerts of the configuration, if there is a webhook for them.
-#[cfg(feature = "webhook")]
 fn send_alerts(
     config: &Config,
     adapters: &Adapters,
@@ -255,11 +221,6 @@ fn send_alerts(
             tracing::error!(error, "no alerts are sent");
         }
     }
-}
-
-#[cfg(not(feature = "webhook"))]
-fn send_alerts(_: &Config, _: &Adapters, _: Handle) -> impl Future<Output = ()> + Send + use<> {
-    std::future::ready(())
 }
 
 /// The first SIGTERM or SIGINT shuts down gracefully, the second exits at once.

@@ -43,14 +43,15 @@ pub enum Color {
     Never,
 }
 
-/// Prints a line on stderr. An error of writing is ignored.
+/// Prints a line on stderr, as [`write_line`] does.
 macro_rules! stderr_line {
     ($($text:tt)*) => {
-        $crate::cli::log::write_line(format_args!($($text)*))
+        $crate::log::write_line(format_args!($($text)*))
     };
 }
-pub(in crate::cli) use stderr_line;
+pub(crate) use stderr_line;
 
+/// Prints a line on stderr. An error of writing is ignored.
 pub fn write_line(text: Arguments<'_>) {
     // In one write, so that lines of several programs do not mix.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());

@@ -7,13 +7,11 @@ use clap::Args;
 use lapsed::Config;
 use lapsed::ledger::migrate::{self, Method, Options, Progress, Step};
 use lapsed::ledger::mysql::MysqlLedger;
-#[cfg(feature = "sqlite")]
 use lapsed::ledger::{Ledger as _, sqlite::SqliteLedger};
 use serde_json::{Value, json};
 
 use super::log::stderr_line;
 use super::output::Output;
-#[cfg(feature = "sqlite")]
 use super::usage;
 use lapsed::task::TableName;
 
@@ -32,7 +30,6 @@ pub struct Migrate {
 
 impl Migrate {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-        #[cfg(feature = "sqlite")]
         if config.ledger.sqlite_file().is_some() {
             return self.run_on_file(config, output).await;
         }
@@ -87,7 +84,6 @@ impl Migrate {
     }
 }
 
-#[cfg(feature = "sqlite")]
 impl Migrate {
     /// Creates the file of a ledger in SQLite, and its tables.
     async fn run_on_file(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {

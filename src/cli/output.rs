@@ -326,7 +326,6 @@ pub fn say(line: &str) -> anyhow::Result<()> {
 }
 
 /// As [`say`], for a daemon: an error of writing is ignored.
-#[cfg_attr(not(all(feature = "resp", feature = "sqlite")), expect(dead_code))]
 pub fn try_say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

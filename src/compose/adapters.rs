@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::client::{ClientError, TaskClient};
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 use crate::config::LedgerConfig;
 use crate::config::{Config, ConfigError};
 use crate::engine::{Engine, Parts};
 use crate::handler::{Handlers, Router};
 use crate::ledger::Ledger;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 use crate::ledger::mysql::MysqlLedger;
-#[cfg(all(feature = "cli", feature = "sqlite"))]
+#[cfg(all(feature = "doctor", feature = "sqlite"))]
 use crate::ledger::sqlite::SqliteLedger;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 use crate::ledger::transfer::Transfers;
 use crate::limiter::RateLimiter;
 use crate::membership::Membership;
@@ -127,7 +127,7 @@ impl TaskClient {
 ///
 /// # Errors
 /// [`ConfigError`] for an invalid URL or table name.
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub fn ledger_to_move(config: &LedgerConfig) -> Result<Arc<dyn Transfers>, ConfigError> {
     #[cfg(feature = "sqlite")]
     if config.sqlite_file().is_some() {

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub use self::adapters::Adapters;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 #[doc(hidden)] // for the program
 pub use self::adapters::ledger_to_move;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub(crate) use self::mysql::name_of;
 use crate::client::TaskClient;
 use crate::config::Config;

@@ -6,7 +6,7 @@
 mod connection;
 mod delivery;
 mod error;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 mod inspection;
 mod keyspace;
 mod members;
@@ -17,12 +17,12 @@ mod subscription;
 mod token_bucket;
 mod wheel;
 
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub use connection::LIBRARY;
 pub use connection::{Commands, Endpoint};
 pub use delivery::Deliveries;
 pub use error::RedisError;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub use inspection::{Client, Facts, Inspection, Listeners};
 pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Server, Ttl, Value};
 pub use members::Members;

@@ -19,7 +19,7 @@ use crate::telemetry::Metrics;
 pub const REDIS_VERSION: &str = "7.4.0";
 
 /// Memory that all clients together may make the door take.
-const ROOM_BYTES: usize = 32 * 1024 * 1024;
+const ROOM_BYTES: usize = 16 * 1024 * 1024;
 
 /// Connections with more input than every connection may hold whose commands are carried out at the same time. Others get
 /// their turn on the processors between them, however many there are.

@@ -14,7 +14,7 @@ const RUN: &str = "const done = arguments[arguments.length - 1];
 
 /// The violations of impact serious or critical on the page: what is wrong, and where.
 pub async fn violations(driver: &Driver) -> Vec<String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/axe");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/axe");
     let home = registry::npm(&source);
     let code = std::fs::read_to_string(home.join("node_modules/axe-core/axe.min.js")).unwrap();
     driver.execute(&code, json!([])).await.unwrap();

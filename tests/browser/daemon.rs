@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -95,11 +95,3 @@ fn a_front_door_that_other_machines_reach_needs_passwords_and_tls() {
         }
     }
 }
-
-#[test]
-#[cfg(not(feature = "otel"))]
-fn a_build_without_opentelemetry_refuses_to_send_any() {
-    let text = refused(&["listen"], "otel.endpoint = 'http://127.0.0.1:4318'");
-    let expected = "`otel.endpoint`: needs a build with the feature `otel`";
-    assert!(text.contains(expected), "{text}");
-}

@@ -1,6 +1,6 @@
 //! `lapsed sweep`, asked of servers of which one does not answer.
 
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis};
 
 use crate::support::program::{lapsed, said};
 

@@ -10,7 +10,7 @@ use crate::support::wait::until;
 use crate::unwritable_log::{Daemon, ended, signal};
 
 fn unit() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/lapsed.service");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/lapsed.service");
     std::fs::read_to_string(path).unwrap()
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::source_files::{Module, source_files};
+use crate::source_files::{Module, package_of, source_files};
 
 #[test]
 fn no_file_imports_itself_through_others() {
@@ -148,14 +148,15 @@ fn branches(tree: &str) -> Vec<String> {
     paths
 }
 
-/// The path from the root of the crate; `None` for another crate.
+/// The path from `src`; `None` for a package that is not of this workspace.
 fn absolute(module: &Module, path: &str, modules: &BTreeSet<Module>) -> Option<Module> {
     let names: Vec<String> = path
         .split("::")
         .map(|name| name.trim().to_owned())
         .collect();
     match names[0].as_str() {
-        "crate" => Some(names[1..].to_vec()),
+        "crate" => Some([&package_of(module), &names[1..]].concat()),
+        "lapsed" => Some(names[1..].to_vec()),
         "self" => Some([module, &names[1..]].concat()),
         "super" => {
             let up = names.iter().take_while(|name| *name == "super").count();

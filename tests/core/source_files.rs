@@ -1,8 +1,8 @@
-//! The source files of the crate, without their unit tests.
+//! The source files of all packages, without their unit tests.
 
 use std::path::Path;
 
-/// The path of a module: the names from the root of the crate to it.
+/// The path of a module: the names of the folders from `src` to it.
 pub type Module = Vec<String>;
 
 /// A source file.
@@ -41,8 +41,23 @@ fn module_of(path: &Path) -> Module {
     let names = path.with_extension("");
     let names = names.iter().map(|name| name.to_string_lossy().into_owned());
     let mut module: Module = names.collect();
-    if module.last().is_some_and(|name| name == "mod") || module == ["lib"] || module == ["main"] {
+    if module
+        .last()
+        .is_some_and(|name| name == "mod" || name == "lib")
+    {
         module.pop();
     }
     module
+}
+
+/// The root of the package that a module belongs to: a member of the workspace has a folder of its own below `src`.
+pub fn package_of(module: &[String]) -> Module {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let is_member = |name: &&String| root.join(name).join("Cargo.toml").exists();
+    module
+        .first()
+        .filter(is_member)
+        .cloned()
+        .into_iter()
+        .collect()
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lapsed::sandbox::{PrivateMaria, PrivateRedis, SandboxError};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis, SandboxError};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};

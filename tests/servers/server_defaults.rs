@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lapsed::ledger::Ledger;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::State;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, TaskClient, TaskKey};
+use lapsed_sandbox::PrivateMaria;
 use sqlx::{Connection as _, MySqlConnection};
 use std::sync::Arc;
 

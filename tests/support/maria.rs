@@ -1,6 +1,6 @@
 //! Databases for tests, and SQL that they share.
 
-use lapsed::sandbox::PrivateMaria;
+use lapsed_sandbox::PrivateMaria;
 use sqlx::{AssertSqlSafe, MySqlExecutor};
 use tokio::sync::OnceCell;
 

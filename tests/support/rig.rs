@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Admin, TaskRecord};
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use lapsed::task::State;
 use lapsed::{Config, Handlers, MysqlTaskClient, UnixMs};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, ToSingleRedisArg, cmd};
 use sqlx::{AssertSqlSafe, MySqlPool};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lapsed::sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
 use sqlx::mysql::MySqlPoolOptions;
 
 use crate::support::maria;

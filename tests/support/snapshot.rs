@@ -10,7 +10,12 @@ const UPDATE: &str = "LAPSED_UPDATE_SNAPSHOTS";
 #[track_caller]
 pub fn assert_snapshot(name: &str, lines: impl IntoIterator<Item = String>) {
     let found: BTreeSet<String> = lines.into_iter().collect();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/snapshots/{name}.txt"));
+    // Both the package of the library and that of the program compile this file.
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package
+        .ancestors()
+        .find(|place| place.join("Cargo.lock").exists());
+    let path = root.unwrap().join(format!("tests/snapshots/{name}.txt"));
     if std::env::var_os(UPDATE).is_some() {
         let text: String = found.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(&path, text).unwrap();

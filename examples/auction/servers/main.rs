@@ -31,7 +31,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapsed::Config;
 use lapsed::ledger::Admin;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::daemon::Daemon;

@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::queues::{BLOCKED_QUEUE, EMPTY_QUEUE, QUEUE};
 use super::recorder::Recorder;
-use crate::cli::otel::Export;
-use crate::cli::output::say;
+use crate::otel::Export;
+use crate::output::say;
 
 /// The class and method of every task of a measurement.
 pub const CLASS: &str = "Bench";

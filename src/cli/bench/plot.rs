@@ -173,7 +173,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::bench::samples::Lateness;
+    use crate::bench::samples::Lateness;
 
     #[test]
     fn the_scale_spans_whole_powers_of_ten() {

@@ -1,7 +1,7 @@
 //! Private servers of a benchmark.
 
 use anyhow::Context;
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis};
 
 /// Bytes per row in the buffer pool, with index entries and a margin.
 const BYTES_PER_ROW: u64 = 700;

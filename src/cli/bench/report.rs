@@ -10,7 +10,7 @@ use super::plot;
 use super::results::Results;
 use super::samples::{Lateness, Samples};
 use super::stats::{Row, Stat, Value, medians, megabytes};
-use crate::cli::output::{Output, say};
+use crate::output::{Output, say};
 
 /// Maximum number of value columns: more do not fit a terminal.
 const COLUMNS: usize = 6;

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cli::recurrence_options::{CatchUpArg, OverlapArg, RecurrenceOptions};
-use crate::cli::task_options::TaskOptions;
+use crate::recurrence_options::{CatchUpArg, OverlapArg, RecurrenceOptions};
+use crate::task_options::TaskOptions;
 
 /// Maximum length of a line: an escaped payload and the other fields.
 const LINE_BYTES_MAX: usize = 512 * 1024;

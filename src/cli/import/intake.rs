@@ -11,7 +11,7 @@ use lapsed::{Receipt, Task, TaskClient};
 use super::job::{Found, Job};
 use super::rules::Rules;
 use super::tally::Tally;
-use crate::cli::progress::Progress;
+use crate::progress::Progress;
 
 /// Maximum difference between two due times of one job that were computed from its remaining time.
 const ESTIMATE_MS: i64 = 1_000;

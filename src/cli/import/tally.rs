@@ -7,9 +7,9 @@ use lapsed::config::ImportSource;
 use lapsed::task::{TaskKey, UnixMs};
 use serde_json::{Value, json};
 
-use crate::cli::EXIT_FAILED;
-use crate::cli::log::stderr_line;
-use crate::cli::output::Output;
+use crate::EXIT_FAILED;
+use crate::log::stderr_line;
+use crate::output::Output;
 
 /// Maximum number of `Class@method` that are counted one by one.
 const METHODS_MAX: usize = 1_000;

@@ -29,11 +29,26 @@ impl Export {
         Ok(None)
     }
 
+    /// There is no recorder of spans.
     pub fn tracer(&self) -> Option<Arc<dyn Tracer>> {
         match *self {}
     }
 
+    /// There is nothing to stop.
     pub async fn stop(self) {
         match self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_opentelemetry_refuses_to_send_any() {
+        let config = lapsed::Config::from_toml("otel.endpoint = 'http://127.0.0.1:4318'").unwrap();
+        let error = Export::start(&config.otel, &Arc::default()).err().unwrap();
+        let expected = "`otel.endpoint`: needs a build with the feature `otel`";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }

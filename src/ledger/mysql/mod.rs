@@ -45,12 +45,12 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use self::connection::{Pools, statement};
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub(crate) use self::decode::pause as decode_pause;
 use self::error::error;
 use self::facts::CachedFacts;
 use self::locks::Locks;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::Queries;
 use super::{Ledger, LedgerError, Transactions, migrate};

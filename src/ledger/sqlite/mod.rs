@@ -49,7 +49,7 @@ use self::lock::DaemonLock;
 pub use self::migration::Migrated;
 use self::queries::Queries;
 use self::readers::Readers;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub(crate) use self::schema::NEWER;
 use self::session::Session;
 use self::writer::Writer;

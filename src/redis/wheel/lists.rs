@@ -111,7 +111,7 @@ impl WheelKeys {
     ///
     /// # Errors
     /// As all methods, and if the key is no list.
-    #[cfg(feature = "cli")]
+    #[cfg(feature = "doctor")]
     pub async fn peek(&self, slot: u32, limit: usize) -> Result<Vec<Vec<u8>>, RedisError> {
         let mut query = redis::pipe();
         let range = query.cmd("LRANGE").arg(self.list(slot));

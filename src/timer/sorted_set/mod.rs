@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::entries::Entries;
 use self::overdue::Pages;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub(crate) use self::score::OWN_FROM;
 use self::score::Score;
 use self::session::Sessions;
@@ -42,7 +42,7 @@ use crate::task::{TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 
 /// The score of lapsed's own entry for a due time.
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub(crate) fn own_score(due: UnixMs) -> f64 {
     Score::own(due)
 }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::ahead::Ahead;
 use self::dial::Dial;
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 use self::entry::{Element, Garbage};
 use self::hand::{Hand, LEFT_BEHIND};
 use self::inbox::Inbox;
@@ -48,7 +48,7 @@ const ABOUT_TO_START: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Says why it is no entry.
-#[cfg(feature = "cli")]
+#[cfg(feature = "doctor")]
 pub(crate) fn task_of(element: &[u8], class: &str) -> Result<Option<TaskKey>, &'static str> {
     match Element::read(element, class) {
         Element::Marker => Ok(None),

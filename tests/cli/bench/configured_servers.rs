@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed_sandbox::{PrivateMaria, PrivateRedis};
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
 

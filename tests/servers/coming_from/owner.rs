@@ -17,7 +17,7 @@ use crate::support::wait::until;
 
 pub const PROGRAMS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/servers/coming_from/programs"
+    "/../../tests/servers/coming_from/programs"
 );
 
 /// The number of tasks of a test.
@@ -27,7 +27,10 @@ pub fn tasks() -> usize {
 
 /// The first block of code of a page, in a language.
 pub fn block(page: &str, language: &str) -> String {
-    let path = format!("{}/docs/coming-from/{page}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/../../docs/coming-from/{page}",
+        env!("CARGO_MANIFEST_DIR")
+    );
     let text = std::fs::read_to_string(path).unwrap();
     let begin = format!("```{language}\n");
     let mut blocks = text.split(&begin).skip(1);
@@ -39,7 +42,10 @@ pub fn block(page: &str, language: &str) -> String {
 
 /// All words of the lines of a page that begin with this command.
 pub fn commands(page: &str, begin: &str) -> Vec<Vec<String>> {
-    let path = format!("{}/docs/coming-from/{page}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/../../docs/coming-from/{page}",
+        env!("CARGO_MANIFEST_DIR")
+    );
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text
         .lines()
@@ -98,7 +104,7 @@ impl Owner {
             "run-delay-queue.php" => {
                 let examples = concat!(
                     env!("CARGO_MANIFEST_DIR"),
-                    "/examples/delay-queue/run-delay-queue.php"
+                    "/../../examples/delay-queue/run-delay-queue.php"
                 );
                 std::fs::copy(examples, directory.path().join(script)).unwrap();
                 let tasks = std::fs::read_to_string(format!("{PROGRAMS}/tasks.php")).unwrap();

@@ -1,7 +1,7 @@
 //! Both servers at once: that all is well, and that nothing is changed.
 
 use lapsed::doctor::{self, Severity};
-use lapsed::sandbox::PrivateRedis;
+use lapsed_sandbox::PrivateRedis;
 use sqlx::{Connection, MySqlConnection};
 
 use crate::doctor::rig::{Result, config, finding, ledger, redis, run, sql};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lapsed::doctor::{self, Severity};
 use lapsed::ledger::migrate::{self, Options};
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::TableName;
+use lapsed_sandbox::PrivateMaria;
 use sqlx::{Connection, MySqlConnection};
 
 use crate::doctor::rig::{

@@ -1,7 +1,7 @@
 //! What is found of Redis.
 
 use lapsed::doctor::{self, Severity};
-use lapsed::sandbox::PrivateRedis;
+use lapsed_sandbox::PrivateRedis;
 use tempfile::NamedTempFile;
 
 use crate::doctor::rig::{

@@ -5,8 +5,8 @@ use std::error::Error;
 use lapsed::Config;
 use lapsed::doctor::{Finding, Report, Severity};
 use lapsed::ledger::migrate::{self, Options};
-use lapsed::sandbox::PrivateRedis;
 use lapsed::task::TableName;
+use lapsed_sandbox::PrivateRedis;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use crate::support::maria;

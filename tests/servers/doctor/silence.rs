@@ -1,7 +1,7 @@
 //! Servers that are not there, hang, or fall silent half-way.
 
 use lapsed::doctor::{self, Severity};
-use lapsed::sandbox::PrivateMaria;
+use lapsed_sandbox::PrivateMaria;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 

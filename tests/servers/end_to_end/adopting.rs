@@ -174,7 +174,7 @@ async fn keys_armed_while_no_daemon_ran_are_adopted_at_its_start() {
 #[tokio::test]
 async fn a_key_whose_arming_nobody_heard_runs_when_it_expires() {
     // Without `g`, and without the right to add it, arming is silent.
-    let redis = lapsed::sandbox::PrivateRedis::options().set("notify-keyspace-events", "Ex");
+    let redis = lapsed_sandbox::PrivateRedis::options().set("notify-keyspace-events", "Ex");
     let rig = Setup::new("").redis(redis).start().await;
     let rules: Vec<&str> = "ACL SETUSER default -config|set".split(' ').collect();
     let () = rig.redis_says(&rules).await;
@@ -197,7 +197,7 @@ async fn a_key_whose_arming_nobody_heard_runs_when_it_expires() {
 async fn keys_that_expire_unheard_outlive_the_daemon_although_their_route_is_busy() {
     const COUNT: i64 = 10;
     for signal in [Signal::TERM, Signal::KILL] {
-        let redis = lapsed::sandbox::PrivateRedis::options().set("notify-keyspace-events", "Ex");
+        let redis = lapsed_sandbox::PrivateRedis::options().set("notify-keyspace-events", "Ex");
         let settings = "engine.drain_timeout = '1s'\n[[routes]]\nmatch = '^Slow@'\n\
                         exec = ['sleep', '600']\nconcurrency = 1";
         let rig = Setup::new(settings).redis(redis).start().await;

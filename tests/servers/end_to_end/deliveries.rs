@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapsed::handler::Router;
-use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
 use lapsed::{Due, Handlers, Task};
+use lapsed_sandbox::PrivateRedis;
 use serde_json::Value;
 use tokio_stream::StreamExt;
 

@@ -1,7 +1,7 @@
 //! When tasks run: once, at their time, by whichever net is left.
 
 use lapsed::ledger::RescheduleAnswer;
-use lapsed::sandbox::PrivateRedis;
+use lapsed_sandbox::PrivateRedis;
 
 use crate::support::daemon::Daemon;
 use crate::support::rig::Rig;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::Handlers;
-use lapsed::sandbox::PrivateRedis;
+use lapsed_sandbox::PrivateRedis;
 
 use crate::support::daemon::Daemon;
 use crate::support::rig::Rig;

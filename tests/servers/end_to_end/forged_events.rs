@@ -35,7 +35,7 @@ async fn an_event_of_an_older_arming_starts_nothing_early() {
 #[tokio::test]
 async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_early() {
     // Only a touch expires a key here: writing over one that is due emits the event of the older arming.
-    let options = lapsed::sandbox::PrivateRedis::options().set("enable-debug-command", "yes");
+    let options = lapsed_sandbox::PrivateRedis::options().set("enable-debug-command", "yes");
     let setup = crate::support::setup::Setup::new("nudge.enabled = false\nadopt.enabled = false");
     let setup = setup.redis(options);
     let rig = setup.start().await;

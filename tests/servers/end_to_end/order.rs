@@ -231,7 +231,7 @@ async fn a_key_armed_after_a_cancellation_or_the_end_begins_anew_however_near() 
 
 #[tokio::test]
 async fn a_key_that_is_there_again_after_redis_died_does_not_undo_a_cancellation() {
-    let options = lapsed::sandbox::PrivateRedis::options()
+    let options = lapsed_sandbox::PrivateRedis::options()
         .set("appendonly", "yes")
         .set("appendfsync", "always");
     let mut rig = crate::support::setup::Setup::new("")
@@ -294,7 +294,7 @@ async fn keys_of_an_older_dump_bring_no_finished_task_back() {
 #[tokio::test]
 async fn a_key_armed_over_a_finished_task_while_no_daemon_ran_counts_unless_redis_restarted() {
     for restarts in [false, true] {
-        let options = lapsed::sandbox::PrivateRedis::options()
+        let options = lapsed_sandbox::PrivateRedis::options()
             .set("appendonly", "yes")
             .set("appendfsync", "always");
         let mut rig = crate::support::setup::Setup::new("")

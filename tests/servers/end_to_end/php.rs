@@ -9,7 +9,7 @@ use crate::support::rig::Rig;
 use crate::support::setup::Setup;
 use crate::support::wait::until;
 
-const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/php");
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/php");
 
 /// The example's old table, adopted, and a daemon that runs the bridge.
 async fn shop() -> Rig {

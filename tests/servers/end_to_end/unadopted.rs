@@ -1,8 +1,8 @@
 //! What adoption does not touch: keys of others, keys with a row, and keys that were deleted.
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
 use lapsed::{Handlers, TaskContext};
+use lapsed_sandbox::PrivateRedis;
 use tokio::time::Instant;
 
 use crate::support::daemon::Daemon;

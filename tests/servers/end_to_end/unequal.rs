@@ -1,7 +1,7 @@
 //! Daemons that share a ledger but do not adopt, or do not hear, the same keys.
 
 use lapsed::Config;
-use lapsed::sandbox::PrivateRedis;
+use lapsed_sandbox::PrivateRedis;
 
 use crate::support::daemon::Daemon;
 use crate::support::handlers::handlers;

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::support::rig::Rig;
 use crate::support::wait::until;
 
-const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/workers");
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workers");
 
 type Entry = (String, Vec<String>);
 

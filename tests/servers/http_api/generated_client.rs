@@ -8,10 +8,13 @@ use crate::support::registry;
 
 const SOURCE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/servers/http_api/generated"
+    "/../../tests/servers/http_api/generated"
 );
 
-const DESCRIPTION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/api/openapi.json");
+const DESCRIPTION: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../src/http/api/openapi.json"
+);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_generated_client_schedules_works_and_operates() {

@@ -86,7 +86,7 @@ fn patterns() -> BTreeSet<(String, String)> {
         }
     }
     let mut found = BTreeSet::new();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/http");
     let routes = Regex::new(r#"\.route\(\s*"(/[^"]*)""#).unwrap();
     read(&source, &routes, &mut found);
     assert!(found.len() > 30, "the routes of the dashboard: {found:?}");

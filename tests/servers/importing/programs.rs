@@ -11,7 +11,7 @@ use crate::support::rig::Rig;
 
 const PROGRAMS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/servers/importing/programs"
+    "/../../tests/servers/importing/programs"
 );
 
 /// Runs a program and returns the JSON that it prints. A machine without it fails here, with the command that installs it.

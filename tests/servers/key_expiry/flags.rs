@@ -1,7 +1,7 @@
 //! `notify-keyspace-events`: mended where allowed, done without where not.
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{AdoptionCandidate, ArmMode, Cause, Seen, Source, Timer};
+use lapsed_sandbox::PrivateRedis;
 
 use crate::key_expiry::harness::{Daemon, Recorded, key};
 use crate::key_expiry::servers::{admin, flags, lazy_daemon, lazy_server, server};

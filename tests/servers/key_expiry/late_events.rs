@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::task::Countdown;
 use lapsed::timer::{AdoptionCandidate, Cause, Seen, Timer, TimerError};
+use lapsed_sandbox::PrivateRedis;
 
 use crate::key_expiry::harness::{Daemon, Recorded, key};
 use crate::key_expiry::proxy::{Fault, Proxy};

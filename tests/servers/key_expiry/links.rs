@@ -1,7 +1,7 @@
 //! Links that break, go silent, or lead to the wrong server.
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{ArmMode, Cause, Timer};
+use lapsed_sandbox::PrivateRedis;
 use tokio::time::timeout;
 
 use crate::key_expiry::harness::{Daemon, Recorded, key};

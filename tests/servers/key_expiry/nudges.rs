@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{Alarm, ArmMode, Source, Timer};
+use lapsed_sandbox::PrivateRedis;
 
 use crate::key_expiry::harness::{Daemon, key};
 use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, server};

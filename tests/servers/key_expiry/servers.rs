@@ -1,6 +1,6 @@
 //! Private servers, and what can be asked of them.
 
-use lapsed::sandbox::{PrivateRedis, RedisOptions};
+use lapsed_sandbox::{PrivateRedis, RedisOptions};
 use redis::aio::MultiplexedConnection;
 
 use crate::key_expiry::harness::{Daemon, Options};

@@ -6,8 +6,8 @@ use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, Claims, IfPending, LedgerError,
     NewTask, Producer, RescheduleAnswer,
 };
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
+use lapsed_sandbox::PrivateMaria;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 
 use crate::mysql::rig::{connect, start};

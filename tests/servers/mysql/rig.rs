@@ -5,8 +5,8 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Claimant, NewTask, Producer};
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{Arming, TaskKey, UnixMs};
+use lapsed_sandbox::PrivateMaria;
 use sqlx::{Connection, MySqlConnection};
 
 /// A server, the ledger in it, and its URL for other sessions.

@@ -3,8 +3,8 @@
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::transfer::{Rows, Transfers};
 use lapsed::ledger::{Admin, Adopted, Adoption, AdoptionRequest, LedgerError, NewTask, Producer};
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
+use lapsed_sandbox::PrivateMaria;
 
 use crate::mysql::rig::connect;
 

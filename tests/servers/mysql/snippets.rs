@@ -3,8 +3,8 @@
 use lapsed::ledger::Admin;
 use lapsed::ledger::migrate::{self, Options};
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::TaskKey;
+use lapsed_sandbox::PrivateMaria;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use crate::mysql::rig::{connect, start};

@@ -309,7 +309,11 @@ async fn a_daemon_that_is_down() {
 #[test]
 fn each_rule_fires_above_its_limit_and_not_below() {
     let file = "tests/servers/prometheus/thresholds.yml";
-    rule_tests::assert_holds(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+    rule_tests::assert_holds(
+        &Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(file),
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// The rules that users get.
 pub fn rules() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus/rules.yml")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus/rules.yml")
 }
 
 /// Minutes from the start of a test to the fault.

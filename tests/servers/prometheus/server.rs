@@ -103,7 +103,7 @@ fn dashboard_queries() -> Vec<String> {
             _ => {}
         }
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/grafana/dashboard.json");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana/dashboard.json");
     let dashboard: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let mut found = Vec::new();
     walk(&dashboard, &mut found);

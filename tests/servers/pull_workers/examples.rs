@@ -13,12 +13,12 @@ use lapsed::{Config, Handlers, Task, TaskClient, TaskKey};
 use crate::support::registry;
 use crate::support::wait::until;
 
-const WORKERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/workers/pull");
+const WORKERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workers/pull");
 
 /// What workers in Python need.
 const PYTHON: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/servers/pull_workers/python"
+    "/../../tests/servers/pull_workers/python"
 );
 
 /// Longest worker, without empty lines, comments and the imports of Go.

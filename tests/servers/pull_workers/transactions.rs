@@ -15,7 +15,10 @@ use crate::support::daemon::Daemon;
 use crate::support::registry;
 use crate::support::rig::Rig;
 
-const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/pull_workers");
+const PROGRAMS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/servers/pull_workers"
+);
 
 const MAIL: &str = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '2s' }\n";
 

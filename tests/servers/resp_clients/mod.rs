@@ -4,7 +4,7 @@ mod handshakes;
 mod programs;
 mod redis_rs;
 
-use lapsed::sandbox::PrivateRedis;
+use lapsed_sandbox::PrivateRedis;
 
 use self::programs::Client;
 use crate::support::not_tried::not_tried;

@@ -7,7 +7,7 @@ use crate::support::registry;
 
 const PROGRAMS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/servers/resp_clients/programs"
+    "/../../tests/servers/resp_clients/programs"
 );
 
 /// A client, in the version of Debian, npm (`node/package.json`) or PyPI (`redis_py/requirements.txt`).

@@ -7,7 +7,7 @@ mod plan;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lapsed::sandbox::PrivateRedis;
+use lapsed_sandbox::PrivateRedis;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestCaseResult, TestRunner};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
+use lapsed_sandbox::PrivateRedis;
 
 use super::queue::{MAPPED, Queue, SET, SWEPT, seconds, until_kept, with_events};
 use crate::support::daemon::Daemon;

@@ -100,7 +100,7 @@ async fn a_server_that_becomes_a_replica_is_left_alone() {
 
 #[tokio::test]
 async fn a_restart_of_redis_with_its_data_loses_nothing() {
-    let redis = lapsed::sandbox::PrivateRedis::options().set("appendonly", "yes");
+    let redis = lapsed_sandbox::PrivateRedis::options().set("appendonly", "yes");
     let mut rig = Setup::new(MAPPED).redis(redis).start().await;
     let daemon = rig.listening_daemon().await;
     let mut queue = Queue::of(&rig).await;

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use lapsed::clock::{LedgerClock, wall};
 use lapsed::engine::Metrics;
-use lapsed::sandbox::PrivateRedis;
 use lapsed::task::Arming;
 use lapsed::timer::sorted_set::SortedSet;
 use lapsed::timer::{
@@ -12,6 +11,7 @@ use lapsed::timer::{
     Timer,
 };
 use lapsed::{Config, TaskKey, UnixMs};
+use lapsed_sandbox::PrivateRedis;
 use redis::aio::MultiplexedConnection;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -1,7 +1,7 @@
 //! When alarms are signalled: at their due time or after it, by the ledger's clock.
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{Alarm, ArmMode};
+use lapsed_sandbox::PrivateRedis;
 
 use super::TimerUnderTest;
 use super::harness::Running;

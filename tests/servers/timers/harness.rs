@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lapsed::clock::{LedgerClock, wall};
-use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{AdoptionCandidate, Alarm, ArmMode, Cause, Signal, SignalSink, Timer};
 use lapsed::{Config, TaskKey, UnixMs};
+use lapsed_sandbox::PrivateRedis;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};

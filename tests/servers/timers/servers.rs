@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{Alarm, ArmMode, Remaining};
+use lapsed_sandbox::PrivateRedis;
 
 use super::TimerUnderTest;
 use super::harness::Running;

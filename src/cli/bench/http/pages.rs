@@ -9,10 +9,10 @@ use hyper::StatusCode;
 use regex::Regex;
 
 use super::connection::Connection;
-use crate::cli::bench::progress::bar;
-use crate::cli::bench::samples::{Lateness, Samples};
-use crate::cli::bench::stats::{Row, Stat, Value};
-use crate::cli::bench::tasks::{FAR, task};
+use crate::bench::progress::bar;
+use crate::bench::samples::{Lateness, Samples};
+use crate::bench::stats::{Row, Stat, Value};
+use crate::bench::tasks::{FAR, task};
 
 /// Pages, beside that of one task. Some filters match nothing: then the ledger has to look the longest.
 const PAGES: [&str; 18] = [

@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
-use crate::cli::bench::options::arriving;
-use crate::cli::bench::samples::{Lateness, Samples};
-use crate::cli::bench::tasks::{FAR, task};
+use crate::bench::options::arriving;
+use crate::bench::samples::{Lateness, Samples};
+use crate::bench::tasks::{FAR, task};
 
 /// Delay of created tasks: none falls due during the measurement.
 const DUE_IN: &str = "240h";

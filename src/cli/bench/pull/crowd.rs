@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::cli::bench::queues::EMPTY_QUEUE;
+use crate::bench::queues::EMPTY_QUEUE;
 
 /// Connections that are opened at the same time.
 const AT_ONCE: usize = 64;

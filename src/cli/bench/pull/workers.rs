@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::bench::daemon::{StartClock, now_us};
-use crate::cli::bench::environment::Environment;
-use crate::cli::bench::process::Numbers;
-use crate::cli::bench::queues::QUEUE;
-use crate::cli::bench::recorder::{Record, Recorder};
+use crate::bench::daemon::{StartClock, now_us};
+use crate::bench::environment::Environment;
+use crate::bench::process::Numbers;
+use crate::bench::queues::QUEUE;
+use crate::bench::recorder::{Record, Recorder};
 
 /// `BLOCK` of a take, after which a worker looks whether it is to end.
 const BLOCK: Duration = Duration::from_millis(500);

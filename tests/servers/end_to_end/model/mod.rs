@@ -20,8 +20,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lapsed::TaskClient;
 use lapsed::compose::Adapters;
-use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
+use lapsed_sandbox::PrivateRedis;
 use tokio::sync::RwLock;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -1,29 +1,28 @@
-//! The program: parses the command line and calls the library.
+//! The program: parses the command line and runs the command.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
-// They panic when stdout or stderr cannot be written: see `cli::log` and `cli::output`.
+// They panic when stdout or stderr cannot be written: see `log` and `output`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-
-mod cli;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use lapsed_cli::{Cli, EXIT_FAILED, write_line};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            cli::write_line(format_args!("error: start runtime: {error}"));
-            return ExitCode::from(cli::EXIT_FAILED);
+            write_line(format_args!("error: start runtime: {error}"));
+            return ExitCode::from(EXIT_FAILED);
         }
     };
     let code = runtime.block_on(cli.run());

@@ -1,6 +1,10 @@
-//! Command line. Data goes to stdout, everything else to stderr.
+//! The command line of `lapsed`. Data goes to stdout, everything else to stderr.
 
-#[cfg(feature = "sqlite")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+// They panic when stdout or stderr cannot be written: see `log` and `output`.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod backup;
 #[cfg(feature = "bench")]
 mod bench;
@@ -9,12 +13,10 @@ mod cancel;
 mod check_config;
 mod command;
 mod dead_letters;
-#[cfg(all(feature = "sqlite", feature = "resp"))]
 mod dev;
 mod doctor;
 mod failure;
 mod filters;
-#[cfg(feature = "resp")]
 mod hash_password;
 mod import;
 mod list;
@@ -120,7 +122,6 @@ impl Cli {
             output::say(String::from_utf8_lossy(&script).trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
-        #[cfg(all(feature = "sqlite", feature = "resp"))]
         if let Command::Dev(dev) = self.command {
             return dev.run(source.clone()).await;
         }
@@ -129,7 +130,6 @@ impl Cli {
                 json: self.global.json,
             });
         }
-        #[cfg(feature = "resp")]
         if let Command::HashPassword = self.command {
             return hash_password::run();
         }
@@ -139,7 +139,6 @@ impl Cli {
         }
         self.command.tell_about_configuration(source);
         self.command.warn_of_passwords();
-        #[cfg(all(feature = "sqlite", feature = "resp"))]
         dev::note_file(&config);
         let output = Output {
             json: self.global.json,
@@ -167,7 +166,6 @@ impl Cli {
             Command::Sweep => sweep::run(config, output).await,
             Command::Rearm(rearm) => rearm.run(&config, output).await,
             Command::Move(move_tasks) => move_tasks.run(&config, output).await,
-            #[cfg(feature = "sqlite")]
             Command::Backup(backup) => backup.run(&config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, source, output).await,
             #[cfg(feature = "bench")]
@@ -176,9 +174,7 @@ impl Cli {
             Command::BenchDaemon(daemon) => daemon.run(config).await,
             Command::CheckConfig => check_config::run(&config, source, output),
             Command::Completions { .. } | Command::Token(_) => unreachable!("answered above"),
-            #[cfg(all(feature = "sqlite", feature = "resp"))]
             Command::Dev(_) => unreachable!("answered above"),
-            #[cfg(feature = "resp")]
             Command::HashPassword => unreachable!("answered above"),
         }
     }
