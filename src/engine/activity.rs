@@ -1,7 +1,7 @@
 //! Activity of the background tasks: what activates them, and how their passes went.
 
 use std::fmt::Display;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,15 +13,15 @@ use crate::timer::Cause;
 macro_rules! activities {
     ($($name:ident),+ $(,)?) => {
         /// Activity of each background task of an engine.
-        #[derive(Debug)]
+        #[derive(Debug, Clone)]
         pub struct Activities {
-            $(pub $name: Activity),+
+            $(pub $name: Arc<Activity>),+
         }
 
         impl Default for Activities {
             fn default() -> Self {
                 Self {
-                    $($name: Activity::new(stringify!($name))),+
+                    $($name: Arc::new(Activity::new(stringify!($name)))),+
                 }
             }
         }

@@ -7,25 +7,31 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::activity::Activity;
 use super::candidates::Candidates;
-use super::deps::Deps;
-use super::entries::take_entries;
+use super::entries::EntryTaker;
 use super::expired::adopt_expired;
+use super::health::LedgerHealth;
 use super::lease_watch::LeaseWatch;
+use super::lifecycle::Lifecycle;
 use super::negative_cache::NegativeCache;
 use super::pauses::PauseWatch;
 use super::queue::SignalQueue;
 use super::queue::class::SignalClass;
 use super::queue::route_load::RoutePermit;
 use super::queue::route_queue::Taken;
-use super::reports::TaskClaimed;
-use super::undelete::{self, Undeletions};
+use super::rearm::Rearmer;
+use super::reports::{Reporter, TaskClaimed};
+use super::suspects::Suspects;
+use super::undelete::Undeleter;
+use crate::clock::LedgerClock;
 use crate::config::PullConfig;
-use crate::handler::Route;
-use crate::ledger::{Claim, Claimant, Lease, LedgerError, Lookup, Settlement};
+use crate::handler::{Route, Router};
+use crate::ledger::{Claim, Claimant, Claims, Lease, LedgerError, Lookup, Settlement};
+use crate::membership::Ownership;
 use crate::task::{Arming, State, TaskKey, UnixMs, Verdict};
 use crate::telemetry::DropReason;
-use crate::timer::{Alarm, Cause, Signal, Source};
+use crate::timer::{Alarm, Cause, Signal, Source, Timer};
 
 /// From this number of daemons on, each daemon makes one claim of fresh signals at a time. Two at a time would each be
 /// small, and many ledger sessions would wait for the same pages.
@@ -46,16 +52,28 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The claim stage: turns signals into claims.
 pub struct Claimer {
-    deps: Arc<Deps>,
-    queue: Arc<SignalQueue>,
-    pauses: Arc<PauseWatch>,
-    candidates: Arc<Candidates>,
-    lease_watch: Arc<LeaseWatch>,
+    pub claims: Arc<dyn Claims>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub claimant: Claimant,
+    pub timer: Arc<dyn Timer>,
+    pub rearmer: Arc<Rearmer>,
+    pub entries: EntryTaker,
+    pub undeleter: Arc<Undeleter>,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    pub suspects: Arc<Suspects>,
+    pub queue: Arc<SignalQueue>,
+    pub pauses: Arc<PauseWatch>,
+    pub candidates: Arc<Candidates>,
+    pub lease_watch: Arc<LeaseWatch>,
+    pub sweep: Arc<Activity>,
+    pub lifecycle: Lifecycle,
+    pub reporter: Arc<Reporter>,
     /// Keys of recent signals that have no row.
-    without_row: NegativeCache,
-    undeletions: Undeletions,
-    /// Serializes claims of fresh signals where many daemons share the ledger.
-    turn: Semaphore,
+    pub without_row: NegativeCache,
+    /// Serializes claims of fresh signals where many daemons share the ledger. Has one permit.
+    pub turn: Semaphore,
 }
 
 /// A claim with its route and the route's permit.
@@ -80,30 +98,10 @@ fn pull_claimant(pull: &PullConfig) -> Claimant {
 }
 
 impl Claimer {
-    /// Creates a claim stage.
-    pub fn new(
-        deps: Arc<Deps>,
-        queue: Arc<SignalQueue>,
-        pauses: Arc<PauseWatch>,
-        candidates: Arc<Candidates>,
-        lease_watch: Arc<LeaseWatch>,
-    ) -> Self {
-        Self {
-            deps,
-            queue,
-            pauses,
-            candidates,
-            lease_watch,
-            without_row: NegativeCache::default(),
-            undeletions: Undeletions::default(),
-            turn: Semaphore::new(1),
-        }
-    }
-
     /// Where many daemons share the ledger, waits until no other claim of fresh signals is under way, at most
     /// [`CLAIM_TURN_WAIT`]: the other claim may wait for a locked row.
     pub async fn turn(&self, class: SignalClass) -> Option<SemaphorePermit<'_>> {
-        if class != SignalClass::Fresh || self.deps.ownership.members() < MANY_MEMBERS {
+        if class != SignalClass::Fresh || self.ownership.members() < MANY_MEMBERS {
             return None;
         }
         let turn = timeout(CLAIM_TURN_WAIT, self.turn.acquire()).await;
@@ -128,17 +126,17 @@ impl Claimer {
         );
         // Only after the look-up: a key without a row is adopted, paused or not.
         self.drop_paused(&mut due);
-        let held_back = self.deps.suspects.hold_back(&mut due);
-        self.deps
+        let held_back = self.suspects.hold_back(&mut due);
+        self.reporter
             .metrics
             .dropped(DropReason::Held, held_back as u64);
-        take_entries(&self.deps, &mut due).await?;
+        self.entries.take(&mut due).await?;
         if due.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
         let claims = self.claim_due(&due, &routes).await?;
-        self.deps.metrics.claimed("won", claims.len() as u64);
-        self.deps
+        self.reporter.metrics.claimed("won", claims.len() as u64);
+        self.reporter
             .metrics
             .claimed("missed", (due.len() - claims.len()) as u64);
         let (mut claimed, mut strays) = (Vec::with_capacity(claims.len()), Vec::new());
@@ -147,7 +145,7 @@ impl Claimer {
                 strays.push(claim.lease);
                 continue;
             };
-            TaskClaimed { source }.emit(&self.deps);
+            TaskClaimed { source }.emit(&self.reporter);
             claimed.push(Claimed {
                 claim,
                 route,
@@ -174,8 +172,8 @@ impl Claimer {
             tasks = settlements.len(),
             "claimed rows whose ids belonged to other tasks before: releasing them"
         );
-        if let Err(error) = self.deps.ledger.settle(&settlements).await {
-            self.deps.log_failure("release tasks", &error);
+        if let Err(error) = self.claims.settle(&settlements).await {
+            self.health.log_failure("release tasks", &error);
         }
     }
 
@@ -191,10 +189,10 @@ impl Claimer {
         let (mut claims, mut failed) = (Vec::with_capacity(due.len()), None);
         for (pull, armings) in batches {
             let claimant = match pull {
-                None => self.deps.claimant.clone(),
+                None => self.claimant.clone(),
                 Some(pull) => pull_claimant(pull),
             };
-            match self.deps.ledger.claim(&armings, &claimant).await {
+            match self.claims.claim(&armings, &claimant).await {
                 Ok(claimed) => claims.extend(claimed),
                 Err(error) => failed = Some(error),
             }
@@ -203,7 +201,7 @@ impl Claimer {
             Some(error) if claims.is_empty() => Err(error),
             Some(error) => {
                 // The others count as missed, and are checked again.
-                self.deps.ledger_failed("claim tasks", &error);
+                self.health.failed("claim tasks", &error);
                 Ok(claims)
             }
             None => Ok(claims),
@@ -235,7 +233,7 @@ impl Claimer {
     fn is_rowless(&self, signal: &Signal) -> bool {
         let is_rowless = signal.arming.is_none() && self.without_row.contains(&signal.key);
         if is_rowless {
-            self.deps.metrics.dropped(DropReason::Unknown, 1);
+            self.reporter.metrics.dropped(DropReason::Unknown, 1);
         }
         is_rowless
     }
@@ -246,9 +244,9 @@ impl Claimer {
     pub async fn account_for(&self, missed: Vec<Signal>) {
         let still_due = match self.look_up_due(missed).await {
             Ok(still_due) => still_due,
-            Err(error) => return self.deps.ledger_failed("look up tasks", &error),
+            Err(error) => return self.health.failed("look up tasks", &error),
         };
-        let now = self.deps.ledger.clock().now();
+        let now = self.clock.now();
         let (just_due, locked): (Vec<_>, Vec<_>) = still_due
             .into_iter()
             .partition(|(_, due_at)| now.since(*due_at) < CLOCK_ERROR_MAX);
@@ -264,7 +262,7 @@ impl Claimer {
             });
         let soon: Vec<Alarm> = soon.collect();
         if !soon.is_empty() {
-            self.deps.timer.expect(soon);
+            self.timer.expect(soon);
         }
     }
 
@@ -278,8 +276,8 @@ impl Claimer {
             return Ok(Vec::new());
         }
         let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
-        let lookups = self.deps.ledger.look_up(&keys).await?;
-        let now = self.deps.ledger.clock().now();
+        let lookups = self.claims.look_up(&keys).await?;
+        let now = self.clock.now();
         let (mut due, mut early, mut without_row) = (Vec::new(), Vec::new(), Vec::new());
         for (signal, lookup) in signals.into_iter().zip(lookups) {
             let Some(lookup) = lookup else {
@@ -297,18 +295,17 @@ impl Claimer {
                 stamp: _,
             } = lookup;
             let is_event = signal.source == Source::Event;
-            if deleted && is_event && undelete::may_be_armed_again(&self.deps, arming) {
-                self.undeletions
-                    .start(&self.deps, &self.queue, signal.key, arming);
+            if deleted && is_event && self.undeleter.may_be_armed_again(arming) {
+                self.undeleter.start(signal.key, arming);
                 continue;
             }
             let arming = Some(arming);
             let signal = Signal { arming, ..signal };
             match state {
-                _ if deleted => self.deps.metrics.dropped(DropReason::Deleted, 1),
-                State::Running => self.deps.metrics.dropped(DropReason::Running, 1),
-                State::Done | State::Dead => self.deps.metrics.dropped(DropReason::Finished, 1),
-                State::Cancelled => self.deps.metrics.dropped(DropReason::Cancelled, 1),
+                _ if deleted => self.reporter.metrics.dropped(DropReason::Deleted, 1),
+                State::Running => self.reporter.metrics.dropped(DropReason::Running, 1),
+                State::Done | State::Dead => self.reporter.metrics.dropped(DropReason::Finished, 1),
+                State::Cancelled => self.reporter.metrics.dropped(DropReason::Cancelled, 1),
                 State::Pending | State::Waiting if due_at > now => early.push(Alarm {
                     key: signal.key,
                     due: due_at,
@@ -318,12 +315,12 @@ impl Claimer {
             }
         }
         self.adopt_expired(without_row, Duration::ZERO);
-        self.deps
+        self.reporter
             .metrics
             .dropped(DropReason::Early, early.len() as u64);
         // The event of a key whose own arming waits for its row: that decides, and not what the row still says.
         early.retain(|alarm| !self.candidates.expedite(&alarm.key));
-        self.deps.rearm(early);
+        self.rearmer.rearm(early);
         Ok(due)
     }
 
@@ -337,10 +334,10 @@ impl Claimer {
         // The row of a signal that names its arming was deleted. A signal that is no event comes from an entry that
         // outlived its row.
         let lacks_arming = arming.is_none();
-        if lacks_arming && source == Source::Event && self.deps.router.adopts(&key) {
+        if lacks_arming && source == Source::Event && self.router.adopts(&key) {
             return Some(key);
         }
-        self.deps.metrics.dropped(DropReason::Unknown, 1);
+        self.reporter.metrics.dropped(DropReason::Unknown, 1);
         if lacks_arming {
             self.without_row.insert(key);
         }
@@ -350,17 +347,13 @@ impl Claimer {
     /// Waits after a failed claim. The sweep finds the tasks when the ledger answers again, except those whose key
     /// expired before its row was written: these become adoption candidates.
     pub async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey], events: Vec<TaskKey>) {
-        self.deps.ledger_failed("claim tasks", error);
-        let adopts = |key: &TaskKey| self.deps.router.adopts(key);
+        self.health.failed("claim tasks", error);
+        let adopts = |key: &TaskKey| self.router.adopts(key);
         self.adopt_expired(events.into_iter().filter(adopts), OUTAGE_PAUSE);
         self.queue.finish(keys);
         let pause = tokio::time::sleep(OUTAGE_PAUSE);
-        self.deps
-            .lifecycle
-            .stopping
-            .run_until_cancelled(pause)
-            .await;
-        self.deps.background.sweep.activate(Cause::Overflow);
+        self.lifecycle.stopping.run_until_cancelled(pause).await;
+        self.sweep.activate(Cause::Overflow);
     }
 
     /// Processes signals that were set aside as a worker does, but without taking starts for them. A key without a row
@@ -391,14 +384,14 @@ impl Claimer {
         due.retain(|signal| self.pauses.hinders(signal).is_none());
         let paused = (before - due.len()) as u64;
         if paused > 0 {
-            self.deps.metrics.dropped(DropReason::Paused, paused);
+            self.reporter.metrics.dropped(DropReason::Paused, paused);
         }
     }
 
     /// Adopts expired keys without a row: their arming was not heard, or is not written yet. The adopter writes their
     /// rows and then signals them; the caller does not wait for that. Keys for which there is no room are looked up again.
     pub fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
-        let now = self.deps.ledger.clock().now();
+        let now = self.clock.now();
         let refused = adopt_expired(&self.candidates, keys, now, wait);
         self.queue.list_expired(refused);
     }

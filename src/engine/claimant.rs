@@ -23,7 +23,7 @@ const PLACE_DIGITS: usize = 12;
 const STAT_START: usize = 19;
 
 /// The processes that this process can see.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Processes {
     /// `/proc`, except in tests.
     proc: PathBuf,

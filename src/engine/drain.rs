@@ -6,9 +6,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::deps::Deps;
 use super::execute::Ended;
 use super::lease::Leases;
+use super::lifecycle::Lifecycle;
 
 /// Timeout for the last settlements of a stopping engine.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,7 +18,8 @@ const ARM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Waits for the runs to end, interrupts those that remain, and writes the last settlements.
 pub async fn drain(
-    deps: &Deps,
+    lifecycle: &Lifecycle,
+    drain_timeout: Duration,
     leases: &Leases,
     ended: mpsc::Sender<Ended>,
     mut settler: JoinHandle<()>,
@@ -26,25 +27,19 @@ pub async fn drain(
     let running = leases.len();
     tracing::info!(
         running,
-        timeout_ms = deps.config.drain_timeout.as_millis() as u64,
+        timeout_ms = drain_timeout.as_millis() as u64,
         "stopping: no new run starts"
     );
-    deps.lifecycle.stopping.cancel();
-    deps.lifecycle.runs.close();
-    if timeout(deps.config.drain_timeout, deps.lifecycle.runs.wait())
-        .await
-        .is_err()
-    {
+    lifecycle.stopping.cancel();
+    lifecycle.runs.close();
+    if timeout(drain_timeout, lifecycle.runs.wait()).await.is_err() {
         tracing::warn!(
             running = leases.len(),
             "runs outlived the drain timeout: releasing them"
         );
         leases.interrupt_all();
         // In an outage, runs may wait for ever to be settled.
-        if timeout(FLUSH_TIMEOUT, deps.lifecycle.runs.wait())
-            .await
-            .is_err()
-        {
+        if timeout(FLUSH_TIMEOUT, lifecycle.runs.wait()).await.is_err() {
             tracing::error!(
                 running = leases.len(),
                 "some runs did not end: their tasks run again when their leases expire"
@@ -59,6 +54,6 @@ pub async fn drain(
         settler.abort();
     }
     // The sweeps of other daemons find tasks that are not armed.
-    let _ = timeout(ARM_TIMEOUT, deps.lifecycle.runs.wait()).await;
+    let _ = timeout(ARM_TIMEOUT, lifecycle.runs.wait()).await;
     tracing::info!("stopped");
 }

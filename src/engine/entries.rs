@@ -2,54 +2,102 @@
 //! succeeded. So the entry is taken before the task is claimed: it is removed by the program, or by this daemon.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::deps::Deps;
-use super::reports::{TaskWithdrawn, withdrawn_many};
-use crate::ledger::{LedgerError, Lookup, Withdrawal, Withdrawn};
+use super::reports::{Reporter, TaskWithdrawn, withdrawn_many};
+use crate::ledger::{Adoption, Claims, LedgerError, Lookup, Withdrawal, Withdrawn};
 use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
-use crate::timer::{Alarm, Signal, Taking};
+use crate::timer::{Alarm, Signal, Taking, Timer};
 
 /// Timeout for taking entries. Tasks start without it.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Takes the entries of due tasks whose rows are known. Cancels the tasks whose entries were removed, and drops their
-/// signals and those of tasks that are about to be moved.
-///
-/// # Errors
-/// The ledger does not answer.
-pub(super) async fn take_entries(deps: &Deps, due: &mut Vec<Signal>) -> Result<(), LedgerError> {
-    if !deps.timer.counts_absence() {
-        return Ok(());
-    }
-    let alarms: Vec<Alarm> = due.iter().filter_map(alarm).collect();
-    let took = deps.timer.take(&alarms);
-    let taken = match tokio::time::timeout(TAKE_TIMEOUT, took).await {
-        Ok(Ok(taken)) => taken,
-        Ok(Err(error)) => {
-            if let Some(held_back) = deps.failures.admit("take entries") {
-                tracing::warn!(%error, held_back, "could not take the entries of due tasks: they start all the same");
-            }
+/// Takes the entries of tasks before they are claimed.
+pub struct EntryTaker {
+    pub timer: Arc<dyn Timer>,
+    pub claims: Arc<dyn Claims>,
+    pub adoption: Arc<dyn Adoption>,
+    pub reporter: Arc<Reporter>,
+}
+
+impl EntryTaker {
+    /// Takes the entries of due tasks whose rows are known. Cancels the tasks whose entries were removed, and drops their
+    /// signals and those of tasks that are about to be moved.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn take(&self, due: &mut Vec<Signal>) -> Result<(), LedgerError> {
+        if !self.timer.counts_absence() {
             return Ok(());
         }
-        Err(_) => return Ok(()),
-    };
-    let (mut removed, mut stay) = (Vec::new(), HashSet::new());
-    for (alarm, taking) in alarms.into_iter().zip(taken) {
-        match (taking, alarm.arming) {
-            (Taking::Removed(heard), Some(arming)) => removed.push((alarm.key, arming, heard)),
-            (Taking::Moved, _) => {
-                stay.insert(alarm.key);
+        let alarms: Vec<Alarm> = due.iter().filter_map(alarm).collect();
+        let took = self.timer.take(&alarms);
+        let taken = match tokio::time::timeout(TAKE_TIMEOUT, took).await {
+            Ok(Ok(taken)) => taken,
+            Ok(Err(error)) => {
+                if let Some(held_back) = self.reporter.failures.admit("take entries") {
+                    tracing::warn!(%error, held_back, "could not take the entries of due tasks: they start all the same");
+                }
+                return Ok(());
             }
-            (Taking::Removed(_) | Taking::Taken | Taking::Unknown, _) => {}
+            Err(_) => return Ok(()),
+        };
+        let (mut removed, mut stay) = (Vec::new(), HashSet::new());
+        for (alarm, taking) in alarms.into_iter().zip(taken) {
+            match (taking, alarm.arming) {
+                (Taking::Removed(heard), Some(arming)) => removed.push((alarm.key, arming, heard)),
+                (Taking::Moved, _) => {
+                    stay.insert(alarm.key);
+                }
+                (Taking::Removed(_) | Taking::Taken | Taking::Unknown, _) => {}
+            }
         }
+        stay.extend(self.cancel_removed(removed).await?);
+        if !stay.is_empty() {
+            due.retain(|signal| !stay.contains(&signal.key));
+        }
+        Ok(())
     }
-    stay.extend(cancel_removed(deps, removed).await?);
-    if !stay.is_empty() {
-        due.retain(|signal| !stay.contains(&signal.key));
+
+    /// Cancels tasks whose entries were removed, if these entries were seen before. Returns the keys of those that do not
+    /// start: the cancelled ones, and those whose rows are locked.
+    async fn cancel_removed(
+        &self,
+        removed: Vec<(TaskKey, Arming, UnixMs)>,
+    ) -> Result<Vec<TaskKey>, LedgerError> {
+        if removed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<TaskKey> = removed.iter().map(|(key, ..)| key.clone()).collect();
+        let rows = self.claims.look_up(&keys).await?;
+        let (mut missing, mut withdrawals) = (Vec::new(), Vec::new());
+        for ((key, arming, heard), row) in removed.into_iter().zip(rows) {
+            let row = row.filter(|row| row.arming == arming && is_cancelled_by_absence(row));
+            if let Some(over) = row {
+                missing.push(key);
+                withdrawals.push(Withdrawal { over, heard });
+            }
+        }
+        let answers = self.adoption.withdraw(&withdrawals, Duration::ZERO).await?;
+        let (mut stay, mut cancelled) = (Vec::new(), 0);
+        for (key, answer) in missing.into_iter().zip(answers) {
+            match answer {
+                Withdrawn::Cancelled => {
+                    TaskWithdrawn { key: &key }.emit(&self.reporter);
+                    self.reporter.metrics.dropped(DropReason::Cancelled, 1);
+                    cancelled += 1;
+                    stay.push(key);
+                }
+                // The sweep finds it, and it is cancelled then.
+                Withdrawn::Locked => stay.push(key),
+                Withdrawn::Left => {}
+            }
+        }
+        withdrawn_many(&self.reporter, cancelled);
+        Ok(stay)
     }
-    Ok(())
 }
 
 fn alarm(signal: &Signal) -> Option<Alarm> {
@@ -59,44 +107,6 @@ fn alarm(signal: &Signal) -> Option<Alarm> {
         due: arming.due,
         arming: Some(arming),
     })
-}
-
-/// Cancels tasks whose entries were removed, if these entries were seen before. Returns the keys of those that do not
-/// start: the cancelled ones, and those whose rows are locked.
-async fn cancel_removed(
-    deps: &Deps,
-    removed: Vec<(TaskKey, Arming, UnixMs)>,
-) -> Result<Vec<TaskKey>, LedgerError> {
-    if removed.is_empty() {
-        return Ok(Vec::new());
-    }
-    let keys: Vec<TaskKey> = removed.iter().map(|(key, ..)| key.clone()).collect();
-    let rows = deps.ledger.look_up(&keys).await?;
-    let (mut missing, mut withdrawals) = (Vec::new(), Vec::new());
-    for ((key, arming, heard), row) in removed.into_iter().zip(rows) {
-        let row = row.filter(|row| row.arming == arming && is_cancelled_by_absence(row));
-        if let Some(over) = row {
-            missing.push(key);
-            withdrawals.push(Withdrawal { over, heard });
-        }
-    }
-    let answers = deps.ledger.withdraw(&withdrawals, Duration::ZERO).await?;
-    let (mut stay, mut cancelled) = (Vec::new(), 0);
-    for (key, answer) in missing.into_iter().zip(answers) {
-        match answer {
-            Withdrawn::Cancelled => {
-                TaskWithdrawn { key: &key }.emit(deps);
-                deps.metrics.dropped(DropReason::Cancelled, 1);
-                cancelled += 1;
-                stay.push(key);
-            }
-            // The sweep finds it, and it is cancelled then.
-            Withdrawn::Locked => stay.push(key),
-            Withdrawn::Left => {}
-        }
-    }
-    withdrawn_many(deps, cancelled);
-    Ok(stay)
 }
 
 fn is_cancelled_by_absence(row: &Lookup) -> bool {

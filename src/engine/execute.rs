@@ -9,18 +9,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::deps::Deps;
-use super::occurrence;
+use super::activity::Activity;
+use super::health::LedgerHealth;
+use super::lifecycle::Lifecycle;
+use super::occurrence::Occurrences;
 use super::pauses::PauseWatch;
 use super::queue::permits::Permits;
-use super::reports::RunStarted;
+use super::reports::{Reporter, RunStarted};
 use super::spans::{self, Contexts, Span};
-use crate::handler::{HandlerError, Layers, Route, TaskContext};
-use crate::ledger::{Claim, Renewal, Settled};
+use super::suspects::Suspects;
+use crate::clock::LedgerClock;
+use crate::handler::{HandlerError, Layers, Route, Router, TaskContext};
+use crate::ledger::{Claim, Claims, Ledger, Renewal, Settled};
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::telemetry::DropReason;
 use crate::timer::Cause;
-use crate::trace;
+use crate::trace::{self, Tracer};
 
 /// Time allowed for an aborted run to release its thread.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
@@ -89,16 +93,22 @@ impl Ran {
 
 /// The execute stage: runs claimed tasks.
 pub struct Executor {
-    deps: Arc<Deps>,
-    pauses: Arc<PauseWatch>,
+    /// The whole ledger, for handlers that open transactions on it.
+    pub ledger: Arc<dyn Ledger>,
+    pub claims: Arc<dyn Claims>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub occurrences: Occurrences,
+    pub router: Arc<Router>,
+    pub pauses: Arc<PauseWatch>,
+    pub suspects: Arc<Suspects>,
+    pub sweep: Arc<Activity>,
+    pub lifecycle: Lifecycle,
+    pub reporter: Arc<Reporter>,
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Executor {
-    /// Creates an execute stage without runs.
-    pub fn new(deps: Arc<Deps>, pauses: Arc<PauseWatch>) -> Self {
-        Self { deps, pauses }
-    }
-
     /// Runs a claimed task and sends its outcome to the settle stage. The permits are released afterwards.
     pub async fn run(
         self: Arc<Self>,
@@ -147,11 +157,11 @@ impl Executor {
     /// occurrence that is missed or becomes a task of its own. `None` if the claim is to be run.
     async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
         if !self.pauses.may_start(claim) {
-            self.deps.metrics.dropped(DropReason::Paused, 1);
+            self.reporter.metrics.dropped(DropReason::Paused, 1);
             return Some(Outcome::NotStarted);
         }
         match claim.recurrence.as_deref() {
-            Some(recurrence) => occurrence::instead_of_running(&self.deps, claim, recurrence).await,
+            Some(recurrence) => self.occurrences.instead_of_running(claim, recurrence).await,
             None => None,
         }
     }
@@ -167,15 +177,15 @@ impl Executor {
         match claim.attempt.crashes {
             // The task may have taken its daemon down twice: at worst it takes the next one down alone. Other suspects
             // are released, so that they do not keep slots while they wait for their turn, and not claimed until then.
-            SUSPECT_CRASHES.. => match self.deps.suspects.start(claim.lease.arming) {
+            SUSPECT_CRASHES.. => match self.suspects.start(claim.lease.arming) {
                 Some(turn) => {
                     if turn.is_shared && !self.pardon(claim).await {
                         return Ran::not(Outcome::NotStarted);
                     }
                     let ran = self.handle(claim, route, contexts, ended).await;
                     turn.end();
-                    if self.deps.suspects.wait() {
-                        self.deps.background.sweep.activate(Cause::Room);
+                    if self.suspects.wait() {
+                        self.sweep.activate(Cause::Room);
                     }
                     ran
                 }
@@ -188,10 +198,11 @@ impl Executor {
     /// Records that a death of the daemon is not to bury this suspect, since others run beside it. False if that could not
     /// be written.
     async fn pardon(&self, claim: &Claim) -> bool {
-        match self.deps.ledger.pardon(&claim.lease).await {
+        match self.claims.pardon(&claim.lease).await {
             Ok(renewal) => renewal == Renewal::Held,
             Err(error) => {
-                self.deps.log_failure("run a suspect beside others", &error);
+                self.health
+                    .log_failure("run a suspect beside others", &error);
                 false
             }
         }
@@ -213,28 +224,28 @@ impl Executor {
             route: &route.name,
             lateness_ms,
         }
-        .emit(&self.deps);
+        .emit(&self.reporter);
 
-        let span = contexts.run(&self.deps, claim, route, lateness_ms);
+        let span = contexts.run(self.tracer.as_deref(), claim, route, lateness_ms);
         let context = TaskContext::new(
             claim.clone(),
             lateness_ms,
             Some(route.retry.max_attempts),
-            Arc::clone(&self.deps.ledger),
+            Arc::clone(&self.ledger),
             ended.clone(),
             span.as_ref().and_then(|span| span.context()),
         );
-        let layers = self.deps.router.around(&claim.key, route);
+        let layers = self.router.around(&claim.key, route);
         let started = Instant::now();
         let outcome = supervise(&context, route, &layers, ended).await;
         // The handler's own transaction may have settled the task before the run failed or was aborted.
         let outcome = context.concluded().unwrap_or(outcome);
         layers.ended(&context, &outcome);
-        self.deps
+        self.reporter
             .metrics
             .ran(&route.name, outcome.as_str(), started.elapsed());
         Ran {
-            span: spans::settling(&self.deps, span, claim, route, &outcome),
+            span: spans::settling(self.tracer.as_deref(), span, claim, route, &outcome),
             outcome,
             result: context.result(),
         }
@@ -260,9 +271,9 @@ impl Executor {
             return Err(Ran::not(outcome));
         }
         let lateness_ms = self.lateness_ms(claim);
-        let span = contexts.run(&self.deps, claim, route, lateness_ms);
+        let span = contexts.run(self.tracer.as_deref(), claim, route, lateness_ms);
         let never = CancellationToken::new();
-        let ledger = Arc::clone(&self.deps.ledger);
+        let ledger = Arc::clone(&self.ledger);
         let context = TaskContext::new(
             claim.clone(),
             lateness_ms,
@@ -271,13 +282,13 @@ impl Executor {
             never.clone(),
             span.as_ref().and_then(|span| span.context()),
         );
-        let layers = self.deps.router.around(&claim.key, route);
+        let layers = self.router.around(&claim.key, route);
         if !layers.is_empty() {
             let accepted = supervise(&context, route, &layers, &never).await;
             if accepted != Outcome::Succeeded {
                 layers.ended(&context, &accepted);
                 return Err(Ran {
-                    span: spans::settling(&self.deps, span, claim, route, &accepted),
+                    span: spans::settling(self.tracer.as_deref(), span, claim, route, &accepted),
                     outcome: accepted,
                     result: None,
                 });
@@ -288,18 +299,18 @@ impl Executor {
 
     /// Outcome of a claim that comes too late for its route, or for this process.
     fn too_late(&self, claim: &Claim, route: &Route) -> Option<Outcome> {
-        if self.deps.lifecycle.stopping.is_cancelled() {
+        if self.lifecycle.stopping.is_cancelled() {
             return Some(Outcome::NotStarted);
         }
         let limit = route.expire_after?;
-        let late = self.deps.ledger.clock().now().since(claim.attempt.since);
+        let late = self.clock.now().since(claim.attempt.since);
         (late > limit).then_some(Outcome::Expired { late, limit })
     }
 
     /// Milliseconds from when the run could start until now.
     pub fn lateness_ms(&self, claim: &Claim) -> u64 {
         let due = claim.due_at.max(claim.created);
-        let late = self.deps.ledger.clock().now().since(due);
+        let late = self.clock.now().since(due);
         u64::try_from(late.as_millis()).unwrap_or(u64::MAX)
     }
 }

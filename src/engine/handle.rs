@@ -5,22 +5,34 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::activity::BackgroundStatus;
-use super::deps::Deps;
+use super::activity::{Activities, BackgroundStatus};
+use super::capabilities::{capabilities, hears_keys};
+use super::health::LedgerHealth;
 use super::history::History;
 use super::lease::Leases;
+use super::lifecycle::Lifecycle;
 use super::pull::PullQueues;
 use super::queue::SignalQueue;
 use super::queue::fair::Held;
 use super::why::{Daemons, RouteFacts, WhyCause, WhyFacts};
+use crate::clock::LedgerClock;
 use crate::config::{RecurringConfig, RetentionConfig};
-use crate::membership::{GoneMember, Member, Readiness};
+use crate::handler::Router;
+use crate::membership::{GoneMember, Member, Ownership, Readiness};
 use crate::task::{Pause, TaskKey, UnixMs};
+use crate::timer::Timer;
 
 /// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) deps: Arc<Deps>,
+    pub(super) daemon: Arc<str>,
+    pub(super) clock: LedgerClock,
+    pub(super) health: Arc<LedgerHealth>,
+    pub(super) timer: Arc<dyn Timer>,
+    pub(super) router: Arc<Router>,
+    pub(super) ownership: Arc<Ownership>,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) activities: Activities,
     pub(super) leases: Arc<Leases>,
     pub(super) pull: PullQueues,
     pub(super) queue: Arc<SignalQueue>,
@@ -32,27 +44,27 @@ pub struct Handle {
 impl Handle {
     /// True if the ledger carried out the latest statements, at most some seconds ago.
     pub fn ledger_answers(&self) -> bool {
-        self.deps.health.is_good()
+        self.health.is_good()
     }
 
     /// Describes the latest failure if the ledger does not [answer](Self::ledger_answers). Contains no names or data.
     pub fn ledger_trouble(&self) -> Option<String> {
-        self.deps.health.trouble()
+        self.health.trouble()
     }
 
     /// How long the ledger has not answered; `None` if it answers, or has not failed yet.
     pub fn ledger_fails_for(&self) -> Option<Duration> {
-        self.deps.health.failing_for()
+        self.health.failing_for()
     }
 
     /// True if the timer receives expired events; `None` for a timer without a server.
     pub fn is_listening(&self) -> Option<bool> {
-        self.deps.timer.is_listening()
+        self.timer.is_listening()
     }
 
     /// True if the daemon adopts keys that it hears being armed: without events, a bare `SETEX` may be lost.
     pub fn hears_keys(&self) -> bool {
-        self.deps.hears_keys()
+        hears_keys(&*self.timer, &self.router)
     }
 
     /// Waits until the daemon is ready: the ledger answers, and the timer receives events if it has a server.
@@ -71,18 +83,18 @@ impl Handle {
     /// Name of the pull queue from which workers take the tasks of this key; `None` if this daemon runs them itself, or has
     /// no route for them.
     pub fn pull_queue_of(&self, key: &TaskKey) -> Option<Arc<str>> {
-        let route = self.deps.router.find(key)?;
+        let route = self.router.find(key)?;
         route.pull.map(|pull| pull.queue)
     }
 
     /// True if this daemon has a handler or a route for the key.
     pub fn runs(&self, key: &TaskKey) -> bool {
-        self.deps.router.runs(key)
+        self.router.runs(key)
     }
 
     /// Status of the engine's background tasks, by name.
     pub fn background(&self) -> Vec<BackgroundStatus> {
-        self.deps.background.status()
+        self.activities.status()
     }
 
     /// What the daemons did in each minute of the last 24 h.
@@ -92,44 +104,44 @@ impl Handle {
 
     /// The name of this daemon, as claimed rows have it.
     pub fn daemon(&self) -> &str {
-        &self.deps.claimant.daemon
+        &self.daemon
     }
 
     /// True for one of the daemons that share the ledger: it does what need not be done by each.
     pub fn is_first(&self) -> bool {
-        self.deps.ownership.is_first()
+        self.ownership.is_first()
     }
 
     /// Number of daemons known to share the ledger, including this one.
     pub fn members(&self) -> usize {
-        self.deps.ownership.members()
+        self.ownership.members()
     }
 
     /// The daemons known to share the ledger, this one first. Empty until the first heartbeats were exchanged.
     pub fn daemons(&self) -> Vec<Member> {
-        self.deps.ownership.fleet()
+        self.ownership.fleet()
     }
 
     /// The names of the daemons that have ended without saying so, at most `span` ago, and whose place no other has taken
     /// since.
     pub fn gone(&self, span: Duration) -> Vec<String> {
-        let gone = self.deps.ownership.gone(span).into_iter();
+        let gone = self.ownership.gone(span).into_iter();
         gone.map(|GoneMember { name, .. }| name).collect()
     }
 
     /// True if the heartbeats of the other daemons were read lately, or there can be no others.
     pub fn hears_daemons(&self) -> bool {
-        self.deps.ownership.is_current()
+        self.ownership.is_current()
     }
 
     /// What is known here about why tasks do not start. `pauses` are all pauses and holds.
     pub fn why_facts(&self, pauses: Vec<Pause>) -> WhyFacts {
         /// Daemons that are gone for longer are forgotten.
         const GONE_FOR: Duration = Duration::from_secs(3600);
-        let now = self.deps.ledger.clock().now();
+        let now = self.clock.now();
         let others = self.daemons().into_iter().filter(|member| !member.is_this);
         let live = std::iter::once(self.this(now)).chain(others).collect();
-        let gone = self.deps.ownership.gone(GONE_FOR);
+        let gone = self.ownership.gone(GONE_FOR);
         let fails_for = self.ledger_fails_for();
         WhyFacts {
             daemons: Daemons::new(live, gone).with_others_unheard(!self.hears_daemons()),
@@ -141,7 +153,7 @@ impl Handle {
 
     /// What is known here about the route of a key; `None` if it has none here.
     pub fn route_facts(&self, key: &TaskKey) -> Option<RouteFacts> {
-        let route = self.deps.router.find(key)?;
+        let route = self.router.find(key)?;
         let rate = route.limits.rate.map(WhyCause::Rate);
         let waits = || {
             let routes = self.queue.waiting_by_route();
@@ -168,7 +180,7 @@ impl Handle {
         let told = self.daemons().into_iter().find(|member| member.is_this);
         let status = self.pull.status();
         let (mut idle, mut idle_since) = (Vec::new(), Vec::new());
-        for (at, pull) in self.deps.router.pull_queues() {
+        for (at, pull) in self.router.pull_queues() {
             let queue = status.iter().find(|status| *status.queue == *pull.queue);
             let workers = queue.map_or(&[][..], |status| &status.workers);
             let asks = workers.iter().any(|worker| worker.waiting > 0);
@@ -179,7 +191,7 @@ impl Handle {
             }
         }
         Member {
-            id: self.deps.ownership.me(),
+            id: self.ownership.me(),
             name: self.daemon().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             since: told.as_ref().map_or(UnixMs(0), |told| told.since),
@@ -190,7 +202,7 @@ impl Handle {
             },
             listening: false,
             expired_only: false,
-            capabilities: Arc::new(self.deps.capabilities(idle)),
+            capabilities: Arc::new(capabilities(&self.router, idle)),
             idle_since,
             is_this: true,
         }
@@ -198,17 +210,17 @@ impl Handle {
 
     /// True if the engine is stopping.
     pub fn is_stopping(&self) -> bool {
-        self.deps.lifecycle.leaving.is_cancelled() || self.deps.lifecycle.stopping.is_cancelled()
+        self.lifecycle.leaving.is_cancelled() || self.lifecycle.stopping.is_cancelled()
     }
 
     /// Ends every run at once, without waiting for its settlement: for a process that is about to exit, so that no
     /// program it started outlives it.
     pub async fn end_runs(&self) {
         const PATIENCE: Duration = Duration::from_millis(500);
-        self.deps.lifecycle.stopping.cancel();
-        self.deps.lifecycle.runs.close();
+        self.lifecycle.stopping.cancel();
+        self.lifecycle.runs.close();
         self.leases.interrupt_all();
-        let _ = tokio::time::timeout(PATIENCE, self.deps.lifecycle.runs.wait()).await;
+        let _ = tokio::time::timeout(PATIENCE, self.lifecycle.runs.wait()).await;
     }
 
     /// Replaces the recurring tasks of the configuration. New and changed ones are written; removed ones continue, with

@@ -1,12 +1,15 @@
 //! Ledger health: outages as the engine's statements observe them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ledger::LedgerError;
+use super::activity::Activity;
+use super::reports::Reporter;
+use crate::ledger::{Ledger, LedgerError};
+use crate::timer::Cause;
 
 /// Time after an outage during which tasks with an expired lease are left to their owners.
 const OWNERS_FIRST: Duration = Duration::from_millis(1500);
@@ -15,9 +18,12 @@ const OWNERS_FIRST: Duration = Duration::from_millis(1500);
 const SLOW_MAX: Duration = Duration::from_secs(1);
 
 /// Health of the ledger: whether it answers and takes settlements.
-#[derive(Debug)]
 pub struct LedgerHealth {
+    ledger: Arc<dyn Ledger>,
     lease: Duration,
+    /// Activated when an outage has ended: leases may have expired meanwhile.
+    lease_scan: Arc<Activity>,
+    reporter: Arc<Reporter>,
     outage: Mutex<Outage>,
     /// True if the last statement that counts was answered.
     answers: AtomicBool,
@@ -38,9 +44,17 @@ struct Outage {
 
 impl LedgerHealth {
     /// The health of a ledger that has not answered yet. Claims last for `lease`.
-    pub fn new(lease: Duration) -> Self {
+    pub fn new(
+        ledger: Arc<dyn Ledger>,
+        lease: Duration,
+        lease_scan: Arc<Activity>,
+        reporter: Arc<Reporter>,
+    ) -> Self {
         Self {
+            ledger,
             lease,
+            lease_scan,
+            reporter,
             outage: Mutex::default(),
             answers: AtomicBool::new(false),
             settlements_wait: AtomicBool::new(false),
@@ -71,15 +85,57 @@ impl LedgerHealth {
         (!self.answers()).then(|| since.elapsed())
     }
 
-    /// Records an answer. Returns true if the ledger had failed before.
-    pub fn answered(&self) -> bool {
+    /// Records that the ledger answered. After an outage it also has to take writes: a full disk can be read. The end of an
+    /// outage requests a lease scan.
+    ///
+    /// # Errors
+    /// The ledger takes no writes: the outage continues.
+    pub async fn answered(&self) -> Result<(), LedgerError> {
+        if !self.answers() {
+            self.ledger.check_writable().await?;
+        }
         self.outage().answered(Instant::now(), self.lease);
-        !self.answers.swap(true, Ordering::Relaxed)
+        if !self.answers.swap(true, Ordering::Relaxed) {
+            tracing::info!("the ledger answers again");
+            self.lease_scan.activate(Cause::LedgerAnswers);
+        }
+        Ok(())
     }
 
-    /// Records that the ledger failed to do what `verb` says. A locked row and refused data say nothing about its
-    /// health.
+    /// Checks the ledger before the first task starts.
+    ///
+    /// # Errors
+    /// The ledger cannot be used.
+    pub async fn check(&self) -> Result<(), LedgerError> {
+        self.ledger.check().await?;
+        self.answers.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads the ledger's time and adjusts the clock to it.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn sync_clock(&self) -> Result<(), LedgerError> {
+        self.ledger.sync_clock().await.map(drop)
+    }
+
+    /// Records and logs that the ledger failed to do what `verb` says. The caller tries again; the daemon is not ready
+    /// until the ledger answers.
     pub fn failed(&self, verb: &'static str, error: &LedgerError) {
+        self.record_failure(verb, error);
+        self.log_failure(verb, error);
+    }
+
+    /// Logs a failure, at most one line per verb and interval.
+    pub fn log_failure(&self, verb: &'static str, error: &LedgerError) {
+        if let Some(held_back) = self.reporter.failures.admit(verb) {
+            tracing::error!(%error, held_back, "could not {verb}; trying again");
+        }
+    }
+
+    /// A locked row and refused data say nothing about the health of the ledger.
+    fn record_failure(&self, verb: &'static str, error: &LedgerError) {
         let why = match error {
             LedgerError::Unavailable { .. } => "the ledger does not answer",
             LedgerError::Refused { .. } => "the ledger refuses it, see the log",
@@ -91,15 +147,20 @@ impl LedgerHealth {
         self.answers.store(false, Ordering::Relaxed);
     }
 
-    /// True if leases may have expired during the current outage.
-    pub fn has_failed_for_long(&self) -> bool {
-        self.outage()
-            .has_failed_for_long(Instant::now(), self.lease)
-    }
-
-    /// True if expired leases are left to their owners for now.
-    pub fn owners_come_first(&self) -> bool {
-        self.outage().owners_come_first(Instant::now())
+    /// True if tasks with expired leases are left to their owners for now. After an outage, daemons that have ended
+    /// their runs release the leases, which counts no crash. If another daemon claims a task before that, a crash is
+    /// counted.
+    ///
+    /// # Errors
+    /// The ledger does not answer yet.
+    pub async fn owners_come_first(&self) -> Result<bool, LedgerError> {
+        let now = Instant::now();
+        let has_failed_for_long = self.outage().has_failed_for_long(now, self.lease);
+        if has_failed_for_long {
+            self.sync_clock().await?;
+            self.answered().await?;
+        }
+        Ok(self.outage().owners_come_first(Instant::now()))
     }
 
     /// True if the result of a statement sent at `asked` is out of date: it may have waited for an outage to end, so

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::deps::Deps;
-use crate::ledger::{Collection, Document, DocumentPlace, DocumentRange, Ledger, LedgerError};
+use crate::clock::LedgerClock;
+use crate::ledger::{Collection, Document, DocumentPlace, DocumentRange, Documents, LedgerError};
 use crate::task::UnixMs;
 use crate::telemetry::history::{LatenessPercentiles, Minute, PerSource};
 
@@ -35,7 +35,8 @@ const DELETED_MAX: u32 = 1_000;
 ///
 /// Each daemon writes its minutes into the ledger. They are read when they are asked for, so they outlive the daemons.
 pub struct History {
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn Documents>,
+    clock: LedgerClock,
     /// Name of this daemon.
     daemon: String,
     minutes: Mutex<Minutes>,
@@ -90,13 +91,10 @@ pub struct HistoryPoint {
 }
 
 impl History {
-    pub(super) fn new(deps: &Deps) -> Self {
-        Self::of(Arc::clone(&deps.ledger), deps.claimant.daemon.clone())
-    }
-
-    fn of(ledger: Arc<dyn Ledger>, daemon: String) -> Self {
+    pub(super) fn new(ledger: Arc<dyn Documents>, clock: LedgerClock, daemon: String) -> Self {
         Self {
             ledger,
+            clock,
             daemon,
             minutes: Mutex::default(),
             read: tokio::sync::Mutex::default(),
@@ -116,7 +114,7 @@ impl History {
         }
         let step_ms = whole_minutes(step);
         let count = (whole_minutes(span.min(HISTORY_KEPT)) + step_ms - 1) / step_ms;
-        let now = self.ledger.clock().now().0;
+        let now = self.clock.now().0;
         let until = now - now.rem_euclid(MINUTE_MS);
         let since = until - count * step_ms;
         let minutes = self.minutes();
@@ -155,7 +153,7 @@ impl History {
 
     /// Deletes minutes that are too old.
     pub(super) async fn prune(&self) -> Result<(), LedgerError> {
-        let before = self.ledger.clock().now().minus(HISTORY_KEPT);
+        let before = self.clock.now().minus(HISTORY_KEPT);
         let history = Collection::History;
         let delete = || self.ledger.delete_documents(history, before, DELETED_MAX);
         while delete().await? == u64::from(DELETED_MAX) {}
@@ -171,7 +169,7 @@ impl History {
             return Ok(());
         }
         read.asked = Some(Instant::now());
-        let now = self.ledger.clock().now();
+        let now = self.clock.now();
         let oldest = now.minus(HISTORY_KEPT);
         let since = read.until.map_or(oldest, |until| until.minus(COMMIT_MAX));
         let mut range = DocumentRange {
@@ -260,7 +258,7 @@ impl HistoryPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Documents as _;
+    use crate::ledger::Ledger as _;
     use crate::ledger::memory::MemoryLedger;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -280,7 +278,11 @@ mod tests {
     }
 
     fn of(ledger: &Arc<MemoryLedger>, daemon: &str) -> History {
-        History::of(Arc::clone(ledger) as _, daemon.to_owned())
+        History::new(
+            Arc::clone(ledger) as _,
+            ledger.clock().clone(),
+            daemon.to_owned(),
+        )
     }
 
     #[tokio::test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::deps::Deps;
-use crate::ledger::{Claim, Lease, Owner, Renewal};
+use super::health::LedgerHealth;
+use crate::ledger::{Claim, Claims, Lease, Owner, Renewal};
 use crate::task::{Arming, TaskKey};
 
 /// All leases of this process, each from its claim until its settlement is written.
@@ -179,8 +179,8 @@ impl Leases {
 pub struct LeaseKeeper {
     /// The leases.
     pub leases: Arc<Leases>,
-    /// The ledger and the length of leases.
-    pub deps: Arc<Deps>,
+    pub claims: Arc<dyn Claims>,
+    pub health: Arc<LedgerHealth>,
 }
 
 impl LeaseKeeper {
@@ -188,7 +188,7 @@ impl LeaseKeeper {
     /// not delay the end of a run.
     pub async fn run(self) {
         let tick =
-            (self.deps.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
+            (self.leases.length / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
         let renew = async {
             loop {
                 tokio::time::sleep(tick).await;
@@ -224,14 +224,9 @@ impl LeaseKeeper {
             return;
         }
         let sent = Instant::now();
-        match self
-            .deps
-            .ledger
-            .renew(&leases, self.deps.config.lease)
-            .await
-        {
+        match self.claims.renew(&leases, self.leases.length).await {
             Ok(renewals) => self.leases.renewed(leases.into_iter().zip(renewals), sent),
-            Err(error) => self.deps.ledger_failed("renew leases", &error),
+            Err(error) => self.health.failed("renew leases", &error),
         }
     }
 }

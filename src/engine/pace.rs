@@ -60,6 +60,11 @@ impl Pace {
     }
 }
 
+/// Shortens `interval` by up to a tenth, so that daemons that started together do not work in step.
+pub fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(rand::random_range(0.9..=1.0))
+}
+
 fn rest_after(waited: Duration) -> Duration {
     waited.saturating_mul(RESTS).clamp(REST_MIN, REST_MAX)
 }

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::claim::{Claimed, Claimer};
-use super::deps::Deps;
 use super::execute::{Ended, Executor};
 use super::lease::Leases;
+use super::lifecycle::Lifecycle;
 use super::pauses::PauseWatch;
 use super::pull::hand_over::{HandOver, PulledClaim};
 use super::queue::SignalQueue;
@@ -22,6 +22,7 @@ use super::settle::Settler;
 use super::spans::Contexts;
 use crate::task::TaskKey;
 use crate::timer::Source;
+use crate::trace::Tracer;
 
 /// The claim workers. Two serve fresh signals, so that one waits for the ledger while the other fills its batch; one
 /// serves the backlog. More workers would only wait for the same rows.
@@ -32,7 +33,9 @@ const UNSETTLED_PER_SLOT: usize = 4;
 
 /// The stages of the main path.
 pub struct Pipeline {
-    pub deps: Arc<Deps>,
+    pub concurrency: usize,
+    pub lifecycle: Lifecycle,
+    pub tracer: Option<Arc<dyn Tracer>>,
     pub queue: Arc<SignalQueue>,
     pub pauses: Arc<PauseWatch>,
     pub leases: Arc<Leases>,
@@ -45,14 +48,14 @@ pub struct Pipeline {
 impl Pipeline {
     /// Creates the channel from the execute stage to the settle stage. When it is full, ended runs keep their slots.
     pub fn settlements(&self) -> (mpsc::Sender<Ended>, mpsc::Receiver<Ended>) {
-        mpsc::channel(self.deps.config.concurrency * UNSETTLED_PER_SLOT)
+        mpsc::channel(self.concurrency * UNSETTLED_PER_SLOT)
     }
 
     /// Starts the workers. A graceful stop waits for them, so that claims under way are completed.
     pub fn start(self: &Arc<Self>, ended: &mpsc::Sender<Ended>) {
         for class in WORKERS {
             let worker = Arc::clone(self).work(class, ended.clone());
-            self.deps.lifecycle.spawn_lookup(worker);
+            self.lifecycle.spawn_lookup(worker);
         }
     }
 
@@ -66,7 +69,7 @@ impl Pipeline {
             self.pauses.fresh().await;
             (turn, permits)
         };
-        let stopping = &self.deps.lifecycle.stopping;
+        let stopping = &self.lifecycle.stopping;
         while let Some((turn, permits)) = stopping.run_until_cancelled(ready()).await {
             let taken = self.queue.take(class, permits.count());
             let (keys, expired) = (keys_of(&taken), expired_keys_of(&taken));
@@ -105,7 +108,7 @@ impl Pipeline {
             let permits = permits
                 .split(permit)
                 .expect("at most as many claims as signals, and as many signals as slots");
-            let contexts = Contexts::claimed(&self.deps, &claim, &route, began);
+            let contexts = Contexts::claimed(self.tracer.as_deref(), &claim, &route, began);
             if let Some(pull) = route.pull.clone() {
                 pulled.push(PulledClaim {
                     claim,
@@ -119,11 +122,11 @@ impl Pipeline {
             let interrupted = self.leases.add(&claim);
             let executor = Arc::clone(&self.executor);
             let run = executor.run(claim, route, contexts, interrupted, permits, ended.clone());
-            self.deps.lifecycle.spawn(run);
+            self.lifecycle.spawn(run);
         }
         if !pulled.is_empty() {
             let handing_over = Arc::clone(&self.hand_over).run(pulled, ended.clone());
-            self.deps.lifecycle.spawn(handing_over);
+            self.lifecycle.spawn(handing_over);
         }
     }
 }

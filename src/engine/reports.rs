@@ -1,10 +1,33 @@
 //! Reports: what is both logged and counted. Each is a value, so that log line and metric cannot drift apart.
 
-use super::deps::Deps;
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::ledger::{AdoptionRequest, Claim, Settled};
 use crate::task::{Death, Reason, State, TaskKey, UnixMs};
-use crate::telemetry::DropReason;
+use crate::telemetry::log::LogLimiter;
+use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{Cause, Source};
+
+/// Where reports go: the metrics, and the log with its limits.
+#[derive(Debug)]
+pub struct Reporter {
+    pub metrics: Arc<Metrics>,
+    /// Limits log lines about failures: one per kind every 10 s.
+    pub failures: LogLimiter,
+    /// Limits log lines about conditions that last until a person acts: one per kind every 10 min.
+    pub warnings: LogLimiter,
+}
+
+impl Reporter {
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            metrics,
+            failures: LogLimiter::every(Duration::from_secs(10)),
+            warnings: LogLimiter::every(Duration::from_secs(600)),
+        }
+    }
+}
 
 /// A task was claimed because of a signal from this source. Counted without a log line: the run has one.
 pub struct TaskClaimed {
@@ -12,8 +35,8 @@ pub struct TaskClaimed {
 }
 
 impl TaskClaimed {
-    pub fn emit(self, deps: &Deps) {
-        let starts = deps.metrics.starts();
+    pub fn emit(self, reporter: &Reporter) {
+        let starts = reporter.metrics.starts();
         let counter = match self.source {
             Source::Event => &starts.event,
             Source::Nudge => &starts.nudge,
@@ -32,13 +55,13 @@ pub struct RunStarted<'a> {
 }
 
 impl RunStarted<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self {
             claim,
             route,
             lateness_ms,
         } = self;
-        deps.metrics.started(route, lateness_ms);
+        reporter.metrics.started(route, lateness_ms);
         tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, lateness_ms, route, "run starts");
     }
 }
@@ -50,9 +73,9 @@ pub struct ResultDiscarded<'a> {
 }
 
 impl ResultDiscarded<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { claim, why } = self;
-        deps.metrics.fenced();
+        reporter.metrics.fenced();
         tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %why, "result discarded: the claim was no longer ours");
     }
 }
@@ -67,14 +90,14 @@ pub struct TaskDied<'a> {
 }
 
 impl TaskDied<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self {
             claim,
             route,
             attempt,
             death: Death { reason, error, .. },
         } = self;
-        deps.metrics.buried(route, *reason);
+        reporter.metrics.buried(route, *reason);
         match reason {
             Reason::Expired => {
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task expired before it could run: not run, and dead");
@@ -96,14 +119,14 @@ pub struct OccurrenceDied<'a> {
 }
 
 impl OccurrenceDied<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self {
             claim,
             route,
             death: Death { reason, error, .. },
             next,
         } = self;
-        deps.metrics.buried(route, *reason);
+        reporter.metrics.buried(route, *reason);
         tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = claim.attempt.number, %reason, %error, %next, route, "occurrence is dead: the recurring task continues");
     }
 }
@@ -117,9 +140,9 @@ pub struct OccurrencesSkipped<'a> {
 }
 
 impl OccurrencesSkipped<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { claim, count, next } = self;
-        deps.metrics.occurrences_skipped(count);
+        reporter.metrics.occurrences_skipped(count);
         tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, occurrences = count, %next, "occurrences were missed and are skipped");
     }
 }
@@ -131,9 +154,9 @@ pub struct KeyAdopted<'a> {
 }
 
 impl KeyAdopted<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { row, reason } = self;
-        deps.metrics.adopted(reason);
+        reporter.metrics.adopted(reason);
         tracing::debug!(task.key = %row.key, task.due = %row.due, reason, "adopted");
     }
 }
@@ -145,10 +168,10 @@ pub struct KeyUnfit<'a> {
 }
 
 impl KeyUnfit<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { key, why } = self;
-        deps.metrics.dropped(DropReason::UnfitKey, 1);
-        if let Some(held_back) = deps.warnings.admit("unfit key") {
+        reporter.metrics.dropped(DropReason::UnfitKey, 1);
+        if let Some(held_back) = reporter.warnings.admit("unfit key") {
             tracing::warn!(
                 task.class_method = key.class_method(),
                 held_back,
@@ -164,10 +187,10 @@ pub struct KeyRefused<'a> {
 }
 
 impl KeyRefused<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { error } = self;
-        deps.metrics.dropped(DropReason::Refused, 1);
-        if let Some(held_back) = deps.failures.admit("adopt a key") {
+        reporter.metrics.dropped(DropReason::Refused, 1);
+        if let Some(held_back) = reporter.failures.admit("adopt a key") {
             tracing::error!(error, held_back, "could not adopt a key");
         }
     }
@@ -179,9 +202,9 @@ pub struct TaskWithdrawn<'a> {
 }
 
 impl TaskWithdrawn<'_> {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { key } = self;
-        deps.metrics.withdrawn();
+        reporter.metrics.withdrawn();
         tracing::debug!(task.key = %key, "task cancelled: its key was deleted");
     }
 }
@@ -190,12 +213,12 @@ impl TaskWithdrawn<'_> {
 const WITHDRAWN_MANY: usize = 20;
 
 /// Reports that many tasks were cancelled at once.
-pub fn withdrawn_many(deps: &Deps, count: usize) {
+pub fn withdrawn_many(reporter: &Reporter, count: usize) {
     if count < WITHDRAWN_MANY {
         return;
     }
-    deps.metrics.withdrawn_at_once(count as u64);
-    if let Some(held_back) = deps.warnings.admit("withdrawn at once") {
+    reporter.metrics.withdrawn_at_once(count as u64);
+    if let Some(held_back) = reporter.warnings.admit("withdrawn at once") {
         tracing::warn!(
             count,
             held_back,
@@ -210,10 +233,10 @@ pub struct EntriesWithoutRow {
 }
 
 impl EntriesWithoutRow {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { count } = self;
-        deps.metrics.dropped(DropReason::Unknown, count as u64);
-        if let Some(held_back) = deps.warnings.admit("entries without a row") {
+        reporter.metrics.dropped(DropReason::Unknown, count as u64);
+        if let Some(held_back) = reporter.warnings.admit("entries without a row") {
             tracing::warn!(
                 count,
                 held_back,
@@ -229,9 +252,9 @@ pub struct AuditSkipped {
 }
 
 impl AuditSkipped {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { cause } = self;
-        deps.metrics.audit_skipped();
+        reporter.metrics.audit_skipped();
         tracing::debug!(cause = cause.as_str(), "another daemon has audited");
     }
 }
@@ -242,10 +265,10 @@ pub struct RetentionBehind {
 }
 
 impl RetentionBehind {
-    pub fn emit(self, deps: &Deps) {
+    pub fn emit(self, reporter: &Reporter) {
         let Self { state } = self;
-        deps.metrics.prune_behind(state, true);
-        if let Some(held_back) = deps.failures.admit("keep up with retention") {
+        reporter.metrics.prune_behind(state, true);
+        if let Some(held_back) = reporter.failures.admit("keep up with retention") {
             tracing::warn!(%state, held_back, "retention is behind: more rows are past their retention than `retention.rate` allows to prune");
         }
     }

@@ -9,12 +9,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::deps::Deps;
 use super::execute::{Ended, Reported};
+use super::health::LedgerHealth;
 use super::lease::Leases;
+use super::lifecycle::Lifecycle;
 use super::queue::SignalQueue;
+use super::rearm::Rearmer;
+use super::reports::Reporter;
 use super::spans;
-use crate::ledger::{Claim, Settled, Settlement};
+use crate::clock::LedgerClock;
+use crate::ledger::{Claim, Claims, Settled, Settlement};
 use crate::task::{EndedRun, Outcome, UnixMs, Verdict, judge};
 use crate::timer::Alarm;
 
@@ -27,21 +31,19 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The settle stage: judges how runs ended, and writes the verdicts.
 pub struct Settler {
-    deps: Arc<Deps>,
-    queue: Arc<SignalQueue>,
-    leases: Arc<Leases>,
+    pub claims: Arc<dyn Claims>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    /// The name of this daemon, for the history of the tasks that it runs.
+    pub daemon: String,
+    pub rearmer: Arc<Rearmer>,
+    pub queue: Arc<SignalQueue>,
+    pub leases: Arc<Leases>,
+    pub lifecycle: Lifecycle,
+    pub reporter: Arc<Reporter>,
 }
 
 impl Settler {
-    /// Creates a settle stage for runs with these leases.
-    pub fn new(deps: Arc<Deps>, queue: Arc<SignalQueue>, leases: Arc<Leases>) -> Self {
-        Self {
-            deps,
-            queue,
-            leases,
-        }
-    }
-
     /// Settles runs as they end, until every sender is dropped and everything is written.
     pub async fn run(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
@@ -88,7 +90,7 @@ impl Settler {
             outcome: outcome.clone(),
             result: result.clone(),
             attempt: claim.attempt,
-            daemon: worker.unwrap_or(&self.deps.claimant.daemon),
+            daemon: worker.unwrap_or(&self.daemon),
         };
         let verdict = judge(run, &route.retry, now, rand::random())?;
         Some(match claim.occurrence(now) {
@@ -101,7 +103,7 @@ impl Settler {
     /// the statement for now.
     pub async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let batch = self.drop_locked_out(batch);
-        let now = self.deps.ledger.clock().now();
+        let now = self.clock.now();
         let judged: Vec<(Ended, Option<Verdict>)> = batch
             .into_iter()
             .map(|ended| {
@@ -168,8 +170,8 @@ impl Settler {
             }
         }
         self.finish(finished);
-        self.deps.rearm(alarms);
-        self.deps.remove_entries(ended_tasks);
+        self.rearmer.rearm(alarms);
+        self.rearmer.remove_entries(ended_tasks);
         if !repeats.is_empty() {
             // Recurses at most once: none of these runs has failed or has a result.
             waiting.extend(Box::pin(self.settle_batch(repeats)).await);

@@ -5,19 +5,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::activity::Activity;
 use super::candidates::Candidates;
 use super::claim::Claimer;
-use super::deps::Deps;
 use super::queue::SignalQueue;
-use crate::membership::SeniorListener;
+use crate::handler::Router;
+use crate::ledger::Claims;
+use crate::membership::{Ownership, SeniorListener};
 use crate::task::TaskKey;
-use crate::telemetry::DropReason;
+use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{AdoptionCandidate, Cause, Signal, SignalSink};
 
 /// The engine's side of the timer.
 pub struct TimerSink {
-    /// Routes, ownership and activations.
-    pub deps: Arc<Deps>,
+    pub claims: Arc<dyn Claims>,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    pub sweep: Arc<Activity>,
+    pub audit: Arc<Activity>,
+    pub metrics: Arc<Metrics>,
     /// Receives the signals.
     pub queue: Arc<SignalQueue>,
     /// Receives the keys that may lack a row.
@@ -33,49 +39,46 @@ impl SignalSink for TimerSink {
     }
 
     fn sweep(&self, cause: Cause) {
-        self.deps.background.sweep.activate(cause);
+        self.sweep.activate(cause);
     }
 
     fn audit(&self, cause: Cause) {
-        self.deps.background.audit.activate(cause);
+        self.audit.activate(cause);
     }
 
     fn wants(&self, key: &TaskKey) -> bool {
-        self.deps.router.runs(key)
+        self.router.runs(key)
     }
 
     fn adopts(&self, key: &TaskKey) -> bool {
-        self.deps.router.adopts(key)
+        self.router.adopts(key)
     }
 
     fn owns(&self, key: &TaskKey) -> bool {
-        self.deps.ownership.owns(key)
+        self.ownership.owns(key)
     }
 
     fn senior_listeners(&self, key: &TaskKey) -> usize {
-        let adopts = || self.deps.router.adopts(key);
-        self.deps.ownership.senior_listeners(key, adopts)
+        let adopts = || self.router.adopts(key);
+        self.ownership.senior_listeners(key, adopts)
     }
 
     fn hint_recipient(&self, key: &TaskKey) -> Option<u64> {
-        self.deps
-            .ownership
-            .hint_recipient(key)
-            .map(|member| member.0)
+        self.ownership.hint_recipient(key).map(|member| member.0)
     }
 
     fn member(&self) -> Option<u64> {
-        Some(self.deps.ownership.me().0)
+        Some(self.ownership.me().0)
     }
 
     fn may_stop_listening(&self, armings: bool) -> bool {
-        self.deps.ownership.may_stop_listening(armings)
+        self.ownership.may_stop_listening(armings)
     }
 
     fn expired_elsewhere(&self, key: &TaskKey, is_told: bool) {
-        let adopts = || self.deps.router.adopts(key);
+        let adopts = || self.router.adopts(key);
         let is_left = match is_told {
-            true => self.deps.ownership.adopts_for_owner(key, adopts),
+            true => self.ownership.adopts_for_owner(key, adopts),
             false => adopts(),
         };
         if is_left {
@@ -84,7 +87,7 @@ impl SignalSink for TimerSink {
     }
 
     fn propose(&self, candidate: AdoptionCandidate) {
-        let senior = self.deps.ownership.most_senior_listener(&candidate.key);
+        let senior = self.ownership.most_senior_listener(&candidate.key);
         self.add(candidate, senior);
     }
 
@@ -93,7 +96,7 @@ impl SignalSink for TimerSink {
     }
 
     async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
-        let found = self.deps.ledger.look_up(keys).await.ok()?;
+        let found = self.claims.look_up(keys).await.ok()?;
         Some(found.iter().map(Option::is_some).collect())
     }
 }
@@ -101,12 +104,12 @@ impl SignalSink for TimerSink {
 impl TimerSink {
     /// Adds a candidate that another daemon may act on first.
     fn add(&self, candidate: AdoptionCandidate, senior: Option<SeniorListener>) {
-        if !self.deps.router.adopts(&candidate.key) {
-            return self.deps.metrics.dropped(DropReason::NotAdopted, 1);
+        if !self.router.adopts(&candidate.key) {
+            return self.metrics.dropped(DropReason::NotAdopted, 1);
         }
         if !self.candidates.add_behind(candidate, senior) {
-            self.deps.metrics.dropped(DropReason::CandidateOverflow, 1);
-            self.deps.background.audit.activate(Cause::Overflow);
+            self.metrics.dropped(DropReason::CandidateOverflow, 1);
+            self.audit.activate(Cause::Overflow);
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::deps::Deps;
 use crate::handler::Route;
 use crate::ledger::{Claim, Settled};
 use crate::task::{Envelope, Outcome, Traceparent};
-use crate::trace::{RunFacts, SpanEnd, SpanStart, Step, TaskSpan};
+use crate::trace::{RunFacts, SpanEnd, SpanStart, Step, TaskSpan, Tracer};
 
 /// A span that is recorded, if there is a tracer.
 pub type Span = Option<Box<dyn TaskSpan>>;
@@ -21,8 +20,13 @@ pub struct Contexts {
 
 impl Contexts {
     /// Records the span of a claim that was made between `began` and now.
-    pub fn claimed(deps: &Deps, claim: &Claim, route: &Route, began: Instant) -> Self {
-        let Some(tracer) = &deps.tracer else {
+    pub fn claimed(
+        tracer: Option<&dyn Tracer>,
+        claim: &Claim,
+        route: &Route,
+        began: Instant,
+    ) -> Self {
+        let Some(tracer) = tracer else {
             return Self::default();
         };
         let creator = Envelope::open(claim.payload.clone()).traceparent;
@@ -45,9 +49,14 @@ impl Contexts {
     }
 
     /// Starts the span of the run. Its parent is the creator, as tools expect of a consumer's span.
-    pub fn run(&self, deps: &Deps, claim: &Claim, route: &Route, lateness_ms: u64) -> Span {
-        let tracer = deps.tracer.as_ref()?;
-        Some(tracer.start(SpanStart {
+    pub fn run(
+        &self,
+        tracer: Option<&dyn Tracer>,
+        claim: &Claim,
+        route: &Route,
+        lateness_ms: u64,
+    ) -> Span {
+        Some(tracer?.start(SpanStart {
             step: Step::Run,
             parent: self.creator.or(self.claim),
             began: Instant::now(),
@@ -58,8 +67,14 @@ impl Contexts {
 }
 
 /// Ends the span of a run, and starts that of its settlement.
-pub fn settling(deps: &Deps, run: Span, claim: &Claim, route: &Route, outcome: &Outcome) -> Span {
-    let (tracer, run) = (deps.tracer.as_ref()?, run?);
+pub fn settling(
+    tracer: Option<&dyn Tracer>,
+    run: Span,
+    claim: &Claim,
+    route: &Route,
+    outcome: &Outcome,
+) -> Span {
+    let (tracer, run) = (tracer?, run?);
     let parent = run.context();
     let error = outcome.error();
     run.end(SpanEnd {

@@ -12,14 +12,16 @@ use super::queue::class::SignalClass;
 use super::queue::route_load::RouteLoad;
 use super::queue::route_queue::Taken;
 use super::spans::Contexts;
+use crate::handler::Router;
 use crate::ledger::{Claim, LedgerError};
 use crate::task::{Arming, Outcome, TaskKey};
 use crate::timer::{Signal, Source};
 
 /// Claims, runs, judges and settles single tasks as the daemon does, but only on request and without a timer.
 pub(crate) struct Stepper {
-    pipeline: Arc<Pipeline>,
-    pauses: PauseReader,
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) pauses: PauseReader,
+    pub(super) router: Arc<Router>,
 }
 
 /// A run that was settled.
@@ -30,30 +32,23 @@ pub(crate) struct Driven {
 }
 
 impl Stepper {
-    /// Creates a stepper over the stages of an engine that is not started.
-    pub fn new(pipeline: Arc<Pipeline>, pauses: PauseReader) -> Self {
-        Self { pipeline, pauses }
-    }
-
     /// True if a handler or route runs this key.
     pub fn runs(&self, key: &TaskKey) -> bool {
-        self.pipeline.deps.router.runs(key)
+        self.router.runs(key)
     }
 
     /// Signals one arming and runs its task until it is settled. `None` if the task cannot be claimed now.
     pub async fn drive(&self, key: TaskKey, arming: Arming) -> Result<Option<Driven>, LedgerError> {
         let Pipeline {
-            deps,
             queue,
-            pauses: _,
             leases,
             claimer,
             executor,
-            hand_over: _,
             settler,
+            ..
         } = &*self.pipeline;
         // A pulled task waits for a worker, and there is none.
-        let Some(route) = deps.router.find(&key).filter(|route| route.pull.is_none()) else {
+        let Some(route) = self.router.find(&key).filter(|route| route.pull.is_none()) else {
             return Ok(None);
         };
         let mut permits = queue.permits(SignalClass::Fresh, 1).await;

@@ -7,18 +7,20 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::deps::Deps;
 use crate::handler::TaskContext;
-use crate::ledger::{Claim, LedgerError, Settled, Settlement};
+use crate::ledger::{Claim, Claimant, Ledger, LedgerError, Settled, Settlement};
 use crate::task::{Arming, Outcome, POISON_CRASHES, TaskKey, UnixMs, Verdict};
-use crate::timer::{Alarm, ArmMode};
+use crate::timer::{Alarm, ArmMode, Timer};
 
 /// Pause before a settlement is repeated: its row is locked, or the ledger does not answer.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Claims due tasks by hand. Leases, fencing and recurrence are those of the daemon.
 pub struct Taker {
-    deps: Arc<Deps>,
+    /// The whole ledger, for the contexts of tasks.
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) timer: Arc<dyn Timer>,
+    pub(super) claimant: Claimant,
 }
 
 /// A task that this process has claimed. If it is neither completed nor released, it runs again when its lease expires.
@@ -49,13 +51,9 @@ pub struct TakeReport {
 }
 
 impl Taker {
-    pub(super) fn new(deps: Arc<Deps>) -> Self {
-        Self { deps }
-    }
-
     /// The length of a lease.
     pub fn lease(&self) -> Duration {
-        self.deps.claimant.lease
+        self.claimant.lease
     }
 
     /// Claims those of `armings` that are pending, due and not leased. Returns them in the order of `armings`. Leaves to
@@ -68,10 +66,10 @@ impl Taker {
     /// # Cancel safety
     /// Not cancel safe: the leases of claimed tasks have to expire.
     pub async fn claim(&self, armings: &[Arming]) -> Result<Vec<TakenTask>, LedgerError> {
-        let mut claims = self.deps.ledger.claim(armings, &self.deps.claimant).await?;
+        let mut claims = self.ledger.claim(armings, &self.claimant).await?;
         let places: HashMap<&Arming, usize> = armings.iter().zip(0..).collect();
         claims.sort_by_key(|claim| places.get(&claim.lease.arming).copied());
-        let now = self.deps.ledger.clock().now();
+        let now = self.ledger.clock().now();
         let (taken, left): (Vec<Claim>, Vec<Claim>) = claims
             .into_iter()
             .partition(|claim| can_be_taken(claim, now));
@@ -91,7 +89,7 @@ impl Taker {
             claim.clone(),
             u64::try_from(late.as_millis()).unwrap_or(u64::MAX),
             None,
-            Arc::clone(&self.deps.ledger),
+            Arc::clone(&self.ledger),
             CancellationToken::new(),
             None,
         );
@@ -104,7 +102,7 @@ impl Taker {
     /// The ledger does not answer.
     pub async fn renew(&self, taken: &[TakenTask]) -> Result<(), LedgerError> {
         let leases: Vec<_> = taken.iter().map(|task| task.claim.lease).collect();
-        self.deps.ledger.renew(&leases, self.lease()).await?;
+        self.ledger.renew(&leases, self.lease()).await?;
         Ok(())
     }
 
@@ -113,7 +111,7 @@ impl Taker {
     /// # Errors
     /// The ledger does not answer for the length of a lease. The tasks run again.
     pub async fn complete(&self, taken: &[TakenTask]) -> Result<TakeReport, LedgerError> {
-        let now = self.deps.ledger.clock().now();
+        let now = self.ledger.clock().now();
         let claims: Vec<&Claim> = taken.iter().map(|task| &task.claim).collect();
         let verdict = |claim: &Claim| match claim.occurrence(now) {
             Some(occurrence) => {
@@ -182,7 +180,7 @@ impl Taker {
                     verdict: verdict(claims[*place]),
                 })
                 .collect();
-            match self.deps.ledger.settle(&settlements).await {
+            match self.ledger.settle(&settlements).await {
                 Ok(settled) => {
                     for (place, settled) in open.into_iter().zip(settled) {
                         results[place] = settled;
@@ -204,7 +202,7 @@ impl Taker {
 
     /// Removes the entries of ended tasks, and arms the next occurrences. Without an answer, the audit of a daemon does.
     async fn tell_timer(&self, ended: &[Alarm], next: &[Alarm]) {
-        let timer = &self.deps.timer;
+        let timer = &self.timer;
         if timer.keeps_entries()
             && !ended.is_empty()
             && let Err(error) = timer.settle(ended).await

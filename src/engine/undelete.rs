@@ -6,13 +6,16 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::deps::Deps;
+use super::health::LedgerHealth;
+use super::lifecycle::Lifecycle;
 use super::queue::SignalQueue;
 use super::queue::class::SignalClass;
-use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
+use super::rearm::Rearmer;
+use crate::clock::LedgerClock;
+use crate::ledger::{Adoption, DueScan, LedgerError, Scans, Upcoming, Window};
 use crate::task::{Arming, TaskKey, UnixMs};
-use crate::telemetry::DropReason;
-use crate::timer::{Alarm, Remaining, Signal, Source};
+use crate::telemetry::{DropReason, Metrics};
+use crate::timer::{Alarm, Remaining, Signal, Source, Timer};
 
 /// Rows of one page, and maximum number of pages of one pass.
 const PAGE: u32 = 1_000;
@@ -35,96 +38,111 @@ const LOCK_PAUSE: Duration = Duration::from_millis(250);
 /// Timeout for the evidence from Redis: the look-ahead waits for it.
 const EVIDENCE_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Undeletes rows whose keys are armed for their due times.
+/// Undeletes rows of tasks that a program created again.
 ///
 /// A program that knows only the first six columns deletes with `sts = 1`, and never clears it when it creates the
 /// task again. Only Redis can tell which of the two a row means: a key that is armed for this row's due time is
 /// evidence of a new creation.
-pub async fn undelete_armed(deps: &Deps, span: Duration) -> Result<usize, LedgerError> {
-    // An entry that stays after a deletion is no evidence.
-    if deps.timer.keeps_entries() {
-        return Ok(0);
-    }
-    let (mut after, mut revived) = (None, 0);
-    for _ in 0..PAGES_MAX {
-        let page = deps
-            .ledger
-            .scan(DueScan {
-                window: Window::Deleted {
-                    back: FITS,
-                    ahead: span,
-                },
-                after,
-                limit: PAGE,
-            })
-            .await?;
-        after = page.next;
-        revived += undelete_page(deps, page.rows).await?;
-        if after.is_none() {
-            break;
-        }
-    }
-    Ok(revived)
+pub struct Undeleter {
+    pub scans: Arc<dyn Scans>,
+    pub adoption: Arc<dyn Adoption>,
+    pub timer: Arc<dyn Timer>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub rearmer: Arc<Rearmer>,
+    pub lifecycle: Lifecycle,
+    pub queue: Arc<SignalQueue>,
+    pub metrics: Arc<Metrics>,
+    pub under_way: UnderWay,
 }
 
-async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, LedgerError> {
-    if rows.is_empty() {
-        return Ok(0);
-    }
-    let mut armed = armed_for_their_rows(deps, rows).await;
-    if !armed.is_empty() {
-        // A deletion writes the row first and the key after that: a key seen between the two is no evidence.
-        tokio::time::sleep(DELETION_TAKES).await;
-        armed = armed_for_their_rows(deps, armed).await;
-    }
-    let mut revived = Vec::new();
-    for row in armed {
-        match deps.ledger.undelete(row.arming).await {
-            Ok(true) => revived.push(Alarm::from(row)),
-            Ok(false) => {}
-            // The next pass tries again. The other rows do not wait for it.
-            Err(LedgerError::Locked { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let count = revived.len();
-    if count > 0 {
-        tracing::info!(
-            tasks = count,
-            "revived tasks that were deleted and armed again by another program"
-        );
-        deps.rearm(revived);
-    }
-    Ok(count)
-}
+/// Bounds the undeletions of rows whose keys have expired. Another session may hold a lock on such a row: other tasks do
+/// not wait for that.
+pub struct UnderWay(Arc<Semaphore>);
 
-/// True if a deleted row whose key has expired may have been armed again: the key expired at the row's due time. The task was
-/// created again too shortly before to be seen armed: a key that is deleted with its row does not expire.
-pub fn may_be_armed_again(deps: &Deps, arming: Arming) -> bool {
-    let now = deps.ledger.clock().now();
-    arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS)
-}
-
-/// Undeletions of rows whose keys have expired. Another session may hold a lock on such a row: other tasks do not wait for that.
-pub struct Undeletions(Arc<Semaphore>);
-
-impl Default for Undeletions {
+impl Default for UnderWay {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(UNDER_WAY_MAX)))
     }
 }
 
-impl Undeletions {
-    /// Undeletes a row in a task of its own, and then signals its task.
-    pub fn start(&self, deps: &Arc<Deps>, queue: &Arc<SignalQueue>, key: TaskKey, arming: Arming) {
-        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
-            return deps.metrics.dropped(DropReason::Overflow, 1);
+impl Undeleter {
+    /// Undeletes rows whose keys are armed for their due times. Returns their number.
+    pub async fn undelete_armed(&self, span: Duration) -> Result<usize, LedgerError> {
+        // An entry that stays after a deletion is no evidence.
+        if self.timer.keeps_entries() {
+            return Ok(0);
+        }
+        let (mut after, mut revived) = (None, 0);
+        for _ in 0..PAGES_MAX {
+            let page = self
+                .scans
+                .scan(DueScan {
+                    window: Window::Deleted {
+                        back: FITS,
+                        ahead: span,
+                    },
+                    after,
+                    limit: PAGE,
+                })
+                .await?;
+            after = page.next;
+            revived += self.undelete_page(page.rows).await?;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(revived)
+    }
+
+    async fn undelete_page(&self, rows: Vec<Upcoming>) -> Result<usize, LedgerError> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let mut armed = self.armed_for_their_rows(rows).await;
+        if !armed.is_empty() {
+            // A deletion writes the row first and the key after that: a key seen between the two is no evidence.
+            tokio::time::sleep(DELETION_TAKES).await;
+            armed = self.armed_for_their_rows(armed).await;
+        }
+        let mut revived = Vec::new();
+        for row in armed {
+            match self.adoption.undelete(row.arming).await {
+                Ok(true) => revived.push(Alarm::from(row)),
+                Ok(false) => {}
+                // The next pass tries again. The other rows do not wait for it.
+                Err(LedgerError::Locked { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let count = revived.len();
+        if count > 0 {
+            tracing::info!(
+                tasks = count,
+                "revived tasks that were deleted and armed again by another program"
+            );
+            self.rearmer.rearm(revived);
+        }
+        Ok(count)
+    }
+
+    /// True if a deleted row whose key has expired may have been armed again: the key expired at the row's due time. The
+    /// task was created again too shortly before to be seen armed: a key that is deleted with its row does not expire.
+    pub fn may_be_armed_again(&self, arming: Arming) -> bool {
+        let now = self.clock.now();
+        arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS)
+    }
+
+    /// Undeletes the row of an expired key in a task of its own, and then signals its task.
+    pub fn start(self: &Arc<Self>, key: TaskKey, arming: Arming) {
+        let Ok(permit) = Arc::clone(&self.under_way.0).try_acquire_owned() else {
+            return self.metrics.dropped(DropReason::Overflow, 1);
         };
-        let (own, queue) = (Arc::clone(deps), Arc::clone(queue));
-        let undeleting = async move {
+        let undeleter = Arc::clone(self);
+        self.lifecycle.spawn(async move {
             let _permit = permit;
-            if !undelete_unlocked(&own, arming).await {
-                return own.metrics.dropped(DropReason::Deleted, 1);
+            if !undeleter.undelete_unlocked(arming).await {
+                return undeleter.metrics.dropped(DropReason::Deleted, 1);
             }
             let signal = Signal {
                 key,
@@ -132,46 +150,46 @@ impl Undeletions {
                 arming: Some(arming),
             };
             // Without room the signal is dropped; the sweep finds its task.
+            let queue = &undeleter.queue;
             queue.push_as(SignalClass::Fresh, signal).unwrap_or(());
-        };
-        deps.lifecycle.spawn(undeleting);
+        });
     }
-}
 
-/// Undeletes a row. While another session has locked it, tries again, for up to [`LOCK_PATIENCE`]. Returns false if the row was
-/// changed meanwhile, or could not be written.
-async fn undelete_unlocked(deps: &Deps, arming: Arming) -> bool {
-    let began = Instant::now();
-    loop {
-        match deps.ledger.undelete(arming).await {
-            Ok(undeleted) => return undeleted,
-            Err(LedgerError::Locked { .. }) if began.elapsed() < LOCK_PATIENCE => {}
-            Err(error) => {
-                deps.log_failure("undelete a task", &error);
+    /// Undeletes a row. While another session has locked it, tries again, for up to [`LOCK_PATIENCE`]. Returns false if the
+    /// row was changed meanwhile, or could not be written.
+    async fn undelete_unlocked(&self, arming: Arming) -> bool {
+        let began = Instant::now();
+        loop {
+            match self.adoption.undelete(arming).await {
+                Ok(undeleted) => return undeleted,
+                Err(LedgerError::Locked { .. }) if began.elapsed() < LOCK_PATIENCE => {}
+                Err(error) => {
+                    self.health.log_failure("undelete a task", &error);
+                    return false;
+                }
+            }
+            let stopping = &self.lifecycle.stopping;
+            let pause = tokio::time::sleep(LOCK_PAUSE);
+            if stopping.run_until_cancelled(pause).await.is_none() {
                 return false;
             }
         }
-        let stopping = &deps.lifecycle.stopping;
-        let pause = tokio::time::sleep(LOCK_PAUSE);
-        if stopping.run_until_cancelled(pause).await.is_none() {
-            return false;
-        }
     }
-}
 
-/// Returns the rows whose keys are armed for their due times. Without Redis there is no evidence, and the deletion
-/// counts.
-async fn armed_for_their_rows(deps: &Deps, rows: Vec<Upcoming>) -> Vec<Upcoming> {
-    let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
-    let asked = tokio::time::timeout(EVIDENCE_PATIENCE, deps.timer.remaining(&keys));
-    let Ok(Ok(remaining)) = asked.await else {
-        return Vec::new();
-    };
-    let now = deps.ledger.clock().now();
-    let rows = rows.into_iter().zip(remaining);
-    rows.filter(|(row, remaining)| fits(row.arming.due, *remaining, now))
-        .map(|(row, _)| row)
-        .collect()
+    /// Returns the rows whose keys are armed for their due times. Without Redis there is no evidence, and the deletion
+    /// counts.
+    async fn armed_for_their_rows(&self, rows: Vec<Upcoming>) -> Vec<Upcoming> {
+        let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
+        let asked = tokio::time::timeout(EVIDENCE_PATIENCE, self.timer.remaining(&keys));
+        let Ok(Ok(remaining)) = asked.await else {
+            return Vec::new();
+        };
+        let now = self.clock.now();
+        let rows = rows.into_iter().zip(remaining);
+        rows.filter(|(row, remaining)| fits(row.arming.due, *remaining, now))
+            .map(|(row, _)| row)
+            .collect()
+    }
 }
 
 /// True if a key with this remaining time expires when its row is due, also if the row is overdue.

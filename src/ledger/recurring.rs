@@ -6,7 +6,7 @@
 //! A row that a configuration wants is marked ([`Recurrence::configured`]) as soon as a daemon sees it. Retention keeps a
 //! marked row after the series has ended: without it, the next start would begin the series again.
 
-use super::{Ledger, LedgerError, Lookup, NewTask, SeriesRow};
+use super::{LedgerClock, LedgerError, Lookup, NewTask, Producer, SeriesRow};
 use crate::task::{Arming, Recurrence, RecurrenceError, State, UnixMs};
 
 /// Maximum number of attempts. Each may lose to another writer.
@@ -50,7 +50,8 @@ pub enum Established {
 /// [`LedgerError::Invalid`] for a missing recurrence, one that is over, or a key without room for the suffix of
 /// overlapping occurrences. [`LedgerError::Locked`] if others keep changing the row.
 pub async fn establish(
-    ledger: &dyn Ledger,
+    ledger: &dyn Producer,
+    clock: &LedgerClock,
     task: &NewTask,
     declared_by: DeclaredBy,
 ) -> Result<Established, LedgerError> {
@@ -60,7 +61,7 @@ pub async fn establish(
     };
     wanted.check_room(&task.key).map_err(invalid)?;
     for _ in 0..ROUNDS_MAX {
-        let now = ledger.clock().now();
+        let now = clock.now();
         let row = ledger.series(&task.key).await?;
         let stored = row.as_ref().and_then(SeriesRow::stored);
         let stored = stored.map(|(_, recurrence)| recurrence);

@@ -6,18 +6,25 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::LedgerClock;
+use crate::engine::activity::Activity;
 use crate::engine::candidates::Candidates;
-use crate::engine::deps::Deps;
 use crate::engine::expired::adopt_expired;
+use crate::engine::health::LedgerHealth;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::queue::SignalQueue;
-use crate::engine::reports::{TaskWithdrawn, withdrawn_many};
-use crate::ledger::{AdoptionRequest, LedgerError, Lookup, Withdrawal, Withdrawn};
+use crate::engine::reports::{Reporter, TaskWithdrawn, withdrawn_many};
+use crate::ledger::{
+    Adoption, AdoptionRequest, Claims, LedgerError, Lookup, Withdrawal, Withdrawn,
+};
+use crate::handler::Router;
+use crate::membership::Membership;
 use crate::task::{
     AdoptionDecision, Countdown, Origin, State, TaskKey, UnixMs, decide_adoption, decide_requested,
     is_younger,
 };
 use crate::telemetry::DropReason;
-use crate::timer::{Acknowledgement, AdoptionCandidate, Cause, Seen, Standing};
+use crate::timer::{Acknowledgement, AdoptionCandidate, Cause, Seen, Standing, Timer};
 
 /// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
@@ -80,7 +87,18 @@ const NAMED_MAX: usize = 10;
 
 /// Writes rows for keys that programs armed with a bare `SETEX`.
 pub struct Adopter {
-    pub deps: Arc<Deps>,
+    pub claims: Arc<dyn Claims>,
+    pub adoption: Arc<dyn Adoption>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub timer: Arc<dyn Timer>,
+    /// How far ahead the timer is to know tasks.
+    pub horizon: Duration,
+    pub membership: Arc<dyn Membership>,
+    pub router: Arc<Router>,
+    pub lifecycle: Lifecycle,
+    pub reporter: Arc<Reporter>,
+    pub activity: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
     pub candidates: Arc<Candidates>,
 }
@@ -90,38 +108,28 @@ impl Adopter {
     /// these keys may never be heard of again.
     pub async fn run(self: Arc<Self>) {
         let ready = async || self.candidates.ready(BATCH).await;
-        let activity = &self.deps.background.adoption;
-        while let Some(ready) = self
-            .deps
-            .lifecycle
-            .stopping
-            .run_until_cancelled(ready())
-            .await
-        {
+        let activity = &self.activity;
+        while let Some(ready) = self.lifecycle.stopping.run_until_cancelled(ready()).await {
             let batch = self.leave_to_seniors(ready).await;
             let adopted = activity.pass(Cause::Work, self.adopt(batch.clone()));
             if let Err(error) = adopted.await {
-                self.deps.ledger_failed("adopt keys", &error);
+                self.health.failed("adopt keys", &error);
                 // Adoption is idempotent.
                 self.candidates.put_back(batch, OUTAGE_PAUSE);
                 let pause = tokio::time::sleep(OUTAGE_PAUSE);
-                self.deps
-                    .lifecycle
-                    .stopping
-                    .run_until_cancelled(pause)
-                    .await;
+                self.lifecycle.stopping.run_until_cancelled(pause).await;
             }
         }
         // A daemon that cannot stop is worse: the next daemon goes through the keys that still exist.
         let mut rest = self.candidates.take_all();
         let _ = tokio::time::timeout(STOP_TIMEOUT, self.adopt_rest(&mut rest)).await;
-        let lookups = &self.deps.lifecycle.lookups;
+        let lookups = &self.lifecycle.lookups;
         lookups.close();
         let _ = tokio::time::timeout(STOP_TIMEOUT, lookups.wait()).await;
         // Expired keys that no worker has looked up may have no row.
         let mut expired = self.queue.take_expired();
-        expired.retain(|key| self.deps.router.adopts(key));
-        let now = self.deps.ledger.clock().now();
+        expired.retain(|key| self.router.adopts(key));
+        let now = self.clock.now();
         adopt_expired(&self.candidates, expired, now, Duration::ZERO);
         // Those whose rows were locked, too.
         rest.extend(self.candidates.take_all());
@@ -144,7 +152,7 @@ impl Adopter {
             let batch = &rest[..rest.len().min(BATCH)];
             let handled = batch.len();
             if let Err(error) = self.adopt(batch.to_vec()).await {
-                return self.deps.ledger_failed("adopt keys", &error);
+                return self.health.failed("adopt keys", &error);
             }
             rest.drain(..handled);
         }
@@ -178,8 +186,8 @@ impl Adopter {
         candidates: Vec<AdoptionCandidate>,
     ) -> Result<(Vec<Wanted>, Vec<(AdoptionCandidate, Withdrawal)>), LedgerError> {
         let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
-        let lookups = self.deps.ledger.look_up(&keys).await?;
-        let now = self.deps.ledger.clock().now();
+        let lookups = self.claims.look_up(&keys).await?;
+        let now = self.clock.now();
         let (mut wanted, mut known, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         for (candidate, lookup) in candidates.into_iter().zip(lookups) {
             match candidate.seen {
@@ -187,7 +195,7 @@ impl Adopter {
                     let booked = lookup.as_ref().map(Lookup::booked);
                     match decide_requested(booked.as_ref(), due, heard) {
                         AdoptionDecision::Leave => {
-                            self.deps.metrics.dropped(DropReason::Known, 1);
+                            self.reporter.metrics.dropped(DropReason::Known, 1);
                             let standing = lookup.as_ref().map_or(Standing::Ended, standing);
                             known.push(acknowledgement(&candidate, standing));
                         }
@@ -197,7 +205,7 @@ impl Adopter {
                                 due,
                                 heard,
                                 from_key: true,
-                                is_entry: self.deps.timer.counts_absence(),
+                                is_entry: self.timer.counts_absence(),
                                 over: lookup,
                                 payload: candidate.payload.as_deref().map(str::to_owned),
                             },
@@ -215,7 +223,7 @@ impl Adopter {
                     let booked = lookup.as_ref().map(Lookup::booked);
                     let reason = match decide_adoption(booked.as_ref(), &key, now) {
                         AdoptionDecision::Leave => {
-                            self.deps.metrics.dropped(DropReason::Known, 1);
+                            self.reporter.metrics.dropped(DropReason::Known, 1);
                             continue;
                         }
                         AdoptionDecision::Insert if key.alive_at.is_none() => "expired",
@@ -242,7 +250,7 @@ impl Adopter {
                 }
                 // The event may be a late one about the row's own arming.
                 Seen::Expired(_) if lookup.is_some() => {
-                    self.deps.metrics.dropped(DropReason::Known, 1)
+                    self.reporter.metrics.dropped(DropReason::Known, 1)
                 }
                 Seen::Expired(due) => wanted.push(Wanted {
                     row: adoption_request(&candidate.key, &Countdown::expired(due, due), None, now),
@@ -252,7 +260,7 @@ impl Adopter {
                 }),
                 Seen::Disarmed(heard) => match self.withdrawal(lookup, heard, now) {
                     Some(withdrawal) => deleted.push((candidate, withdrawal)),
-                    None => self.deps.metrics.dropped(DropReason::NotWithdrawn, 1),
+                    None => self.reporter.metrics.dropped(DropReason::NotWithdrawn, 1),
                 },
             }
         }
@@ -262,7 +270,9 @@ impl Adopter {
             let before = wanted.len();
             wanted.retain(|wanted| !wanted.is_shortened());
             let dropped = (before - wanted.len()) as u64;
-            self.deps.metrics.dropped(DropReason::OutOfDate, dropped);
+            self.reporter
+                .metrics
+                .dropped(DropReason::OutOfDate, dropped);
         }
         Ok((wanted, deleted))
     }
@@ -270,8 +280,8 @@ impl Adopter {
     /// True if the ledger's clock has stepped lately. A key of ours that was armed by the former time, or is read by it,
     /// seems to have another expiry than its value says.
     async fn has_clock_stepped(&self) -> Result<bool, LedgerError> {
-        self.deps.ledger.sync_clock().await?;
-        let clock = self.deps.ledger.clock();
+        self.health.sync_clock().await?;
+        let clock = &self.clock;
         Ok(clock.has_stepped_within(STEP_KNOWN_AFTER))
     }
 
@@ -288,7 +298,7 @@ impl Adopter {
         }
         let heard = wanted.iter().filter_map(|wanted| wanted.doubted_since());
         let since = heard.min().unwrap_or_default();
-        let look = self.deps.timer.inspect(&keys, since);
+        let look = self.timer.inspect(&keys, since);
         let looked = tokio::time::timeout(INSPECT_TIMEOUT, look).await;
         let found = looked.ok().and_then(Result::ok);
         let mut found = found.map(Vec::into_iter);
@@ -306,7 +316,7 @@ impl Adopter {
         };
         let (accepted, out_of_date): (Vec<Wanted>, Vec<Wanted>) =
             wanted.into_iter().partition(is_accepted);
-        self.deps
+        self.reporter
             .metrics
             .dropped(DropReason::OutOfDate, out_of_date.len() as u64);
         accepted
@@ -320,25 +330,25 @@ impl Adopter {
         if deleted.is_empty() {
             return Ok(());
         }
-        let ahead = match self.deps.timer.keeps_entries() {
+        let ahead = match self.timer.keeps_entries() {
             true => Duration::ZERO,
             false => WITHDRAW_AHEAD,
         };
         let (candidates, withdrawals): (Vec<AdoptionCandidate>, Vec<Withdrawal>) =
             deleted.into_iter().unzip();
-        let answers = self.deps.ledger.withdraw(&withdrawals, ahead).await?;
+        let answers = self.adoption.withdraw(&withdrawals, ahead).await?;
         let cancelled = answers
             .iter()
             .filter(|answer| **answer == Withdrawn::Cancelled);
-        withdrawn_many(&self.deps, cancelled.count());
+        withdrawn_many(&self.reporter, cancelled.count());
         let mut locked = Vec::new();
         for (candidate, answer) in candidates.into_iter().zip(answers) {
             match answer {
                 Withdrawn::Cancelled => {
                     let key = &candidate.key;
-                    TaskWithdrawn { key }.emit(&self.deps);
+                    TaskWithdrawn { key }.emit(&self.reporter);
                 }
-                Withdrawn::Left => self.deps.metrics.dropped(DropReason::NotWithdrawn, 1),
+                Withdrawn::Left => self.reporter.metrics.dropped(DropReason::NotWithdrawn, 1),
                 Withdrawn::Locked => locked.push(candidate),
             }
         }
@@ -356,7 +366,7 @@ impl Adopter {
             let waits = matches!(row.state, State::Pending | State::Waiting)
                 || (row.state == State::Running && row.arming.due > now);
             // An entry that was never seen is not missing.
-            let was_seen = booked.origin == Origin::Entry || !self.deps.timer.counts_absence();
+            let was_seen = booked.origin == Origin::Entry || !self.timer.counts_absence();
             let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
             waits && booked.is_from_key() && was_seen && is_younger
         })?;

@@ -7,12 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::deps::Deps;
-use crate::engine::pace::Pace;
-use crate::ledger::{DueScan, LedgerError, Window};
-use crate::membership::OwnerSet;
+use crate::clock::LedgerClock;
+use crate::engine::activity::Activity;
+use crate::engine::health::LedgerHealth;
+use crate::engine::pace::{Pace, jittered};
+use crate::ledger::{DueScan, LedgerError, Scans, Window};
+use crate::membership::{OwnerSet, Ownership};
 use crate::task::UnixMs;
-use crate::timer::{Alarm, ArmMode};
+use crate::timer::{Alarm, ArmMode, Timer};
 
 /// Passes are a twentieth of the horizon apart, within these bounds.
 const PACE_LEAST: Duration = Duration::from_millis(50);
@@ -38,34 +40,38 @@ struct Edge {
 
 /// Arms tasks as they come within the horizon of arming.
 pub struct ArmHorizon {
-    pub deps: Arc<Deps>,
+    pub scans: Arc<dyn Scans>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub timer: Arc<dyn Timer>,
+    pub ownership: Arc<Ownership>,
+    pub activity: Arc<Activity>,
 }
 
 impl ArmHorizon {
     /// Arms tasks as they come within the timer's horizon. Returns at once without a horizon.
     pub async fn run(self) {
-        let Some(horizon) = self.deps.timer.horizon() else {
+        let Some(horizon) = self.timer.horizon() else {
             return;
         };
         let pace = (horizon / 20).clamp(PACE_LEAST, PACE_MOST);
         let mut edge = Edge {
-            at: self.deps.ledger.clock().now().plus(horizon),
-            division: self.deps.ownership.owner_set(),
+            at: self.clock.now().plus(horizon),
+            division: self.ownership.owner_set(),
         };
-        let activity = &self.deps.background.arm_horizon;
+        let activity = &self.activity;
         loop {
-            let cause = activity.next(self.deps.jittered(pace)).await;
+            let cause = activity.next(jittered(pace)).await;
             let armed = activity.pass(cause, self.read_to_horizon(&mut edge, horizon));
             if let Err(error) = armed.await {
-                self.deps
-                    .ledger_failed("arm tasks within the horizon", &error);
+                self.health.failed("arm tasks within the horizon", &error);
             }
         }
     }
 
     /// Runs one pass. If it breaks off, the next pass continues from there.
     async fn read_to_horizon(&self, edge: &mut Edge, horizon: Duration) -> Result<(), LedgerError> {
-        let division = self.deps.ownership.owner_set();
+        let division = self.ownership.owner_set();
         if division != edge.division {
             edge.division = division;
             edge.at = before(edge.at, HANDED_ON);
@@ -73,19 +79,19 @@ impl ArmHorizon {
         let mut after = Some((before(edge.at, OVERLAP.min(horizon / 4)), 0));
         let mut pace = Pace::begin();
         while after.is_some() {
-            let end = self.deps.ledger.clock().now().plus(horizon);
+            let end = self.clock.now().plus(horizon);
             let scan = DueScan {
                 window: Window::Ahead(horizon),
                 after,
                 limit: PAGE,
             };
-            let page = self.deps.ledger.scan(scan).await?;
+            let page = self.scans.scan(scan).await?;
             let rows = page.rows.into_iter();
             // Each daemon arms its own tasks; all daemons arm the tasks that none of them can run.
-            let ours = rows.filter(|row| self.deps.ownership.owns(&row.key));
+            let ours = rows.filter(|row| self.ownership.owns(&row.key));
             let alarms: Vec<Alarm> = ours.map(Alarm::from).collect();
             if !alarms.is_empty() {
-                match self.deps.timer.arm(&alarms, ArmMode::IfMissing).await {
+                match self.timer.arm(&alarms, ArmMode::IfMissing).await {
                     Ok(armed) => {
                         tracing::debug!(keys = armed.written, "armed tasks within the horizon")
                     }

@@ -13,18 +13,20 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 pub use self::report::AuditReport;
+use crate::clock::LedgerClock;
 use crate::engine::activity::Activity;
 use crate::engine::background::adoption::Adopter;
 use crate::engine::background::audit_lock::{AUDIT_EVERY, AuditLock};
-use crate::engine::deps::Deps;
+use crate::engine::health::LedgerHealth;
 use crate::engine::pace::Pace;
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
-use crate::engine::reports::{AuditSkipped, EntriesWithoutRow};
-use crate::engine::undelete;
-use crate::ledger::{DuePage, DueScan, LedgerError, Window};
+use crate::engine::reports::{AuditSkipped, EntriesWithoutRow, Reporter};
+use crate::engine::undelete::Undeleter;
+use crate::handler::Router;
+use crate::ledger::{Claims, DuePage, DueScan, LedgerError, Scans, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
-use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, TimerError};
+use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, Timer, TimerError};
 
 /// Maximum time that the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
@@ -123,7 +125,15 @@ impl Request {
 
 /// Compares the armed keys with the ledger.
 pub struct Audit {
-    pub deps: Arc<Deps>,
+    pub claims: Arc<dyn Claims>,
+    pub scans: Arc<dyn Scans>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub timer: Arc<dyn Timer>,
+    pub router: Arc<Router>,
+    pub undeleter: Arc<Undeleter>,
+    pub reporter: Arc<Reporter>,
+    pub activity: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
     pub adopter: Arc<Adopter>,
     pub lock: AuditLock,
@@ -143,44 +153,38 @@ impl Audit {
             let request = self.audit_requested().await;
             let Request { cause, since } = self.rest_after(last, request).await;
             if !self.lock.acquire(since).await {
-                AuditSkipped { cause }.emit(&self.deps);
+                AuditSkipped { cause }.emit(&self.reporter);
                 continue;
             }
             let began = Instant::now();
             progress = progress.resume(cause);
-            let began_at = *progress.began.get_or_insert(self.deps.ledger.clock().now());
-            let audited = self
-                .activity()
-                .pass(cause, self.audit(cause, &mut progress));
+            let began_at = *progress.began.get_or_insert(self.clock.now());
+            let audited = self.activity.pass(cause, self.audit(cause, &mut progress));
             match audited.await {
                 Ok(()) if progress.broke_off.is_some() => {
-                    let requested = timeout(RESUME_AFTER, self.activity().activated()).await;
-                    self.activity().activate(requested.unwrap_or(cause));
+                    let requested = timeout(RESUME_AFTER, self.activity.activated()).await;
+                    self.activity.activate(requested.unwrap_or(cause));
                 }
                 Ok(()) => {
                     last = Some(began);
                     self.lock.release(began_at).await;
                     progress.report.log(cause);
                     // This audit also satisfies the request of a sentinel that expired meanwhile.
-                    self.activity().withdraw(Cause::Sentinel);
+                    self.activity.withdraw(Cause::Sentinel);
                 }
                 Err(error) => {
                     progress.break_off();
-                    self.deps.ledger_failed("audit", &error);
-                    self.activity().activate(cause);
+                    self.health.failed("audit", &error);
+                    self.activity.activate(cause);
                     sleep(OUTAGE_PAUSE).await;
                 }
             }
         }
     }
 
-    fn activity(&self) -> &Activity {
-        &self.deps.background.audit
-    }
-
     /// Waits until an audit is requested.
     async fn audit_requested(&self) -> Request {
-        let cause = self.activity().activated().await;
+        let cause = self.activity.activated().await;
         let since = self.lock.serves_since(cause);
         Request { cause, since }
     }
@@ -190,7 +194,7 @@ impl Audit {
         match last {
             Some(last) => self.wait_until(last + AUDIT_EVERY, request).await,
             // Keys armed before the subscription would need another audit.
-            None if self.deps.timer.is_listening() == Some(false) => {
+            None if self.timer.is_listening() == Some(false) => {
                 let subscribed = Instant::now() + SUBSCRIBED_WITHIN;
                 self.wait_until(subscribed, request).await
             }
@@ -224,17 +228,17 @@ impl Audit {
     /// ledger lacks. If the ledger fails, the timer fails (which is not an error here) or a more urgent audit is
     /// requested, `progress` records where to continue.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
-        progress.report.revived += undelete::undelete_armed(&self.deps, DELAY_MAX).await?;
+        progress.report.revived += self.undeleter.undelete_armed(DELAY_MAX).await?;
         let mut renewed = Instant::now();
         let mut pace = match cause {
             Cause::Asked => Pace::without_rests(),
             _ => Pace::begin(),
         };
         // Tasks beyond the horizon are armed as they come within it.
-        let horizon = self.deps.timer.horizon();
+        let horizon = self.timer.horizon();
         let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
         // A timer without a server has lost nothing, and holds nothing that programs have armed.
-        if self.deps.timer.is_listening().is_none() {
+        if self.timer.is_listening().is_none() {
             progress.step = Step::End;
         }
         while progress.step != Step::End {
@@ -253,7 +257,7 @@ impl Audit {
                 }
                 Step::End => true,
             };
-            let is_urgent = self.activity().is_requested_for(Cause::RedisChanged);
+            let is_urgent = self.activity.is_requested_for(Cause::RedisChanged);
             let overtaken = cause != Cause::Asked && is_urgent;
             if !continues || (overtaken && progress.step != Step::End) {
                 progress.break_off();
@@ -267,11 +271,8 @@ impl Audit {
             }
         }
         progress.report.complete = true;
-        self.deps
-            .timer
-            .audited(progress.began.unwrap_or_default())
-            .await;
-        self.deps
+        self.timer.audited(progress.began.unwrap_or_default()).await;
+        self.reporter
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
         Ok(())
@@ -292,11 +293,11 @@ impl Audit {
             after: progress.after,
             limit: PAGE,
         };
-        let DuePage { rows, next, .. } = self.deps.ledger.scan(scan).await?;
+        let DuePage { rows, next, .. } = self.scans.scan(scan).await?;
         let last = rows.last().map(|row| (row.due_at, row.arming.row));
         let alarms: Vec<Alarm> = rows.into_iter().map(Alarm::from).collect();
         if !alarms.is_empty() {
-            match self.deps.timer.arm(&alarms, ArmMode::IfMissing).await {
+            match self.timer.arm(&alarms, ArmMode::IfMissing).await {
                 Ok(armed) => progress.report.rearmed += armed.written,
                 Err(error) => {
                     tracing::warn!(%error, "audit stopped: the timer does not answer; it continues on the next connection");
@@ -326,7 +327,7 @@ impl Audit {
         let entries = overdue.len();
         let overdue: Vec<Alarm> = overdue.into_iter().chain(taken).collect();
         let keys: Vec<TaskKey> = overdue.iter().map(|entry| entry.key.clone()).collect();
-        let rows = self.deps.ledger.look_up(&keys).await?;
+        let rows = self.claims.look_up(&keys).await?;
         let (mut ended, mut without_row) = (Vec::new(), 0);
         for (index, (entry, row)) in overdue.into_iter().zip(rows).enumerate() {
             match row {
@@ -337,9 +338,9 @@ impl Audit {
             }
         }
         if without_row > 0 {
-            EntriesWithoutRow { count: without_row }.emit(&self.deps);
+            EntriesWithoutRow { count: without_row }.emit(&self.reporter);
         }
-        if let Err(error) = self.deps.timer.settle(&ended).await {
+        if let Err(error) = self.timer.settle(&ended).await {
             tracing::debug!(%error, entries = ended.len(), "could not remove entries of ended tasks; the next audit does");
         }
         Ok(())
@@ -347,13 +348,13 @@ impl Audit {
 
     /// Checks a page of the keys, and adopts those that the ledger lacks, armed while no daemon listened.
     async fn adopt_armed(&self, progress: &mut Progress) -> Result<Page, LedgerError> {
-        if !self.deps.router.adopts_any() && !self.deps.timer.keeps_entries() {
+        if !self.router.adopts_any() && !self.timer.keeps_entries() {
             return Ok(Page::Last);
         }
         match self.scan_keys(progress).await {
             Ok(page) => self.adopt_page(page, progress).await,
             Err(error) => {
-                if let Some(held_back) = self.deps.failures.admit("go through the keys") {
+                if let Some(held_back) = self.reporter.failures.admit("go through the keys") {
                     tracing::warn!(%error, held_back, "some keys armed without a row may not be adopted; the next audit checks them again");
                 }
                 // A refused command is refused the next time, too.
@@ -367,8 +368,8 @@ impl Audit {
 
     /// Reads the next page of the keys.
     async fn scan_keys(&self, progress: &Progress) -> Result<ArmedPage, TimerError> {
-        let wants = |key: &TaskKey| self.deps.router.adopts(key);
-        self.deps.timer.scan_foreign(progress.cursor, &wants).await
+        let wants = |key: &TaskKey| self.router.adopts(key);
+        self.timer.scan_foreign(progress.cursor, &wants).await
     }
 
     /// Adopts the keys of a page that the ledger lacks.

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::deps::Deps;
-use crate::membership::{Audit, AuditLockState, LIFETIME, MemberId, REFRESH};
+use crate::clock::LedgerClock;
+use crate::engine::capabilities::capabilities;
+use crate::handler::Router;
+use crate::membership::{
+    Audit, AuditLockState, LIFETIME, MemberId, Membership, Ownership, REFRESH,
+};
 use crate::task::UnixMs;
 use crate::timer::Cause;
 
@@ -24,7 +28,10 @@ const RENEW_EVERY: Duration = Duration::from_secs(20);
 
 /// Lets one daemon audit where several would. Advisory: at worst two audit.
 pub struct AuditLock {
-    pub deps: Arc<Deps>,
+    pub membership: Arc<dyn Membership>,
+    pub ownership: Arc<Ownership>,
+    pub router: Arc<Router>,
+    pub clock: LedgerClock,
 }
 
 impl AuditLock {
@@ -36,7 +43,7 @@ impl AuditLock {
             Cause::Sentinel => AUDIT_EVERY,
             _ => Duration::ZERO,
         };
-        let now = self.deps.ledger.clock().now();
+        let now = self.clock.now();
         UnixMs(now.0.saturating_sub(back.as_millis() as i64))
     }
 
@@ -65,7 +72,7 @@ impl AuditLock {
         let until = Instant::now() + pause;
         let mut gone_since: Option<Instant> = None;
         loop {
-            gone_since = match self.deps.ownership.is_alive(holder) {
+            gone_since = match self.ownership.is_alive(holder) {
                 Some(false) => gone_since.or(Some(Instant::now())),
                 Some(true) | None => None,
             };
@@ -86,7 +93,7 @@ impl AuditLock {
 
     async fn unlock_dead(&self, holder: MemberId) {
         tracing::info!("a daemon died during its audit: taking over");
-        let released = self.deps.membership.unlock_audit(holder);
+        let released = self.membership.unlock_audit(holder);
         if !matches!(
             tokio::time::timeout(LOCK_TIMEOUT, released).await,
             Ok(Ok(()))
@@ -99,10 +106,7 @@ impl AuditLock {
     /// Takes or renews the lock. If the membership store does not answer, each daemon audits.
     async fn try_lock(&self, since: UnixMs) -> AuditLockState {
         let wanted = self.audit_of(since);
-        let taken = self
-            .deps
-            .membership
-            .lock_audit(self.deps.ownership.me(), wanted);
+        let taken = self.membership.lock_audit(self.ownership.me(), wanted);
         match tokio::time::timeout(LOCK_TIMEOUT, taken).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
@@ -116,10 +120,7 @@ impl AuditLock {
     /// Releases the lock, and tells the other daemons when the audit began.
     pub async fn release(&self, began: UnixMs) {
         let audit = self.audit_of(began);
-        let released = self
-            .deps
-            .membership
-            .finish_audit(self.deps.ownership.me(), audit);
+        let released = self.membership.finish_audit(self.ownership.me(), audit);
         if !matches!(
             tokio::time::timeout(LOCK_TIMEOUT, released).await,
             Ok(Ok(()))
@@ -131,7 +132,7 @@ impl AuditLock {
     fn audit_of(&self, began: UnixMs) -> Audit {
         Audit {
             began,
-            capabilities: self.deps.capabilities(Vec::new()).digest(),
+            capabilities: capabilities(&self.router, Vec::new()).digest(),
         }
     }
 

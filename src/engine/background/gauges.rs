@@ -8,12 +8,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::overdue::OldestUnpaused;
-use crate::engine::deps::Deps;
+use crate::clock::LedgerClock;
+use crate::engine::activity::Activity;
 use crate::engine::handle::Handle;
+use crate::engine::health::LedgerHealth;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
+use crate::engine::reports::Reporter;
 use crate::engine::why::WhyCause;
-use crate::ledger::{Admin, DetailedStatsLimits, DueScan, LedgerError, Window};
+use crate::handler::Router;
+use crate::ledger::{Admin, DetailedStatsLimits, DueScan, LedgerError, Scans, Window};
+use crate::membership::Ownership;
+use crate::telemetry::Metrics;
 use crate::timer::Cause;
 
 /// Minimum interval between counts of tasks.
@@ -30,7 +36,14 @@ const UNASKED_MAX: u32 = 1_000;
 
 /// Counts the tasks of each state.
 pub struct TaskGauges {
-    pub deps: Arc<Deps>,
+    pub admin: Arc<dyn Admin>,
+    pub scans: Arc<dyn Scans>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    pub reporter: Arc<Reporter>,
+    pub activity: Arc<Activity>,
     pub handle: Handle,
     pub pauses: Arc<PauseWatch>,
 }
@@ -39,20 +52,20 @@ impl TaskGauges {
     /// Updates the gauges of tasks by state, less often if counting is slow. Each daemon reads how long the oldest
     /// overdue task has waited; one daemon counts.
     pub async fn run(self) {
-        let activity = &self.deps.background.task_gauges;
+        let activity = &self.activity;
         let (mut oldest, mut cause) = (OldestUnpaused::default(), Cause::Start);
         loop {
             let asked = Instant::now();
             let counted = activity.pass(cause, self.count_tasks(&mut oldest));
             // A failed count says nothing about whether tasks can run.
             if let Err(error) = counted.await {
-                self.deps.log_failure("count tasks", &error);
+                self.health.log_failure("count tasks", &error);
             }
             // After a start, workers may not have asked yet.
             if cause != Cause::Start
                 && let Err(error) = self.warn_of_unasked().await
             {
-                self.deps.log_failure("look for overdue tasks", &error);
+                self.health.log_failure("look for overdue tasks", &error);
             }
             let rest = COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE);
             cause = activity.next(rest).await;
@@ -60,20 +73,22 @@ impl TaskGauges {
     }
 
     async fn count_tasks(&self, oldest: &mut OldestUnpaused) -> Result<(), LedgerError> {
-        let ledger: &dyn Admin = &*self.deps.ledger;
-        let waited = ledger.overdue_for().await?;
-        self.deps.metrics.overdue_for(waited);
+        let waited = self.admin.overdue_for().await?;
+        self.reporter.metrics.overdue_for(waited);
         let unpaused = self.unpaused_for(oldest, waited).await?;
-        self.deps.metrics.overdue_unpaused_for(unpaused);
-        match self.deps.ownership.is_first() {
+        self.reporter.metrics.overdue_unpaused_for(unpaused);
+        match self.ownership.is_first() {
             true => {
-                let stats = ledger.detailed_stats(DetailedStatsLimits::GAUGES).await?;
+                let stats = self
+                    .admin
+                    .detailed_stats(DetailedStatsLimits::GAUGES)
+                    .await?;
                 for (state, count) in stats.counts.by_state() {
                     let at_least = stats.at_least.contains(&state);
-                    self.deps.metrics.counted(state, count, at_least);
+                    self.reporter.metrics.counted(state, count, at_least);
                 }
             }
-            false => self.deps.metrics.counted_elsewhere(),
+            false => self.reporter.metrics.counted_elsewhere(),
         }
         Ok(())
     }
@@ -82,7 +97,7 @@ impl TaskGauges {
 impl TaskGauges {
     /// Warns of tasks that wait for workers which ask no daemon. Of the daemons that could run them, one warns.
     async fn warn_of_unasked(&self) -> Result<(), LedgerError> {
-        if self.deps.router.pull_queues().is_empty() {
+        if self.router.pull_queues().is_empty() {
             return Ok(());
         }
         let scan = DueScan {
@@ -90,12 +105,12 @@ impl TaskGauges {
             after: None,
             limit: UNASKED_MAX,
         };
-        let rows = self.deps.ledger.scan(scan).await?.rows;
+        let rows = self.scans.scan(scan).await?.rows;
         if rows.is_empty() {
             return Ok(());
         }
         let facts = self.handle.why_facts(self.pauses.pauses().to_vec());
-        let me = Some(self.deps.ownership.me());
+        let me = Some(self.ownership.me());
         let mut tasks = BTreeMap::<Arc<str>, usize>::new();
         for row in rows {
             let route = self.handle.route_facts(&row.key);
@@ -107,7 +122,7 @@ impl TaskGauges {
             }
         }
         if let Some((queue, tasks)) = tasks.into_iter().max_by_key(|(_, tasks)| *tasks)
-            && let Some(held_back) = self.deps.warnings.admit("unasked")
+            && let Some(held_back) = self.reporter.warnings.admit("unasked")
         {
             tracing::warn!(
                 queue = &*queue,
@@ -131,18 +146,20 @@ impl TaskGauges {
         if paused.is_empty() || waited.is_zero() {
             return Ok(waited);
         }
-        if !self.deps.ownership.is_first() {
+        if !self.ownership.is_first() {
             return Ok(Duration::ZERO);
         }
-        let found = oldest.look(&*self.deps.ledger, paused).await?;
-        let now = self.deps.ledger.clock().now();
+        let found = oldest.look(&*self.scans, paused).await?;
+        let now = self.clock.now();
         Ok(found.map_or(Duration::ZERO, |due| now.since(due)))
     }
 }
 
 /// Counts the waiting signals of each route.
 pub struct QueueGauges {
-    pub deps: Arc<Deps>,
+    pub health: Arc<LedgerHealth>,
+    pub metrics: Arc<Metrics>,
+    pub activity: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
 }
 
@@ -150,7 +167,7 @@ impl QueueGauges {
     /// Updates the gauges of waiting signals, and whether the ledger answers, every second.
     pub async fn run(self) {
         const EVERY: Duration = Duration::from_secs(1);
-        let activity = &self.deps.background.queue_gauges;
+        let activity = &self.activity;
         let (mut shown, mut cause) = (HashMap::new(), Cause::Start);
         loop {
             let Ok(()) = activity.pass(cause, self.count_signals(&mut shown)).await;
@@ -159,12 +176,12 @@ impl QueueGauges {
     }
 
     async fn count_signals(&self, shown: &mut HashMap<String, usize>) -> Result<(), Infallible> {
-        self.deps.metrics.ledger(self.deps.health.is_good());
+        self.metrics.ledger(self.health.is_good());
         // A removed route shows zero.
         shown.values_mut().for_each(|count| *count = 0);
         shown.extend(self.queue.waiting_by_route());
         for (route, count) in shown {
-            self.deps.metrics.waiting(route, *count);
+            self.metrics.waiting(route, *count);
         }
         Ok(())
     }

@@ -12,12 +12,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::deps::Deps;
-use crate::engine::undelete;
-use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
-use crate::membership::OwnerSet;
+use crate::clock::LedgerClock;
+use crate::config::NudgeConfig;
+use crate::engine::activity::Activity;
+use crate::engine::health::LedgerHealth;
+use crate::engine::pace::jittered;
+use crate::engine::undelete::Undeleter;
+use crate::handler::Router;
+use crate::ledger::{DueScan, LedgerError, Scans, Upcoming, Window};
+use crate::membership::{OwnerSet, Ownership};
 use crate::task::{KeyBuckets, UnixMs};
-use crate::timer::{Alarm, Cause};
+use crate::timer::{Alarm, Cause, Timer};
 
 /// Minimum span that each pass reads again. It covers at least the time until the next pass.
 const NEAR: Duration = Duration::from_secs(2);
@@ -63,14 +68,26 @@ struct KnownRow {
 
 /// Has the timer expect the tasks that fall due in the next seconds.
 pub struct LookAhead {
-    pub deps: Arc<Deps>,
+    pub scans: Arc<dyn Scans>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub timer: Arc<dyn Timer>,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    pub undeleter: Arc<Undeleter>,
+    pub nudge: NudgeConfig,
+    /// How often tasks that are due now are looked for; `None`: the timer hears of them.
+    pub probe: Option<Duration>,
+    /// `sweep.interval`.
+    pub interval: Duration,
+    pub activity: Arc<Activity>,
 }
 
 impl LookAhead {
     /// Looks ahead every `sweep.interval`, and at once when activated. Runs beside the sweep and not behind it: a
     /// backlog must not delay tasks that fall due now.
     pub async fn run(self) {
-        let activity = &self.deps.background.look_ahead;
+        let activity = &self.activity;
         let (mut ahead, mut cause) = (Ahead::default(), Cause::Start);
         loop {
             let began = Instant::now();
@@ -80,47 +97,45 @@ impl LookAhead {
                 self.probe_after_pass(&mut ahead, state).await
             };
             if let Err(error) = activity.pass(cause, pass).await {
-                self.deps.ledger_failed("look ahead", &error);
+                self.health.failed("look ahead", &error);
             }
-            let interval = self.deps.jittered(self.deps.sweep.interval);
+            let interval = jittered(self.interval);
             cause = self.probe_until(&mut ahead, began + interval).await;
         }
     }
 
     async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
-        let horizon = self.deps.nudge.horizon;
-        if self.deps.nudge.enabled {
+        let horizon = self.nudge.horizon;
+        if self.nudge.enabled {
             self.reassign(ahead);
-            let now = self.deps.ledger.clock().now();
+            let now = self.clock.now();
             let back = self.known_back();
             ahead.known.retain(|_, row| row.due.plus(back) > now);
-            let near = NEAR
-                .max(self.deps.sweep.interval.saturating_mul(2))
-                .min(horizon);
+            let near = NEAR.max(self.interval.saturating_mul(2)).min(horizon);
             self.read_gained(ahead).await?;
             self.read_new(ahead, near).await?;
             ahead.shrink();
             self.extend(ahead, now.plus(near), horizon).await?;
         }
-        undelete::undelete_armed(&self.deps, horizon).await?;
+        self.undeleter.undelete_armed(horizon).await?;
         Ok(())
     }
 
     /// After a change of ownership or routes, passes known rows that are now ours to the timer. Reads nothing.
     fn reassign(&self, ahead: &mut Ahead) {
-        let (division, reloads) = (self.deps.ownership.owner_set(), self.deps.router.reloads());
+        let (division, reloads) = (self.ownership.owner_set(), self.router.reloads());
         if division == ahead.division && reloads == ahead.reloads {
             return;
         }
         (ahead.division, ahead.reloads) = (division, reloads);
         ahead.changed = Instant::now();
         ahead.probed = None;
-        ahead.own = self.deps.ownership.own_buckets();
+        ahead.own = self.ownership.own_buckets();
         let known = ahead.known.values_mut();
         let ours = known.filter_map(|row| row.deferred.take_if(|alarm| self.is_ours(alarm)));
         let ours: Vec<Alarm> = ours.collect();
         if !ours.is_empty() {
-            self.deps.timer.expect(ours);
+            self.timer.expect(ours);
         }
     }
 
@@ -130,13 +145,13 @@ impl LookAhead {
         if gained.is_empty() {
             // A member that is full at times gives up and takes back its tasks every few seconds. The read buckets
             // shrink only after the rows known at the last change have fallen due, so that no row is read twice.
-            if ahead.changed.elapsed() >= self.deps.nudge.horizon && ahead.read != ahead.own {
+            if ahead.changed.elapsed() >= self.nudge.horizon && ahead.read != ahead.own {
                 ahead.read = ahead.own.clone();
             }
             return Ok(());
         }
         if let Some((edge, _)) = ahead.edge {
-            let span = edge.since(self.deps.ledger.clock().now());
+            let span = edge.since(self.clock.now());
             if let Some(reached) = self.read_within(ahead, &gained, span).await? {
                 ahead.edge = ahead.edge.min(Some(reached));
             }
@@ -167,7 +182,7 @@ impl LookAhead {
                 limit: INDEX_PAGE,
             };
             let known = |row: u64, due: UnixMs| ahead.contains(row, due);
-            let page = self.deps.ledger.scan_new(scan, buckets, &known).await?;
+            let page = self.scans.scan_new(scan, buckets, &known).await?;
             after = page.next;
             self.expect_rows(ahead, page.rows);
             self.probe_if_due(ahead).await;
@@ -187,17 +202,17 @@ impl LookAhead {
         let mut after = ahead.edge.max(Some((near_end, 0)));
         let reads_all = ahead.read.is_all();
         while ahead.known.len() < KNOWN_MAX {
-            let end = self.deps.ledger.clock().now().plus(horizon);
+            let end = self.clock.now().plus(horizon);
             let scan = DueScan {
                 window: Window::Ahead(horizon),
                 after,
                 limit: PAGE,
             };
             let page = if reads_all {
-                self.deps.ledger.scan(scan).await?
+                self.scans.scan(scan).await?
             } else {
                 let known = |row: u64, due: UnixMs| ahead.contains(row, due);
-                let scanned = self.deps.ledger.scan_new(scan, &ahead.read, &known);
+                let scanned = self.scans.scan_new(scan, &ahead.read, &known);
                 scanned.await?
             };
             after = page.next;
@@ -226,13 +241,13 @@ impl LookAhead {
             ahead.known.insert(row, KnownRow { due, deferred });
         }
         if !ours.is_empty() {
-            self.deps.timer.expect(ours);
+            self.timer.expect(ours);
         }
     }
 
     /// True if this daemon owns the task and has a route for it.
     fn is_ours(&self, alarm: &Alarm) -> bool {
-        self.deps.ownership.owns(&alarm.key) && self.deps.router.find(&alarm.key).is_some()
+        self.ownership.owns(&alarm.key) && self.router.find(&alarm.key).is_some()
     }
 }
 

@@ -5,11 +5,19 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::engine::deps::Deps;
+use crate::clock::LedgerClock;
+use crate::engine::activity::Activity;
+use crate::engine::capabilities::capabilities;
+use crate::engine::health::LedgerHealth;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::queue::SignalQueue;
-use crate::membership::{Change, Heartbeat, LIFETIME, MembershipError, REFRESH, Readiness};
+use crate::engine::reports::Reporter;
+use crate::handler::Router;
+use crate::membership::{
+    Change, Heartbeat, LIFETIME, Membership, MembershipError, Ownership, REFRESH, Readiness,
+};
 use crate::task::UnixMs;
-use crate::timer::Cause;
+use crate::timer::{Cause, Timer};
 
 /// A daemon without a free slot for this long is full.
 const FULL_AFTER: Duration = Duration::from_millis(200);
@@ -25,7 +33,20 @@ const HAND_OVER: Duration = Duration::from_millis(1_200);
 
 /// Publishes this daemon's heartbeat, and keeps task ownership up to date.
 pub struct MembershipTask {
-    pub deps: Arc<Deps>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub timer: Arc<dyn Timer>,
+    pub membership: Arc<dyn Membership>,
+    pub ownership: Arc<Ownership>,
+    pub router: Arc<Router>,
+    pub daemon: String,
+    pub concurrency: usize,
+    pub drain_timeout: Duration,
+    pub lifecycle: Lifecycle,
+    pub reporter: Arc<Reporter>,
+    pub activity: Arc<Activity>,
+    pub lease_scan: Arc<Activity>,
+    pub look_ahead: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
 }
 
@@ -33,8 +54,8 @@ impl MembershipTask {
     /// Exchanges heartbeats with the other daemons every second. Never returns.
     pub async fn run(&self) {
         let mut readiness = Readiness::Ready;
-        let since = self.deps.ledger.clock().now();
-        let activity = &self.deps.background.membership;
+        let since = self.clock.now();
+        let activity = &self.activity;
         let mut cause = Cause::Start;
         let mut fleet = Vec::new();
         loop {
@@ -43,22 +64,22 @@ impl MembershipTask {
             if let Err(error) = exchanged.await {
                 self.log_failure(&error);
             }
-            self.deps.metrics.members(self.deps.ownership.members());
-            let before = std::mem::replace(&mut fleet, self.deps.ownership.fleet());
+            self.reporter.metrics.members(self.ownership.members());
+            let before = std::mem::replace(&mut fleet, self.ownership.fleet());
             if before != fleet {
-                self.deps.metrics.members_changed();
+                self.reporter.metrics.members_changed();
             }
             cause = activity.next(REFRESH).await;
         }
     }
 
     async fn exchange(&self, since: UnixMs, readiness: Readiness) -> Result<(), MembershipError> {
-        let now = self.deps.ledger.clock().now();
-        let hearing = self.deps.timer.hearing();
+        let now = self.clock.now();
+        let hearing = self.timer.hearing();
         let (idle, idle_since) = self.idle_routes();
         let own = Heartbeat {
-            id: self.deps.ownership.me(),
-            name: self.deps.claimant.daemon.clone(),
+            id: self.ownership.me(),
+            name: self.daemon.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             since,
             until: now.plus(LIFETIME),
@@ -66,23 +87,23 @@ impl MembershipTask {
             listening: hearing.all,
             expired_only: hearing.expired_only,
             forwards: hearing.forwards,
-            timer: self.deps.timer.scope(),
-            capabilities: self.deps.capabilities(idle),
+            timer: self.timer.scope(),
+            capabilities: capabilities(&self.router, idle),
             idle_since,
         };
         let asked = Instant::now();
-        let exchange = timeout(TIMEOUT, self.deps.membership.exchange(&own, now));
+        let exchange = timeout(TIMEOUT, self.membership.exchange(&own, now));
         let heartbeats = exchange
             .await
             .unwrap_or_else(|late| Err(MembershipError::new("no answer in time", true, late)))?;
-        self.apply_change(self.deps.ownership.update(&own, heartbeats, asked));
+        self.apply_change(self.ownership.update(&own, heartbeats, asked));
         Ok(())
     }
 
     /// Positions of the pull routes for which no worker asks this daemon, and when one asked last for each.
     fn idle_routes(&self) -> (Vec<u16>, Vec<UnixMs>) {
         let demands = self.queue.demands();
-        let pulls = self.deps.router.pull_queues().into_iter();
+        let pulls = self.router.pull_queues().into_iter();
         let idle = pulls.filter_map(|(at, pull)| {
             let demand = demands.of(&pull.queue);
             // More routes than that do not fit in a heartbeat.
@@ -95,7 +116,7 @@ impl MembershipTask {
     fn log_failure(&self, error: &MembershipError) {
         if error.is_transient() {
             tracing::debug!(%error, "could not exchange heartbeats");
-        } else if let Some(held_back) = self.deps.warnings.admit("membership") {
+        } else if let Some(held_back) = self.reporter.warnings.admit("membership") {
             let error: &dyn std::error::Error = error;
             tracing::warn!(
                 error,
@@ -113,27 +134,27 @@ impl MembershipTask {
             owners,
         } = change;
         if !vanished.is_empty() {
-            self.deps.metrics.members_vanished(vanished.len());
-            if let Some(held_back) = self.deps.failures.admit("vanished") {
+            self.reporter.metrics.members_vanished(vanished.len());
+            if let Some(held_back) = self.reporter.failures.admit("vanished") {
                 let daemons = vanished.join(" ");
                 tracing::warn!(daemons, held_back, "daemons have ended without saying so");
             }
-            self.deps.background.lease_scan.activate(Cause::Members);
-            self.deps.timer.replay_events();
+            self.lease_scan.activate(Cause::Members);
+            self.timer.replay_events();
         }
         if owners {
             // Newly owned tasks may fall due before the next look-ahead.
-            self.deps.background.look_ahead.activate(Cause::Members);
+            self.look_ahead.activate(Cause::Members);
         }
         if joined.is_empty() && left.is_empty() {
             return;
         }
-        if let Some(held_back) = self.deps.failures.admit("members") {
+        if let Some(held_back) = self.reporter.failures.admit("members") {
             let (joined, left) = (joined.join(" "), left.join(" "));
             tracing::info!(
                 joined,
                 left,
-                members = self.deps.ownership.members(),
+                members = self.ownership.members(),
                 held_back,
                 "other daemons came or went"
             );
@@ -141,7 +162,7 @@ impl MembershipTask {
     }
 
     async fn readiness(&self, before: Readiness) -> Readiness {
-        if self.deps.lifecycle.leaving.is_cancelled() || !self.deps.health.answers() {
+        if self.lifecycle.leaving.is_cancelled() || !self.health.answers() {
             return Readiness::Away;
         }
         if self.stays_crowded().await {
@@ -149,7 +170,7 @@ impl MembershipTask {
         }
         let free = self.queue.free_slots();
         let enough = match before {
-            Readiness::Full => (self.deps.config.concurrency / ROOM).max(1),
+            Readiness::Full => (self.concurrency / ROOM).max(1),
             Readiness::Ready | Readiness::Away => 1,
         };
         if free >= enough {
@@ -179,13 +200,12 @@ impl MembershipTask {
 
     /// Tells the other daemons that this one leaves, and keeps working until they have had time to learn it.
     pub async fn hand_over(&self) {
-        self.deps.lifecycle.leaving.cancel();
-        self.deps.background.membership.activate(Cause::Asked);
-        if self.deps.ownership.members() > 1 {
-            let time = HAND_OVER.min(self.deps.config.drain_timeout);
+        self.lifecycle.leaving.cancel();
+        self.activity.activate(Cause::Asked);
+        if self.ownership.members() > 1 {
+            let time = HAND_OVER.min(self.drain_timeout);
             // A panic cuts the wait short.
-            self.deps
-                .lifecycle
+            self.lifecycle
                 .broken
                 .run_until_cancelled(tokio::time::sleep(time))
                 .await;
@@ -194,11 +214,7 @@ impl MembershipTask {
 
     /// Removes the heartbeat of this daemon.
     pub async fn leave(&self) {
-        let left = timeout(
-            TIMEOUT,
-            self.deps.membership.leave(self.deps.ownership.me()),
-        )
-        .await;
+        let left = timeout(TIMEOUT, self.membership.leave(self.ownership.me())).await;
         if !matches!(left, Ok(Ok(()))) {
             tracing::debug!("could not tell the other daemons; they will find out");
         }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock::Moment;
-use crate::engine::deps::Deps;
+use crate::engine::activity::Activity;
+use crate::engine::health::LedgerHealth;
 use crate::engine::pauses::PauseWatch;
 use crate::ledger::{LedgerError, PauseAnswer, Pauses};
 use crate::task::Pause;
+use crate::telemetry::Metrics;
 use crate::timer::Cause;
 
 /// Interval between reads of the pauses, counted from the start of a read.
@@ -24,25 +26,31 @@ const COUNTED_MAX: u32 = 100_000;
 /// Reads the pauses about once a second.
 #[derive(Clone)]
 pub struct PauseReader {
-    pub deps: Arc<Deps>,
+    pub ledger: Arc<dyn Pauses>,
+    pub health: Arc<LedgerHealth>,
+    /// Name of this daemon.
+    pub daemon: String,
+    pub metrics: Arc<Metrics>,
+    pub activity: Arc<Activity>,
+    pub sweep: Arc<Activity>,
     pub pauses: Arc<PauseWatch>,
 }
 
 impl PauseReader {
     /// Reads the pauses about once a second.
     pub async fn run(self) {
-        let activity = &self.deps.background.pauses;
+        let activity = &self.activity;
         let mut cause = Cause::Start;
         loop {
             let asked = Instant::now();
             let rest = match activity.pass(cause, self.read()).await {
                 Ok(()) => {
-                    self.deps.health.answered_late(asked);
+                    self.health.answered_late(asked);
                     READ_EVERY.saturating_sub(asked.elapsed())
                 }
                 Err(error) => {
-                    self.deps
-                        .ledger_failed("read the pauses, so nothing starts", &error);
+                    self.health
+                        .failed("read the pauses, so nothing starts", &error);
                     RETRY_AFTER
                 }
             };
@@ -50,17 +58,28 @@ impl PauseReader {
         }
     }
 
+    /// Reads the pauses before the first task starts. With `hold_overdue`, holds the overdue tasks before.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn read_at_start(&self, hold_overdue: bool) -> Result<(), LedgerError> {
+        if hold_overdue {
+            self.hold_overdue().await?;
+        }
+        self.read().await
+    }
+
     /// Reads the pauses from the ledger.
     pub async fn read(&self) -> Result<(), LedgerError> {
         let asked = Moment::now();
-        let pauses = self.deps.ledger.pauses().await?;
+        let pauses = self.ledger.pauses().await?;
         self.apply(pauses, asked);
         Ok(())
     }
 
     fn apply(&self, pauses: Vec<Pause>, asked: Moment) {
         let (before, now) = self.pauses.replace(pauses, asked);
-        self.deps.metrics.pauses(now.pauses.len());
+        self.metrics.pauses(now.pauses.len());
         if before.pauses == now.pauses {
             return;
         }
@@ -82,19 +101,16 @@ impl PauseReader {
         }
         if now.paused.unblocks(&before.paused) {
             // The signals of tasks that fell due meanwhile were dropped.
-            self.deps.background.sweep.activate(Cause::Asked);
+            self.sweep.activate(Cause::Asked);
         }
     }
 
     /// Holds overdue tasks for review, before anything is claimed.
-    pub async fn hold_overdue(&self) -> Result<(), LedgerError> {
-        let ledger: &dyn Pauses = &*self.deps.ledger;
+    async fn hold_overdue(&self) -> Result<(), LedgerError> {
         let reason = "started with `hold_overdue`";
-        let PauseAnswer { pause, already } = ledger
-            .hold_overdue(&self.deps.claimant.daemon, reason)
-            .await?;
+        let PauseAnswer { pause, already } = self.ledger.hold_overdue(&self.daemon, reason).await?;
         let before = pause.due_before.unwrap_or(pause.since);
-        let overdue = ledger.count_overdue(before, COUNTED_MAX).await?;
+        let overdue = self.ledger.count_overdue(before, COUNTED_MAX).await?;
         let or_more = overdue >= u64::from(COUNTED_MAX);
         if already {
             tracing::warn!(overdue, or_more, due_before = %before, by = pause.by, "tasks were held for review already: that hold stands");

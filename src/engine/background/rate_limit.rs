@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::activity::Activity;
 use crate::engine::claim::Claimer;
-use crate::engine::deps::Deps;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::fair::{Held, SetAside, StartsWanted};
-use crate::limiter::{LimiterError, MemoryLimiter};
+use crate::limiter::{LimiterError, MemoryLimiter, RateLimiter};
+use crate::membership::Ownership;
 use crate::task::Grant;
 use crate::timer::Cause;
 
@@ -38,7 +40,10 @@ pub struct LocalRates {
 
 /// Fetches starts for rate-limited routes.
 pub struct RateLimits {
-    pub deps: Arc<Deps>,
+    pub limiter: Arc<dyn RateLimiter>,
+    pub ownership: Arc<Ownership>,
+    pub lifecycle: Lifecycle,
+    pub activity: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
     pub pauses: Arc<PauseWatch>,
     pub claimer: Arc<Claimer>,
@@ -52,9 +57,9 @@ impl RateLimits {
             for want in self.queue.starts_wanted().await {
                 let limits = Arc::clone(&self);
                 // A slow answer about one route must not delay the others.
-                self.deps.lifecycle.spawn(async move {
+                self.lifecycle.spawn(async move {
                     let asking = limits.fetch_starts(want);
-                    limits.deps.lifecycle.until_stopped(asking).await;
+                    limits.lifecycle.until_stopped(asking).await;
                 });
             }
         }
@@ -75,7 +80,7 @@ impl RateLimits {
             });
         if !signals.is_empty() {
             let claimer = Arc::clone(&self.claimer);
-            let lifecycle = &self.deps.lifecycle;
+            let lifecycle = &self.lifecycle;
             lifecycle.spawn_lookup(async move { claimer.process_set_aside(signals).await });
         }
         let wanted = startable.min(free).min(BATCH_MAX);
@@ -94,10 +99,10 @@ impl RateLimits {
     /// Takes starts from the limiter or, if it does not answer, from this daemon's share.
     async fn starts(&self, want: &StartsWanted, wanted: u32) -> Grant {
         let StartsWanted { name, rate } = want;
-        let members = u32::try_from(self.deps.ownership.members()).unwrap_or(u32::MAX);
+        let members = u32::try_from(self.ownership.members()).unwrap_or(u32::MAX);
         if !self.local.is_unavailable(name) {
-            let activity = &self.deps.background.rate_limits;
-            let taken = activity.pass(Cause::Work, self.deps.limiter.take(name, *rate, wanted));
+            let activity = &self.activity;
+            let taken = activity.pass(Cause::Work, self.limiter.take(name, *rate, wanted));
             match taken.await {
                 Ok(grant) => {
                     // So that an outage does not begin with a burst.

@@ -13,14 +13,18 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::clock::LedgerClock;
+use crate::engine::activity::Activity;
 use crate::engine::claimant::Processes;
-use crate::engine::deps::Deps;
+use crate::engine::health::LedgerHealth;
 use crate::engine::lease::Leases;
 use crate::engine::lease_watch::{Check, LeaseWatch, RETRY_AFTER};
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
-use crate::ledger::{FoundLease, LedgerError, Upcoming};
+use crate::handler::Router;
+use crate::ledger::{Claims, FoundLease, LedgerError, Scans, Upcoming};
+use crate::membership::Ownership;
 use crate::task::{Arming, UnixMs};
 use crate::timer::{Cause, Signal, Source};
 
@@ -46,7 +50,16 @@ const SCAN_SHARE: u32 = 20;
 
 /// Recovers the tasks of dead daemons.
 pub struct Recovery {
-    pub deps: Arc<Deps>,
+    pub claims: Arc<dyn Claims>,
+    pub scans: Arc<dyn Scans>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    /// Length of a lease.
+    pub lease: Duration,
+    pub lease_scan: Arc<Activity>,
+    pub lease_checks: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
     pub leases: Arc<Leases>,
     pub watch: Arc<LeaseWatch>,
@@ -60,7 +73,7 @@ impl Recovery {
     }
 
     async fn scan_leases(&self) {
-        let activity = &self.deps.background.lease_scan;
+        let activity = &self.lease_scan;
         let (mut rescans, mut cause) = (0, Cause::Start);
         loop {
             let began = Instant::now();
@@ -76,8 +89,8 @@ impl Recovery {
                     continue;
                 }
                 Err(error) => {
-                    self.deps
-                        .ledger_failed("look for leases of dead daemons", &error);
+                    self.health
+                        .failed("look for leases of dead daemons", &error);
                     RETRY_AFTER
                 }
             };
@@ -87,11 +100,11 @@ impl Recovery {
 
     /// Waits until a scan is requested or the next regular scan is due. One member does the regular scans for all.
     async fn next_scan(&self, took: Duration) -> Cause {
-        sleep(took.max(RETRY_AFTER).min(self.deps.config.lease / 4)).await;
-        let interval = self.deps.config.lease.max(took * SCAN_SHARE);
+        sleep(took.max(RETRY_AFTER).min(self.lease / 4)).await;
+        let interval = self.lease.max(took * SCAN_SHARE);
         loop {
-            let cause = self.deps.background.lease_scan.next(interval).await;
-            if cause != Cause::Interval || self.deps.ownership.is_first() {
+            let cause = self.lease_scan.next(interval).await;
+            if cause != Cause::Interval || self.ownership.is_first() {
                 return cause;
             }
         }
@@ -105,10 +118,10 @@ impl Recovery {
         let mut found_dead = false;
         let mut after = None;
         // What was armed behind a run waits for its lease, which lasts no longer than this.
-        let ahead = self.deps.config.lease;
+        let ahead = self.lease;
         loop {
             let began = Instant::now();
-            let page = self.deps.ledger.scan_leases(after, ahead).await?;
+            let page = self.scans.scan_leases(after, ahead).await?;
             let own = self.leases.claims();
             let (dead, others): (Vec<FoundLease>, Vec<FoundLease>) = page
                 .leases
@@ -120,8 +133,8 @@ impl Recovery {
             self.watch.watch(others.iter().chain(&dead).map(at_end));
             if !dead.is_empty() {
                 found_dead = true;
-                ended += self.deps.ledger.end_leases(&dead).await?;
-                let now = self.deps.ledger.clock().now();
+                ended += self.claims.end_leases(&dead).await?;
+                let now = self.clock.now();
                 let rows = dead.iter().map(|lease| (now, lease.row, Check::First));
                 self.watch.watch(rows);
             }
@@ -159,23 +172,23 @@ impl Recovery {
     }
 
     async fn watch_leases(&self) {
-        let activity = &self.deps.background.lease_checks;
+        let activity = &self.lease_checks;
         loop {
             let changed = self.watch.changed();
             let Some(next) = self.watch.next() else {
                 changed.await;
                 continue;
             };
-            let wait = next.since(self.deps.ledger.clock().now());
+            let wait = next.since(self.clock.now());
             let _ = timeout(wait, changed).await;
-            let now = self.deps.ledger.clock().now();
+            let now = self.clock.now();
             let taken = self.watch.take(now);
             if !taken.is_empty() {
                 let checked = activity
                     .pass(Cause::Work, self.check_leases(&taken, now))
                     .await;
                 let again = checked.unwrap_or_else(|error| {
-                    self.deps.ledger_failed("check expired leases", &error);
+                    self.health.failed("check expired leases", &error);
                     again_soon(&taken, now)
                 });
                 if !again.is_empty() {
@@ -193,12 +206,12 @@ impl Recovery {
         now: UnixMs,
     ) -> Result<Vec<(UnixMs, u64, Check)>, LedgerError> {
         let asked = Instant::now();
-        if self.deps.owners_come_first().await? {
+        if self.health.owners_come_first().await? {
             return Ok(again_soon(taken, now));
         }
         let rows: Vec<u64> = taken.keys().copied().collect();
-        let free = self.deps.ledger.claimable(&rows).await?;
-        if self.deps.health.answered_late(asked) {
+        let free = self.scans.claimable(&rows).await?;
+        if self.health.answered_late(asked) {
             return Ok(again_soon(taken, now));
         }
         let postponed = free.into_iter().filter_map(|row| {
@@ -220,10 +233,10 @@ impl Recovery {
             arming: arming @ Arming { row, .. },
             due_at,
         } = row;
-        if !self.deps.router.runs(&key) {
+        if !self.router.runs(&key) {
             return None;
         }
-        if check == Check::First && !self.deps.ownership.owns(&key) {
+        if check == Check::First && !self.ownership.owns(&key) {
             return Some((now.plus(OWNER_GRACE), row, Check::Second));
         }
         let class = SignalClass::of_overdue(now.since(due_at));

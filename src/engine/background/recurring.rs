@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::clock::LedgerClock;
 use crate::config::RecurringConfig;
-use crate::engine::deps::Deps;
+use crate::engine::activity::Activity;
+use crate::engine::health::LedgerHealth;
+use crate::engine::rearm::Rearmer;
+use crate::handler::Router;
 use crate::ledger::recurring::{DeclaredBy, Established, establish};
-use crate::ledger::{LedgerError, NewTask};
+use crate::ledger::{LedgerError, NewTask, Producer};
 use crate::task::{TaskKey, UnixMs};
 use crate::timer::{Alarm, Cause};
 
@@ -18,7 +22,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Keeps the recurring tasks of the configuration scheduled.
 pub struct Recurring {
-    pub deps: Arc<Deps>,
+    pub ledger: Arc<dyn Producer>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub router: Arc<Router>,
+    pub rearmer: Arc<Rearmer>,
+    pub activity: Arc<Activity>,
     pub wanted: watch::Receiver<Vec<RecurringConfig>>,
 }
 
@@ -62,7 +71,7 @@ impl Recurring {
         open: Vec<&'a RecurringConfig>,
         cause: Cause,
     ) -> Vec<&'a RecurringConfig> {
-        let activity = &self.deps.background.recurring;
+        let activity = &self.activity;
         let mut retries = Vec::new();
         for task in open {
             match activity.pass(cause, self.establish_task(task)).await {
@@ -72,7 +81,7 @@ impl Recurring {
                     tracing::error!(task.class_method = task.key.class_method(), %error, "recurring task cannot be scheduled");
                 }
                 Err(error) => {
-                    self.deps.log_failure("schedule a recurring task", &error);
+                    self.health.log_failure("schedule a recurring task", &error);
                     retries.push(task);
                 }
             }
@@ -84,7 +93,7 @@ impl Recurring {
     async fn establish_task(&self, wanted: &RecurringConfig) -> Result<bool, LedgerError> {
         let key = &wanted.key;
         let task = task_of(wanted);
-        match establish(&*self.deps.ledger, &task, DeclaredBy::Configuration).await? {
+        match establish(&*self.ledger, &self.clock, &task, DeclaredBy::Configuration).await? {
             Established::Begun(arming) => self.rearm_changed(key, "started", arming.due),
             Established::Changed { arming, .. } => self.rearm_changed(key, "changed", arming.due),
             Established::Unchanged(arming, _) => {
@@ -99,7 +108,7 @@ impl Recurring {
     }
 
     fn warn_if_unrouted(&self, key: &TaskKey) {
-        if self.deps.router.find(key).is_none() {
+        if self.router.find(key).is_none() {
             tracing::warn!(
                 task.class_method = key.class_method(),
                 "no handler and no route here runs this recurring task"
@@ -109,7 +118,7 @@ impl Recurring {
 
     fn rearm_changed(&self, key: &TaskKey, what: &'static str, due: UnixMs) {
         tracing::info!(task.class_method = key.class_method(), next = %due, "recurring task {what}");
-        self.deps.rearm(vec![Alarm {
+        self.rearmer.rearm(vec![Alarm {
             key: key.clone(),
             due,
             arming: None,

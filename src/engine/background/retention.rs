@@ -7,12 +7,16 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::RetentionConfig;
-use crate::engine::deps::Deps;
-use crate::engine::reports::RetentionBehind;
+use crate::engine::activity::Activity;
+use crate::engine::health::LedgerHealth;
+use crate::engine::pace::jittered;
+use crate::engine::reports::{Reporter, RetentionBehind};
+use crate::handler::Router;
 use crate::ledger::pruning::{end_cancelled, pages_without_keys};
-use crate::ledger::{LedgerError, Prune};
+use crate::ledger::{self, LedgerError, Prune};
+use crate::membership::Ownership;
 use crate::task::{State, TaskKey};
-use crate::timer::{Remaining, TimerError};
+use crate::timer::{Remaining, Timer, TimerError};
 
 /// Rows that one statement examines.
 const BATCH: u32 = 500;
@@ -36,7 +40,13 @@ const REST: Duration = Duration::from_millis(20);
 
 /// Prunes finished tasks that are past their retention.
 pub struct Retention {
-    pub deps: Arc<Deps>,
+    pub ledger: Arc<dyn ledger::Retention>,
+    pub health: Arc<LedgerHealth>,
+    pub timer: Arc<dyn Timer>,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    pub reporter: Arc<Reporter>,
+    pub activity: Arc<Activity>,
     pub configured: watch::Receiver<RetentionConfig>,
 }
 
@@ -45,13 +55,13 @@ impl Retention {
     /// at a time are harmless.
     pub async fn run(self) {
         let mut configured = self.configured.clone();
-        let activity = &self.deps.background.retention;
+        let activity = &self.activity;
         let mut is_behind = false;
         loop {
             let retention = *configured.borrow_and_update();
             let wait = match is_behind {
                 true => REST,
-                false => self.deps.jittered(interval(&retention)),
+                false => jittered(interval(&retention)),
             };
             let cause = tokio::select! {
                 cause = activity.next(wait), if !retention.is_off() => cause,
@@ -62,11 +72,11 @@ impl Retention {
                 },
             };
             is_behind = false;
-            if self.deps.ownership.is_first() {
+            if self.ownership.is_first() {
                 let pass = self.prune_pass(&configured, retention);
                 match activity.pass(cause, pass).await {
                     Ok(behind) => is_behind = behind,
-                    Err(error) => self.deps.log_failure("prune finished tasks", &error),
+                    Err(error) => self.health.log_failure("prune finished tasks", &error),
                 }
             }
         }
@@ -88,7 +98,7 @@ impl Retention {
             rate,
         } = retention;
         if cancelled.is_some() {
-            let ended = end_cancelled(&*self.deps.ledger).await?;
+            let ended = end_cancelled(&*self.ledger).await?;
             if ended > 0 {
                 tracing::debug!(
                     rows = ended,
@@ -104,11 +114,11 @@ impl Retention {
             (State::Cancelled, cancelled, None),
         ] {
             let surplus = match max {
-                Some(max) => self.deps.ledger.surplus(state, max).await?,
+                Some(max) => self.ledger.surplus(state, max).await?,
                 None => None,
             };
             if age.is_none() && surplus.is_none() {
-                self.deps.metrics.prune_behind(state, false);
+                self.reporter.metrics.prune_behind(state, false);
                 continue;
             }
             let prune = Prune {
@@ -133,8 +143,8 @@ impl Retention {
                     }
                 };
                 for page in pages {
-                    let rows = self.deps.ledger.prune_rows(&prune, &page).await?;
-                    self.deps.metrics.pruned(prune.state, rows);
+                    let rows = self.ledger.prune_rows(&prune, &page).await?;
+                    self.reporter.metrics.pruned(prune.state, rows);
                     pruned += rows;
                     let due = Duration::from_secs(rows) / rate;
                     tokio::time::sleep(due.max(REST)).await;
@@ -145,7 +155,7 @@ impl Retention {
                 match prune.after {
                     Some(_) => more.push((prune, pruned)),
                     None => {
-                        self.deps.metrics.prune_behind(prune.state, false);
+                        self.reporter.metrics.prune_behind(prune.state, false);
                         log_pruned(prune.state, pruned);
                     }
                 }
@@ -154,7 +164,7 @@ impl Retention {
         }
         for (prune, pruned) in &passes {
             log_pruned(prune.state, *pruned);
-            RetentionBehind { state: prune.state }.emit(&self.deps);
+            RetentionBehind { state: prune.state }.emit(&self.reporter);
         }
         Ok(!passes.is_empty())
     }
@@ -162,18 +172,18 @@ impl Retention {
     /// Returns the next pages of rows that may be pruned: those whose keys are gone.
     async fn without_keys(&self, prune: &mut Prune) -> Result<Vec<Vec<u64>>, PruneError> {
         // No key is adopted where no route of any daemon adopts.
-        let adopts = self.deps.router.adopts_any() || self.deps.ownership.others_adopt();
-        let adopts = adopts && !self.deps.timer.keeps_entries();
+        let adopts = self.router.adopts_any() || self.ownership.others_adopt();
+        let adopts = adopts && !self.timer.keeps_entries();
         let are_gone = |keys: Vec<TaskKey>| async move {
             tokio::time::sleep(REST).await;
             if !adopts {
                 return Ok(vec![true; keys.len()]);
             }
-            let remaining = self.deps.timer.remaining(&keys).await?;
+            let remaining = self.timer.remaining(&keys).await?;
             let is_gone = |remaining: Remaining| !matches!(remaining, Remaining::Ms(_));
             Ok(remaining.into_iter().map(is_gone).collect())
         };
-        pages_without_keys(&*self.deps.ledger, prune, PAGES, are_gone).await
+        pages_without_keys(&*self.ledger, prune, PAGES, are_gone).await
     }
 }
 

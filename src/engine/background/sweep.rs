@@ -7,12 +7,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::deps::Deps;
+use crate::clock::LedgerClock;
+use crate::config::SweepConfig;
+use crate::engine::activity::Activity;
+use crate::engine::health::LedgerHealth;
+use crate::engine::pace::jittered;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
+use crate::handler::Router;
 use crate::ledger::{DuePage, DueScan, LedgerError, MethodTag, Scans, Upcoming, Window};
+use crate::membership::Ownership;
 use crate::task::{KeyBuckets, Paused, UnixMs};
 use crate::timer::{Cause, Signal, Source};
 
@@ -88,7 +94,13 @@ struct Findings {
 
 /// Finds overdue tasks whose signal was lost.
 pub struct Sweep {
-    pub deps: Arc<Deps>,
+    pub scans: Arc<dyn Scans>,
+    pub clock: LedgerClock,
+    pub health: Arc<LedgerHealth>,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    pub config: SweepConfig,
+    pub activity: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
     pub pauses: Arc<PauseWatch>,
 }
@@ -96,16 +108,16 @@ pub struct Sweep {
 impl Sweep {
     /// Sweeps every `sweep.interval`, and at once when activated.
     pub async fn run(self) {
-        let activity = &self.deps.background.sweep;
+        let activity = &self.activity;
         let (mut cursors, mut cause) = (Cursors::default(), Cause::Start);
         loop {
             if let Err(error) = activity.pass(cause, self.sweep(&mut cursors)).await {
-                self.deps.ledger_failed("reconcile", &error);
+                self.health.failed("reconcile", &error);
             }
             // Even if activated more often.
             tokio::time::sleep(SWEEP_PAUSE).await;
             // Without an activation, the interval bounds how long an overdue task waits.
-            let interval = self.deps.jittered(self.deps.sweep.interval);
+            let interval = jittered(self.config.interval);
             let takeover_in = cursors.takeover_in.take().unwrap_or(interval);
             let pause = interval.min(takeover_in.max(TAKEOVER_PAUSE));
             cause = tokio::select! {
@@ -117,20 +129,20 @@ impl Sweep {
 
     async fn sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
         // Unwritten settlements come first: their rows only look overdue.
-        if self.deps.health.settlements_wait() || self.deps.owners_come_first().await? {
+        if self.health.settlements_wait() || self.health.owners_come_first().await? {
             return Ok(());
         }
         self.try_sweep(cursors).await?;
-        self.deps.ledger_answered().await
+        self.health.answered().await
     }
 
     async fn try_sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
         let is_old = |read: Instant| read.elapsed() >= CLOCK_EVERY;
-        if cursors.clock_read.is_none_or(is_old) || self.deps.ledger.clock().has_jumped() {
-            self.deps.ledger.sync_clock().await?;
+        if cursors.clock_read.is_none_or(is_old) || self.clock.has_jumped() {
+            self.health.sync_clock().await?;
             cursors.clock_read = Some(Instant::now());
         }
-        if self.deps.sweep.enabled {
+        if self.config.enabled {
             self.sweep_once(cursors).await?;
         }
         Ok(())
@@ -154,11 +166,11 @@ impl Sweep {
         // A daemon at its limit takes over no tasks of others, so it does not read their rows.
         let buckets = match has_spare_slots {
             true => KeyBuckets::all(),
-            false => self.deps.ownership.own_buckets(),
+            false => self.ownership.own_buckets(),
         };
         let asked = Instant::now();
         let mut newest = self.scan_overdue(newest, &buckets, &paused).await?;
-        if self.deps.health.answered_late(asked) {
+        if self.health.answered_late(asked) {
             return Ok(findings.report);
         }
         let more = newest.next.is_some();
@@ -187,7 +199,7 @@ impl Sweep {
             };
             let asked = Instant::now();
             let page = self.scan_overdue(oldest, &buckets, &paused).await?;
-            if self.deps.health.answered_late(asked) {
+            if self.health.answered_late(asked) {
                 break;
             }
             cursors.sweep = page.next;
@@ -229,17 +241,16 @@ impl Sweep {
         buckets: &KeyBuckets,
         paused: &Paused,
     ) -> Result<DuePage, LedgerError> {
-        let ledger: &dyn Scans = &*self.deps.ledger;
         // The ledger would walk past every overdue row to find none.
         if buckets.is_empty() {
             return Ok(DuePage::default());
         }
         if !paused.is_empty() {
-            return ledger.scan_unpaused(scan, paused).await;
+            return self.scans.scan_unpaused(scan, paused).await;
         }
         // In a burst, most overdue tasks already wait in the queue.
         let known = |row: u64, _| self.queue.contains_row(row);
-        ledger.scan_new(scan, buckets, &known).await
+        self.scans.scan_new(scan, buckets, &known).await
     }
 
     /// True if there are more free slots than fresh signals that could start: a daemon at its limit takes over no tasks
@@ -260,14 +271,14 @@ impl Sweep {
         findings.report.foreign += foreign;
         findings.unroutable |= foreign > 0;
         let mut startable = 0;
-        let now = self.deps.ledger.clock().now();
+        let now = self.clock.now();
         for Upcoming {
             key,
             arming,
             due_at,
         } in rows
         {
-            let Some(route) = self.deps.router.find(&key) else {
+            let Some(route) = self.router.find(&key) else {
                 self.queue.unroutable(&key);
                 findings.unroutable = true;
                 continue;
@@ -279,7 +290,7 @@ impl Sweep {
             }
             let late = now.since(due_at);
             let class = SignalClass::of_overdue(late);
-            let rank = self.deps.ownership.rank(&key);
+            let rank = self.ownership.rank(&key);
             let signal = Signal {
                 key,
                 source: Source::Sweep,
@@ -329,7 +340,7 @@ impl Sweep {
 ///
 /// # Errors
 /// [`LedgerError`].
-pub async fn count_overdue(deps: &Deps) -> Result<SweepReport, LedgerError> {
+pub async fn count_overdue(scans: &dyn Scans) -> Result<SweepReport, LedgerError> {
     let mut report = SweepReport::default();
     let mut after = None;
     loop {
@@ -338,7 +349,7 @@ pub async fn count_overdue(deps: &Deps) -> Result<SweepReport, LedgerError> {
             after,
             limit: PAGE,
         };
-        let page = deps.ledger.scan(scan).await?;
+        let page = scans.scan(scan).await?;
         report.overdue += page.rows.len();
         report.foreign += page.foreign;
         after = page.next;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::engine::candidates::Candidates;
 use crate::engine::claim::Claimer;
-use crate::engine::deps::Deps;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
 
@@ -24,7 +24,7 @@ const NO_ROOM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Looks up the keys of such signals, and adopts those without a row.
 pub struct Unarmed {
-    pub deps: Arc<Deps>,
+    pub lifecycle: Lifecycle,
     pub queue: Arc<SignalQueue>,
     pub candidates: Arc<Candidates>,
     pub claimer: Arc<Claimer>,
@@ -34,7 +34,7 @@ pub struct Unarmed {
 impl Unarmed {
     /// Looks up keys until the engine stops. A look-up under way is completed; the adopter takes what is left.
     pub async fn run(self) {
-        let stopping = &self.deps.lifecycle.stopping;
+        let stopping = &self.lifecycle.stopping;
         let some_wait = async || {
             self.queue.unarmed_waits().await;
             sleep(LEFT_TO_WORKERS).await;

@@ -91,7 +91,7 @@ impl HandOver {
             return;
         }
         let shared = &self.queues.0;
-        let key = shared.keys.signing(&*shared.deps.ledger).await;
+        let key = shared.keys.signing(&*shared.parts.documents).await;
         for (queue, mut ready) in by_queue {
             // The queue has takers: they brought the demand for these claims.
             if let Ok(takers) = self.queues.takers_of(&queue) {
@@ -112,7 +112,7 @@ impl HandOver {
             };
             let batch = batch_of(first, ready, &ticket);
             let Ticket { worker, give, .. } = ticket;
-            let now = self.queues.0.deps.ledger.clock().now();
+            let now = self.queues.0.parts.clock.now();
             let leased = |ready: &Ready| {
                 let PulledClaim { claim, pull, .. } = &ready.pulled;
                 Leased {
@@ -130,7 +130,7 @@ impl HandOver {
             // If the worker is gone, dropping the tasks gives them back.
             if give.send(taken).is_ok() {
                 takers.took(&worker, tasks);
-                self.queues.0.deps.metrics.members_changed();
+                self.queues.0.parts.reporter.metrics.members_changed();
             }
         }
         *ready = left;
@@ -142,7 +142,7 @@ impl HandOver {
         let shared = &self.queues.0;
         let claims = handed.iter().map(|ready| &ready.pulled.claim);
         let armings = claims.map(|claim| (&claim.key, claim.lease.arming));
-        shared.queue.finish_settled(armings);
+        shared.parts.queue.finish_settled(armings);
         for Ready { pulled, span, .. } in handed {
             let PulledClaim {
                 claim,
@@ -156,7 +156,7 @@ impl HandOver {
                 route: &route.name,
                 lateness_ms: self.executor.lateness_ms(&claim),
             }
-            .emit(&shared.deps);
+            .emit(&shared.parts.reporter);
             let permit = permits.into_route_permit();
             let permit = permit.filter(|_| route.limits.concurrency.is_some());
             let outstanding = &shared.outstanding;
@@ -170,7 +170,7 @@ impl HandOver {
             return;
         }
         let keys = ready.iter().map(|ready| &ready.pulled.claim.key);
-        self.queues.0.queue.finish(keys);
+        self.queues.0.parts.queue.finish(keys);
         let tasks = ready.into_iter().map(|ready| {
             let PulledClaim { claim, pull, .. } = &ready.pulled;
             let unused = Leased {

@@ -31,7 +31,7 @@ impl IdleWatch {
     }
 
     fn linger(&self) -> Duration {
-        match self.0.0.deps.ownership.members() {
+        match self.0.0.parts.ownership.members() {
             0 | 1 => LINGER_ALONE,
             _ => LINGER,
         }
@@ -56,7 +56,7 @@ impl IdleWatch {
             if takers.asked().elapsed() < linger {
                 continue;
             }
-            let now = shared.deps.ledger.clock().now();
+            let now = shared.parts.clock.now();
             takers.demand.set_asked(now.minus(takers.asked().elapsed()));
             takers.demand.set_active(false);
             if !takers.demand.is_zero() {
@@ -65,8 +65,8 @@ impl IdleWatch {
                 continue;
             }
             tracing::debug!(queue = &*queue, "no worker asks: the queue is idle here");
-            shared.queue.drop_pulled(&queue);
-            shared.deps.background.membership.activate(Cause::Work);
+            shared.parts.queue.drop_pulled(&queue);
+            shared.parts.membership.activate(Cause::Work);
         }
     }
 

@@ -24,13 +24,18 @@ use tokio::time::timeout;
 
 use self::keys::ClaimKeys;
 use self::outstanding::Outstanding;
-use super::deps::Deps;
+use super::activity::Activity;
 use super::execute::{Ended, Reported};
+use super::lifecycle::Lifecycle;
 use super::queue::SignalQueue;
+use super::reports::Reporter;
 use super::spans::{self, Span};
-use crate::handler::TaskContext;
-use crate::ledger::{Lease, Renewal, Settled};
+use crate::clock::LedgerClock;
+use crate::handler::{Router, TaskContext};
+use crate::ledger::{Claims, Documents, Lease, Renewal, Settled};
+use crate::membership::Ownership;
 use crate::task::{ERROR_BYTES_MAX, Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
+use crate::trace::Tracer;
 
 pub use self::error::PullError;
 pub use self::status::{PullQueueStatus, WorkerStatus};
@@ -44,9 +49,23 @@ const SETTLE_WAIT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct PullQueues(Arc<Shared>);
 
+/// What the pull queues work with.
+pub(super) struct PullParts {
+    pub claims: Arc<dyn Claims>,
+    pub documents: Arc<dyn Documents>,
+    pub clock: LedgerClock,
+    pub router: Arc<Router>,
+    pub ownership: Arc<Ownership>,
+    pub queue: Arc<SignalQueue>,
+    pub lifecycle: Lifecycle,
+    pub reporter: Arc<Reporter>,
+    pub tracer: Option<Arc<dyn Tracer>>,
+    pub sweep: Arc<Activity>,
+    pub membership: Arc<Activity>,
+}
+
 struct Shared {
-    deps: Arc<Deps>,
-    queue: Arc<SignalQueue>,
+    parts: PullParts,
     /// By name of the queue.
     takers: Mutex<HashMap<Arc<str>, Arc<Takers>>>,
     outstanding: Arc<Outstanding>,
@@ -98,10 +117,9 @@ pub struct TakenTasks {
 }
 
 impl PullQueues {
-    pub(super) fn new(deps: Arc<Deps>, queue: Arc<SignalQueue>) -> Self {
+    pub(super) fn new(parts: PullParts) -> Self {
         Self(Arc::new(Shared {
-            deps,
-            queue,
+            parts,
             takers: Mutex::default(),
             outstanding: Arc::default(),
             keys: ClaimKeys::default(),
@@ -119,10 +137,10 @@ impl PullQueues {
     /// Reads the key that the daemons share before the first claim, if a route has a pull queue. Without it, it is read
     /// when it is needed.
     pub(super) async fn read_key(&self) {
-        if self.0.deps.router.pull_queues().is_empty() {
+        if self.0.parts.router.pull_queues().is_empty() {
             return;
         }
-        if let Err(error) = self.0.keys.read(&*self.0.deps.ledger).await {
+        if let Err(error) = self.0.keys.read(&*self.0.parts.documents).await {
             tracing::warn!(%error, "could not read the key of claim tokens: until the ledger gives it, claims are valid on this daemon only");
         }
     }
@@ -142,7 +160,7 @@ impl PullQueues {
         if let Some(claim) = ClaimToken::open(text, &keys.known()) {
             return Ok(claim);
         }
-        match keys.read(&*self.0.deps.ledger).await {
+        match keys.read(&*self.0.parts.documents).await {
             Ok(true) => ClaimToken::open(text, &keys.known()).ok_or(PullError::Forged),
             Err(error) if error.is_transient() => Err(error.into()),
             // A ledger without documents has no key: the daemons accept their own tokens only.
@@ -162,15 +180,15 @@ impl PullQueues {
         let is_done = matches!(report, Report::Done { .. });
         let (outcome, result) = report.into_outcome()?;
         let settlements = self.settlements()?;
-        let deps = &self.0.deps;
-        let now = deps.ledger.clock().now();
+        let parts = &self.0.parts;
+        let now = parts.clock.now();
         let held = claim.held(now);
         let lease = claim.lease;
         let claimed = claim.claim(now);
-        let route = deps.router.settling(&claimed.key);
+        let route = parts.router.settling(&claimed.key);
         let (name, as_run) = (Arc::clone(&route.name), outcome.as_str());
         let run = self.0.outstanding.take_span(&lease);
-        let span = spans::settling(deps, run, &claimed, &route, &outcome);
+        let span = spans::settling(parts.tracer.as_deref(), run, &claimed, &route, &outcome);
         let (answer, settled) = oneshot::channel();
         let ended = Ended {
             claim: claimed,
@@ -190,7 +208,7 @@ impl PullQueues {
             sent.map_err(|_| PullError::NotRunning)?;
             settled
                 .await
-                .map_err(|_| match deps.lifecycle.stopping.is_cancelled() {
+                .map_err(|_| match parts.lifecycle.stopping.is_cancelled() {
                     true => PullError::NotRunning,
                     false => PullError::Refused,
                 })
@@ -201,7 +219,7 @@ impl PullQueues {
             // The task is done, so a report of anything else was not written.
             Settled::ByHandler if !is_done => Err(PullError::Fenced(settled)),
             Settled::Applied | Settled::Cancelled | Settled::Ended | Settled::ByHandler => {
-                deps.metrics.ran(&name, as_run, held);
+                parts.reporter.metrics.ran(&name, as_run, held);
                 Ok(settled)
             }
             Settled::Superseded | Settled::Fenced | Settled::Locked => {
@@ -222,7 +240,7 @@ impl PullQueues {
             leases.push(claim.lease);
         }
         for (length, leases) in by_length {
-            let renewals = self.0.deps.ledger.renew(&leases, length).await?;
+            let renewals = self.0.parts.claims.renew(&leases, length).await?;
             for (lease, renewal) in leases.into_iter().zip(renewals) {
                 if renewal == Renewal::Held {
                     self.0.outstanding.renew(lease, length);
@@ -239,12 +257,12 @@ impl PullQueues {
 
     /// The takers of a queue that a route of this daemon names.
     fn takers_of(&self, queue: &str) -> Result<Arc<Takers>, PullError> {
-        let routes = self.0.deps.router.pull_queues();
+        let routes = self.0.parts.router.pull_queues();
         let found = routes.into_iter().find(|(_, pull)| *pull.queue == *queue);
         let Some((_, pull)) = found else {
             return Err(PullError::UnknownQueue(queue.to_owned()));
         };
-        let demand = || Arc::new(Takers::new(self.0.queue.demands().of(&pull.queue)));
+        let demand = || Arc::new(Takers::new(self.0.parts.queue.demands().of(&pull.queue)));
         let mut takers = self.takers();
         let takers = takers.entry(Arc::clone(&pull.queue)).or_insert_with(demand);
         Ok(Arc::clone(takers))
@@ -261,17 +279,21 @@ impl PullQueues {
         let Ok(settlements) = self.settlements() else {
             return;
         };
-        let deps = Arc::clone(&self.0.deps);
-        let now = deps.ledger.clock().now();
-        let outstanding = Arc::clone(&self.0.outstanding);
+        let shared = Arc::clone(&self.0);
+        let now = shared.parts.clock.now();
         let giving_back = async move {
             for (task, run) in tasks {
-                outstanding.end(&task.claim.lease);
+                shared.outstanding.end(&task.claim.lease);
                 let claim = task.claim.claim(now);
-                let route = deps.router.settling(&claim.key);
+                let route = shared.parts.router.settling(&claim.key);
                 let mut ended = Ended::unreceived(claim, route);
-                ended.span =
-                    spans::settling(&deps, run, &ended.claim, &ended.route, &ended.outcome);
+                ended.span = spans::settling(
+                    shared.parts.tracer.as_deref(),
+                    run,
+                    &ended.claim,
+                    &ended.route,
+                    &ended.outcome,
+                );
                 if settlements.send(ended).await.is_err() {
                     return;
                 }
@@ -279,7 +301,7 @@ impl PullQueues {
         };
         // Only a runtime that is shutting down runs no more tasks; the leases expire.
         if tokio::runtime::Handle::try_current().is_ok() {
-            self.0.deps.lifecycle.spawn(giving_back);
+            self.0.parts.lifecycle.spawn(giving_back);
         }
     }
 

@@ -33,9 +33,9 @@ pub struct WorkerStatus {
 impl PullQueues {
     /// Status of the pull queues that routes of this daemon name, in the order of the routes.
     pub fn status(&self) -> Vec<PullQueueStatus> {
-        let demands = self.0.queue.demands();
+        let demands = self.0.parts.queue.demands();
         let mut queues: Vec<PullQueueStatus> = Vec::new();
-        for (_, pull) in self.0.deps.router.pull_queues() {
+        for (_, pull) in self.0.parts.router.pull_queues() {
             if queues.iter().any(|known| *known.queue == *pull.queue) {
                 continue;
             }

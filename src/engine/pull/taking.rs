@@ -66,7 +66,7 @@ impl PullQueues {
             return Err(PullError::Worker);
         }
         let takers = self.takers_of(queue)?;
-        let lifecycle = &self.0.deps.lifecycle;
+        let lifecycle = &self.0.parts.lifecycle;
         if lifecycle.leaving.is_cancelled() || lifecycle.stopping.is_cancelled() {
             return Ok(self.nothing());
         }
@@ -75,11 +75,11 @@ impl PullQueues {
         };
         if is_new {
             // They wait in the lanes of before. A sweep finds their tasks.
-            self.0.queue.drop_pulled(queue);
-            self.0.deps.background.sweep.activate(Cause::Asked);
+            self.0.parts.queue.drop_pulled(queue);
+            self.0.parts.sweep.activate(Cause::Asked);
         }
         let (give, mut given) = oneshot::channel();
-        let _seen = Seen(&self.0.deps.metrics);
+        let _seen = Seen(&self.0.parts.reporter.metrics);
         // Before the place, because it is dropped after it.
         let _check = NotifyOnDrop(&self.0.last_left);
         let place = takers.join(Ticket {
@@ -89,19 +89,21 @@ impl PullQueues {
             group,
             give,
         });
-        self.0.deps.metrics.members_changed();
+        self.0.parts.reporter.metrics.members_changed();
         let was_active = takers.demand.set_active(true);
         if !was_active {
             // Tasks that fell due while no worker asked are found by a sweep, and the other daemons leave ours to us.
-            self.0.deps.background.sweep.activate(Cause::Asked);
-            self.0.deps.background.membership.activate(Cause::Asked);
+            self.0.parts.sweep.activate(Cause::Asked);
+            self.0.parts.membership.activate(Cause::Asked);
         }
         let block = match block {
             Some(block) => block,
-            None if was_active && !is_new && !self.0.queue.has_pulled(queue) => Duration::ZERO,
+            None if was_active && !is_new && !self.0.parts.queue.has_pulled(queue) => {
+                Duration::ZERO
+            }
             None => UNDER_WAY,
         };
-        self.0.queue.demand_grew();
+        self.0.parts.queue.demand_grew();
         tokio::select! {
             biased;
             taken = &mut given => return Ok(taken.unwrap_or_else(|_| self.nothing())),

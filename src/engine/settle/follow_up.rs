@@ -49,10 +49,8 @@ impl Settler {
                     None
                 }
                 // The other daemons hear of the task by its event, without waiting for their sweeps.
-                Verdict::Release | Verdict::GiveBack
-                    if self.deps.lifecycle.stopping.is_cancelled() =>
-                {
-                    alarm(self.deps.ledger.clock().now(), same)
+                Verdict::Release | Verdict::GiveBack if self.lifecycle.stopping.is_cancelled() => {
+                    alarm(self.clock.now(), same)
                 }
                 _ => None,
             },
@@ -71,7 +69,7 @@ impl Settler {
         match (wrote, verdict) {
             (None, _) => {}
             (Some(why @ (Settled::Fenced | Settled::Superseded)), _) => {
-                ResultDiscarded { claim, why }.emit(&self.deps);
+                ResultDiscarded { claim, why }.emit(&self.reporter);
             }
             (Some(Settled::Cancelled | Settled::Ended), _) => {
                 tracing::info!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "cancelled while it ran");
@@ -85,7 +83,7 @@ impl Settler {
                 attempt,
                 death,
             }
-            .emit(&self.deps),
+            .emit(&self.reporter),
             (Some(Settled::Applied), Some(Verdict::Snooze { at, .. })) => {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
@@ -105,7 +103,7 @@ impl Settler {
         };
         let count = u64::from(skipped) + u64::from(ended.outcome == Outcome::Missed);
         if count > 0 {
-            OccurrencesSkipped { claim, count, next }.emit(&self.deps);
+            OccurrencesSkipped { claim, count, next }.emit(&self.reporter);
         }
         match died {
             Some(death) => OccurrenceDied {
@@ -114,7 +112,7 @@ impl Settler {
                 death,
                 next,
             }
-            .emit(&self.deps),
+            .emit(&self.reporter),
             None => {
                 tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, %next, route, "recurring task continues");
             }

@@ -30,7 +30,7 @@ impl Settler {
                 Err(error) => error,
             };
             if !error.is_about_data() {
-                self.deps.ledger_failed("settle runs", &error);
+                self.health.failed("settle runs", &error);
                 refusals += 1;
                 if refusals == REFUSALS_MAX {
                     break;
@@ -52,7 +52,7 @@ impl Settler {
                 results[part.start] = None;
             }
         }
-        self.deps.health.set_settlements_refused(refusals > 0);
+        self.health.set_settlements_refused(refusals > 0);
         results
     }
 
@@ -62,14 +62,14 @@ impl Settler {
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, LedgerError> {
         loop {
-            match self.deps.ledger.settle(settlements).await {
+            match self.claims.settle(settlements).await {
                 Err(error) if error.is_transient() => {
-                    self.deps.health.set_settlements_wait(true);
-                    self.deps.ledger_failed("settle runs", &error);
+                    self.health.set_settlements_wait(true);
+                    self.health.failed("settle runs", &error);
                     tokio::time::sleep(PAUSE).await;
                 }
                 answer => {
-                    self.deps.health.set_settlements_wait(false);
+                    self.health.set_settlements_wait(false);
                     return answer;
                 }
             }

@@ -44,7 +44,7 @@ impl Adopter {
         if !senior.can_be_asked {
             return true;
         }
-        let hears = self.deps.membership.is_reachable(senior.id);
+        let hears = self.membership.is_reachable(senior.id);
         let hears = tokio::time::timeout(SENIOR_CHECK_TIMEOUT, hears).await;
         !matches!(hears, Ok(Ok(false)))
     }

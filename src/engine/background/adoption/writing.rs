@@ -23,7 +23,7 @@ impl Adopter {
             return Ok((0, Vec::new()));
         }
         let rows: Vec<AdoptionRequest> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
-        let answers = self.deps.ledger.adopt(&rows).await?;
+        let answers = self.adoption.adopt(&rows).await?;
         let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
         let mut untried = Vec::new();
         let mut answered = Vec::new();
@@ -36,12 +36,12 @@ impl Adopter {
             } = wanted;
             match answer {
                 Adopted::Written(arming) => {
-                    KeyAdopted { row: &row, reason }.emit(&self.deps);
+                    KeyAdopted { row: &row, reason }.emit(&self.reporter);
                     answered.push(acknowledgement(&candidate, Standing::Pending(arming.due)));
                     armings.push((row.key, arming));
                 }
                 Adopted::Overtaken => {
-                    self.deps.metrics.dropped(DropReason::Overtaken, 1);
+                    self.reporter.metrics.dropped(DropReason::Overtaken, 1);
                     overtaken.push(candidate);
                 }
                 Adopted::Locked => locked.push(candidate),
@@ -52,11 +52,11 @@ impl Adopter {
                         key: &candidate.key,
                         why: &why,
                     }
-                    .emit(&self.deps)
+                    .emit(&self.reporter)
                 }
                 Adopted::Refused(error) => {
                     answered.push(acknowledgement(&candidate, Standing::Refused));
-                    KeyRefused { error: &error }.emit(&self.deps)
+                    KeyRefused { error: &error }.emit(&self.reporter)
                 }
             }
         }
@@ -78,7 +78,7 @@ impl Adopter {
         if entries.is_empty() {
             return;
         }
-        if let Err(error) = self.deps.timer.acknowledge(&entries).await {
+        if let Err(error) = self.timer.acknowledge(&entries).await {
             tracing::debug!(%error, entries = entries.len(), "could not acknowledge entries: they are proposed again");
         }
     }
@@ -86,8 +86,8 @@ impl Adopter {
     /// Has the timer expect adopted tasks due soon, and signals due ones. Their keys are armed already; the look-ahead
     /// handles tasks that are due later.
     fn expect_adopted(&self, armings: Vec<(TaskKey, Arming)>) {
-        let now = self.deps.ledger.clock().now();
-        let horizon = now.plus(self.deps.nudge.horizon);
+        let now = self.clock.now();
+        let horizon = now.plus(self.horizon);
         let mut soon = Vec::new();
         for (key, arming) in armings {
             let (due, arming) = (arming.due, Some(arming));
@@ -103,7 +103,7 @@ impl Adopter {
             }
         }
         if !soon.is_empty() {
-            self.deps.timer.expect(soon);
+            self.timer.expect(soon);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Audit, Page, Progress};
+use crate::engine::capabilities::hears_keys;
 use crate::engine::pace::Pace;
 
 /// Shortest pause between two passes over the keys while no events arrive.
@@ -32,7 +33,7 @@ impl Audit {
                     Ok(Page::More) => pace.rest().await,
                     Ok(_) => break,
                     Err(error) => {
-                        self.deps.ledger_failed("audit", &error);
+                        self.health.failed("audit", &error);
                         break;
                     }
                 }
@@ -49,6 +50,6 @@ impl Audit {
 
     /// True if programs may arm keys that this daemon would adopt, and it does not hear of them.
     fn misses_keys(&self) -> bool {
-        self.deps.hears_keys() && self.deps.timer.is_listening() == Some(false)
+        hears_keys(&*self.timer, &self.router) && self.timer.is_listening() == Some(false)
     }
 }

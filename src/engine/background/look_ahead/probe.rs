@@ -33,14 +33,14 @@ const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 impl LookAhead {
     /// How long rows stay known after they fell due, so that no probe reads them again.
     pub(super) fn known_back(&self) -> Duration {
-        self.deps.probe.map_or(Duration::ZERO, |_| BACK)
+        self.probe.map_or(Duration::ZERO, |_| BACK)
     }
 
     /// Probes until the next pass is due or requested. Returns the cause of the pass.
     pub(super) async fn probe_until(&self, ahead: &mut Ahead, pass_at: Instant) -> Cause {
-        let activity = &self.deps.background.look_ahead;
+        let activity = &self.activity;
         loop {
-            let wake = match self.deps.probe {
+            let wake = match self.probe {
                 Some(_) => pass_at.min(ahead.probe_at),
                 None => pass_at,
             };
@@ -55,10 +55,10 @@ impl LookAhead {
 
     /// The state of the ledger, if it can tell and probes are wanted.
     pub(super) async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
-        if self.deps.probe.is_none() {
+        if self.probe.is_none() {
             return Ok(None);
         }
-        let state = timeout(STATE_WITHIN, self.deps.ledger.outside_changes());
+        let state = timeout(STATE_WITHIN, self.scans.outside_changes());
         state.await.unwrap_or(Ok(None))
     }
 
@@ -69,7 +69,7 @@ impl LookAhead {
         ahead: &mut Ahead,
         state: Option<u64>,
     ) -> Result<(), LedgerError> {
-        if let (Some(interval), Some(_)) = (self.deps.probe, state) {
+        if let (Some(interval), Some(_)) = (self.probe, state) {
             self.probe(ahead, interval).await?;
             // With more rows than it may know, the pass has left some out.
             ahead.probed = state.filter(|_| ahead.known.len() < KNOWN_MAX);
@@ -81,7 +81,7 @@ impl LookAhead {
     /// one took: a slow ledger is asked less often.
     pub(super) async fn probe_if_due(&self, ahead: &mut Ahead) {
         let began = Instant::now();
-        let Some(interval) = self.deps.probe.filter(|_| began >= ahead.probe_at) else {
+        let Some(interval) = self.probe.filter(|_| began >= ahead.probe_at) else {
             return;
         };
         let probed = match self.is_probed(ahead).await {
@@ -92,7 +92,7 @@ impl LookAhead {
         ahead.probe_at = match probed {
             Ok(()) => began + interval.max(began.elapsed() * 2),
             Err(error) => {
-                self.deps.ledger_failed("look for tasks due now", &error);
+                self.health.failed("look for tasks due now", &error);
                 Instant::now() + OUTAGE_PAUSE
             }
         };
@@ -121,7 +121,7 @@ impl LookAhead {
             }
             is_known
         };
-        let rows = self.deps.ledger.scan_near(scan, &ahead.own, &known);
+        let rows = self.scans.scan_near(scan, &ahead.own, &known);
         let rows = rows.await?;
         // Those that are leased, too: they run elsewhere, and are not asked for again.
         let new = new.into_inner().expect("nothing panics while holding it");

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::time::Instant;
 
 use super::{Cursors, Findings, PAGE, PAGES_MAX, SWEEP_GRACE, Sweep};
-use crate::ledger::{DuePage, DueScan, LedgerError, MethodPages, MethodScan, Scans, Window};
+use crate::ledger::{DuePage, DueScan, LedgerError, MethodPages, MethodScan, Window};
 use crate::task::Paused;
 
 /// Maximum number of classes and methods that one sweep reads, and rows of each that tell whether its tasks may start.
@@ -22,11 +22,11 @@ impl Sweep {
         findings: &mut Findings,
         paused: &Paused,
     ) -> Result<bool, LedgerError> {
-        let ledger: &dyn Scans = &*self.deps.ledger;
         let after = cursors.method.take();
         let from_start = after.is_none();
         let asked = Instant::now();
-        let found = ledger
+        let found = self
+            .scans
             .scan_methods(MethodScan {
                 by: SWEEP_GRACE,
                 after,
@@ -37,7 +37,7 @@ impl Sweep {
         let Some(MethodPages { pages, next }) = found else {
             return Ok(false);
         };
-        if self.deps.health.answered_late(asked) {
+        if self.health.answered_late(asked) {
             return Ok(false);
         }
         let mut whole = from_start && next.is_none();
@@ -64,8 +64,8 @@ impl Sweep {
                 limit: PAGE,
             };
             let asked = Instant::now();
-            let page = ledger.scan_method(&method, scan).await?;
-            if self.deps.health.answered_late(asked) {
+            let page = self.scans.scan_method(&method, scan).await?;
+            if self.health.answered_late(asked) {
                 return Ok(false);
             }
             let next = page.next;
