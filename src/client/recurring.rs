@@ -58,7 +58,13 @@ impl TaskClient {
             recurrence: Some(recurrence),
             ..NewTask::new(key.clone(), now)
         };
-        let established = establish(&*self.ledger, self.ledger.clock(), &task, DeclaredBy::Producer).await?;
+        let established = establish(
+            &*self.ledger,
+            self.ledger.clock(),
+            &task,
+            DeclaredBy::Producer,
+        )
+        .await?;
         let (arming, state, older_run, written) = match established {
             Established::Begun(arming) => (arming, State::Pending, false, true),
             Established::Changed { arming, older_run } => match older_run {

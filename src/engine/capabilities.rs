@@ -1,8 +1,7 @@
-//! What this daemon can run and adopt, and whether it hears of keys.
+//! What this daemon can run and adopt.
 
 use crate::handler::{Router, Skills};
 use crate::membership::Capabilities;
-use crate::timer::Timer;
 
 /// What this daemon can run and adopt, with these idle routes.
 pub fn capabilities(router: &Router, idle: Vec<u16>) -> Capabilities {
@@ -21,10 +20,4 @@ pub fn capabilities(router: &Router, idle: Vec<u16>) -> Capabilities {
         idle,
         unadopted: unadopted.collect(),
     }
-}
-
-/// True if keys that programs arm are adopted when they are heard of. Entries of other timers stay until they are read.
-pub fn hears_keys(timer: &dyn Timer, router: &Router) -> bool {
-    let has_keys = timer.is_listening().is_some() && !timer.keeps_entries();
-    has_keys && router.adopts_any()
 }

@@ -9,14 +9,14 @@ use super::reports::{Reporter, TaskWithdrawn, withdrawn_many};
 use crate::ledger::{Adoption, Claims, LedgerError, Lookup, Withdrawal, Withdrawn};
 use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
-use crate::timer::{Alarm, Signal, Taking, Timer};
+use crate::timer::{Alarm, Entries, Signal, Taking};
 
 /// Timeout for taking entries. Tasks start without it.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Takes the entries of tasks before they are claimed.
 pub struct EntryTaker {
-    pub timer: Arc<dyn Timer>,
+    pub entries: Option<Arc<dyn Entries>>,
     pub claims: Arc<dyn Claims>,
     pub adoption: Arc<dyn Adoption>,
     pub reporter: Arc<Reporter>,
@@ -29,11 +29,15 @@ impl EntryTaker {
     /// # Errors
     /// The ledger does not answer.
     pub async fn take(&self, due: &mut Vec<Signal>) -> Result<(), LedgerError> {
-        if !self.timer.counts_absence() {
+        let Some(entries) = self
+            .entries
+            .as_ref()
+            .filter(|entries| entries.counts_absence())
+        else {
             return Ok(());
-        }
+        };
         let alarms: Vec<Alarm> = due.iter().filter_map(alarm).collect();
-        let took = self.timer.take(&alarms);
+        let took = entries.take(&alarms);
         let taken = match tokio::time::timeout(TAKE_TIMEOUT, took).await {
             Ok(Ok(taken)) => taken,
             Ok(Err(error)) => {

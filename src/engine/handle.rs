@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::activity::{Activities, BackgroundStatus};
-use super::capabilities::{capabilities, hears_keys};
+use super::capabilities::capabilities;
 use super::health::LedgerHealth;
 use super::history::History;
 use super::lease::Leases;
@@ -20,7 +20,7 @@ use crate::config::{RecurringConfig, RetentionConfig};
 use crate::handler::Router;
 use crate::membership::{GoneMember, Member, Ownership, Readiness};
 use crate::task::{Pause, TaskKey, UnixMs};
-use crate::timer::Timer;
+use crate::timer::Listening;
 
 /// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
 #[derive(Clone)]
@@ -28,7 +28,9 @@ pub struct Handle {
     pub(super) daemon: Arc<str>,
     pub(super) clock: LedgerClock,
     pub(super) health: Arc<LedgerHealth>,
-    pub(super) timer: Arc<dyn Timer>,
+    pub(super) listening: Option<Arc<dyn Listening>>,
+    /// True if entries stay after their due time, unlike keys.
+    pub(super) keeps_entries: bool,
     pub(super) router: Arc<Router>,
     pub(super) ownership: Arc<Ownership>,
     pub(super) lifecycle: Lifecycle,
@@ -59,12 +61,14 @@ impl Handle {
 
     /// True if the timer receives expired events; `None` for a timer without a server.
     pub fn is_listening(&self) -> Option<bool> {
-        self.timer.is_listening()
+        let server = self.listening.as_ref()?;
+        Some(server.is_listening())
     }
 
     /// True if the daemon adopts keys that it hears being armed: without events, a bare `SETEX` may be lost.
     pub fn hears_keys(&self) -> bool {
-        hears_keys(&*self.timer, &self.router)
+        let has_keys = self.listening.is_some() && !self.keeps_entries;
+        has_keys && self.router.adopts_any()
     }
 
     /// Waits until the daemon is ready: the ledger answers, and the timer receives events if it has a server.

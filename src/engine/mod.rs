@@ -126,6 +126,7 @@ impl Engine {
         } = self.wired;
         Taker {
             ledger,
+            entries: Arc::clone(&timer).entries(),
             timer,
             claimant,
         }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::lifecycle::Lifecycle;
 use crate::clock::LedgerClock;
 use crate::ledger::Upcoming;
-use crate::timer::{Alarm, ArmMode, Timer};
+use crate::timer::{Alarm, ArmMode, Entries, Timer};
 
 /// Arms tasks again, and removes the entries of ended ones. Nothing waits for it; a stopping engine waits for a moment.
 pub struct Rearmer {
     pub timer: Arc<dyn Timer>,
+    pub entries: Option<Arc<dyn Entries>>,
     pub clock: LedgerClock,
     /// How far ahead the timer is to know tasks.
     pub horizon: Duration,
@@ -40,12 +41,11 @@ impl Rearmer {
 
     /// Removes the entries of ended tasks from a timer that keeps them. An audit finds an entry that was not removed.
     pub fn remove_entries(&self, ended: Vec<Alarm>) {
-        if ended.is_empty() || !self.timer.keeps_entries() {
+        let Some(entries) = self.entries.clone().filter(|_| !ended.is_empty()) else {
             return;
-        }
-        let timer = Arc::clone(&self.timer);
+        };
         self.lifecycle.runs.spawn(async move {
-            if let Err(error) = timer.settle(&ended).await {
+            if let Err(error) = entries.settle(&ended).await {
                 tracing::debug!(%error, entries = ended.len(), "could not remove entries of ended tasks; an audit does");
             }
         });

@@ -14,7 +14,7 @@ use crate::ledger::Claims;
 use crate::membership::{Ownership, SeniorListener};
 use crate::task::TaskKey;
 use crate::telemetry::{DropReason, Metrics};
-use crate::timer::{AdoptionCandidate, Cause, Signal, SignalSink};
+use crate::timer::{AdoptionCandidate, AdoptionSink, Cause, Peers, Signal, SignalSink};
 
 /// The engine's side of the timer.
 pub struct TimerSink {
@@ -32,7 +32,6 @@ pub struct TimerSink {
     pub claimer: Arc<Claimer>,
 }
 
-#[async_trait]
 impl SignalSink for TimerSink {
     fn raise(&self, signal: Signal) {
         self.queue.push(signal);
@@ -50,14 +49,44 @@ impl SignalSink for TimerSink {
         self.router.runs(key)
     }
 
+    fn owns(&self, key: &TaskKey) -> bool {
+        self.ownership.owns(key)
+    }
+}
+
+#[async_trait]
+impl AdoptionSink for TimerSink {
     fn adopts(&self, key: &TaskKey) -> bool {
         self.router.adopts(key)
     }
 
-    fn owns(&self, key: &TaskKey) -> bool {
-        self.ownership.owns(key)
+    fn propose(&self, candidate: AdoptionCandidate) {
+        let senior = self.ownership.most_senior_listener(&candidate.key);
+        self.add(candidate, senior);
     }
 
+    fn propose_alone(&self, candidate: AdoptionCandidate) {
+        self.add(candidate, None);
+    }
+
+    fn expired_elsewhere(&self, key: &TaskKey, is_told: bool) {
+        let adopts = || self.router.adopts(key);
+        let is_left = match is_told {
+            true => self.ownership.adopts_for_owner(key, adopts),
+            false => adopts(),
+        };
+        if is_left {
+            self.claimer.adopt_expired([key.clone()], Duration::ZERO);
+        }
+    }
+
+    async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
+        let found = self.claims.look_up(keys).await.ok()?;
+        Some(found.iter().map(Option::is_some).collect())
+    }
+}
+
+impl Peers for TimerSink {
     fn senior_listeners(&self, key: &TaskKey) -> usize {
         let adopts = || self.router.adopts(key);
         self.ownership.senior_listeners(key, adopts)
@@ -73,31 +102,6 @@ impl SignalSink for TimerSink {
 
     fn may_stop_listening(&self, armings: bool) -> bool {
         self.ownership.may_stop_listening(armings)
-    }
-
-    fn expired_elsewhere(&self, key: &TaskKey, is_told: bool) {
-        let adopts = || self.router.adopts(key);
-        let is_left = match is_told {
-            true => self.ownership.adopts_for_owner(key, adopts),
-            false => adopts(),
-        };
-        if is_left {
-            self.claimer.adopt_expired([key.clone()], Duration::ZERO);
-        }
-    }
-
-    fn propose(&self, candidate: AdoptionCandidate) {
-        let senior = self.ownership.most_senior_listener(&candidate.key);
-        self.add(candidate, senior);
-    }
-
-    fn propose_alone(&self, candidate: AdoptionCandidate) {
-        self.add(candidate, None);
-    }
-
-    async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
-        let found = self.claims.look_up(keys).await.ok()?;
-        Some(found.iter().map(Option::is_some).collect())
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::handler::TaskContext;
 use crate::ledger::{Claim, Claimant, Ledger, LedgerError, Settled, Settlement};
 use crate::task::{Arming, Outcome, POISON_CRASHES, TaskKey, UnixMs, Verdict};
-use crate::timer::{Alarm, ArmMode, Timer};
+use crate::timer::{Alarm, ArmMode, Entries, Timer};
 
 /// Pause before a settlement is repeated: its row is locked, or the ledger does not answer.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -20,6 +20,7 @@ pub struct Taker {
     /// The whole ledger, for the contexts of tasks.
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) timer: Arc<dyn Timer>,
+    pub(super) entries: Option<Arc<dyn Entries>>,
     pub(super) claimant: Claimant,
 }
 
@@ -202,15 +203,13 @@ impl Taker {
 
     /// Removes the entries of ended tasks, and arms the next occurrences. Without an answer, the audit of a daemon does.
     async fn tell_timer(&self, ended: &[Alarm], next: &[Alarm]) {
-        let timer = &self.timer;
-        if timer.keeps_entries()
-            && !ended.is_empty()
-            && let Err(error) = timer.settle(ended).await
+        if let Some(entries) = self.entries.as_ref().filter(|_| !ended.is_empty())
+            && let Err(error) = entries.settle(ended).await
         {
             tracing::debug!(%error, entries = ended.len(), "could not remove entries of taken tasks; an audit does");
         }
         if !next.is_empty()
-            && let Err(error) = timer.arm(next, ArmMode::IfMissing).await
+            && let Err(error) = self.timer.arm(next, ArmMode::IfMissing).await
         {
             tracing::debug!(%error, keys = next.len(), "could not arm the next occurrences; the daemon finds them");
         }

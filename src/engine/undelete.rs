@@ -47,6 +47,8 @@ pub struct Undeleter {
     pub scans: Arc<dyn Scans>,
     pub adoption: Arc<dyn Adoption>,
     pub timer: Arc<dyn Timer>,
+    /// True if entries stay after a deletion: they are no evidence.
+    pub keeps_entries: bool,
     pub clock: LedgerClock,
     pub health: Arc<LedgerHealth>,
     pub rearmer: Arc<Rearmer>,
@@ -69,8 +71,7 @@ impl Default for UnderWay {
 impl Undeleter {
     /// Undeletes rows whose keys are armed for their due times. Returns their number.
     pub async fn undelete_armed(&self, span: Duration) -> Result<usize, LedgerError> {
-        // An entry that stays after a deletion is no evidence.
-        if self.timer.keeps_entries() {
+        if self.keeps_entries {
             return Ok(0);
         }
         let (mut after, mut revived) = (None, 0);

@@ -36,6 +36,7 @@ use crate::clock::LedgerClock;
 use crate::config::Config;
 use crate::ledger::Claimant;
 use crate::membership::{MemberId, Ownership};
+use crate::timer::{Entries, Listening};
 
 /// The stages and background tasks of an engine, wired to each other.
 pub struct Wired {
@@ -89,6 +90,8 @@ impl Wired {
 struct Common<'a> {
     parts: Parts,
     config: &'a Config,
+    entries: Option<Arc<dyn Entries>>,
+    listening: Option<Arc<dyn Listening>>,
     clock: LedgerClock,
     processes: Processes,
     claimant: Claimant,
@@ -111,6 +114,8 @@ impl<'a> Common<'a> {
     fn new(parts: Parts, config: &'a Config) -> Self {
         let lease = config.engine.lease;
         let clock = parts.ledger.clock().clone();
+        let entries = Arc::clone(&parts.timer).entries();
+        let listening = Arc::clone(&parts.timer).listening();
         let processes = Processes::here();
         let lifecycle = Lifecycle::default();
         let activities = Activities::default();
@@ -130,6 +135,7 @@ impl<'a> Common<'a> {
         ));
         let rearmer = Arc::new(Rearmer {
             timer: Arc::clone(&parts.timer),
+            entries: entries.clone(),
             clock: clock.clone(),
             horizon: config.nudge.horizon,
             lifecycle: lifecycle.clone(),
@@ -138,6 +144,7 @@ impl<'a> Common<'a> {
             scans: parts.ledger.clone(),
             adoption: parts.ledger.clone(),
             timer: Arc::clone(&parts.timer),
+            keeps_entries: entries.is_some(),
             clock: clock.clone(),
             health: Arc::clone(&health),
             rearmer: Arc::clone(&rearmer),
@@ -159,6 +166,8 @@ impl<'a> Common<'a> {
             lease_watch: Arc::default(),
             parts,
             config,
+            entries,
+            listening,
             clock,
             lifecycle,
             activities,
@@ -180,7 +189,7 @@ impl<'a> Common<'a> {
             timer: Arc::clone(&self.parts.timer),
             rearmer: Arc::clone(&self.rearmer),
             entries: EntryTaker {
-                timer: Arc::clone(&self.parts.timer),
+                entries: self.entries.clone(),
                 claims: self.parts.ledger.clone(),
                 adoption: self.parts.ledger.clone(),
                 reporter: Arc::clone(&self.reporter),
@@ -265,7 +274,8 @@ impl<'a> Common<'a> {
             daemon: daemon.as_str().into(),
             clock: self.clock.clone(),
             health: Arc::clone(&self.health),
-            timer: Arc::clone(&self.parts.timer),
+            listening: self.listening.clone(),
+            keeps_entries: self.entries.is_some(),
             router: Arc::clone(&self.parts.router),
             ownership: Arc::clone(&self.ownership),
             lifecycle: self.lifecycle.clone(),

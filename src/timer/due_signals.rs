@@ -10,7 +10,7 @@ use crate::task::TaskKey;
 /// Most alarms held in memory.
 const CAPACITY: usize = 200_000;
 
-/// The alarms of a timer whose entries lie in Redis. Bounded: the look-ahead brings alarms that do not fit again.
+/// The alarms of a timer, raised from memory. Bounded: the look-ahead brings alarms that do not fit again.
 #[derive(Debug)]
 pub(super) struct DueSignals {
     clock: LedgerClock,
@@ -31,13 +31,21 @@ impl DueSignals {
         self.queue.insert(alarms);
     }
 
-    pub(super) fn forget(&self, keys: &[TaskKey]) {
-        keys.iter().for_each(|key| self.queue.remove(key));
+    /// Accepts the alarms of unknown keys.
+    pub(super) fn expect_missing(&self, alarms: impl IntoIterator<Item = Alarm>) {
+        self.queue.insert_missing(alarms);
     }
 
-    /// Raises signals, forever.
-    pub(super) async fn raise(&self, sink: &dyn SignalSink) -> Infallible {
-        let mut alarm_clock = AlarmClock::of_the_kernel();
+    pub(super) fn forget<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
+        keys.into_iter().for_each(|key| self.queue.remove(key));
+    }
+
+    /// Raises signals, forever. Other work runs between the parts of a burst.
+    pub(super) async fn raise(
+        &self,
+        sink: &dyn SignalSink,
+        mut alarm_clock: AlarmClock,
+    ) -> Infallible {
         loop {
             let due = self.queue.due(&self.clock, &mut alarm_clock).await;
             let is_part = due.len() == PART;

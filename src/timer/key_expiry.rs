@@ -16,7 +16,10 @@ use super::key_inspector::KeyInspector;
 use super::listener::Listener;
 use super::marks::Marks;
 use super::nudge::Nudge;
-use super::{Alarm, ArmMode, Armed, ArmedPage, Hearing, Remaining, SignalSink, Timer, TimerError};
+use super::{
+    Alarm, ArmMode, Armed, ArmedPage, EngineSink, Hearing, Listening, Remaining, SignalSink, Timer,
+    TimerError,
+};
 use crate::clock::LedgerClock;
 use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
 #[doc(hidden)] // for the tests
@@ -91,11 +94,12 @@ impl KeyExpiry {
 
 #[async_trait]
 impl Timer for KeyExpiry {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         // Separate tasks, so that events do not wait for queries. Both end with the set.
         let mut parts = JoinSet::new();
         let (listener, nudge) = (Arc::clone(&self.listener), Arc::clone(&self.nudge));
         let to_listener = Arc::clone(&sink);
+        let sink: Arc<dyn SignalSink> = sink;
         parts.spawn(async move { listener.run(to_listener.as_ref()).await });
         parts.spawn(async move { nudge.run(sink).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
@@ -151,6 +155,21 @@ impl Timer for KeyExpiry {
         self.nudge.expect(alarms);
     }
 
+    fn scope(&self) -> String {
+        "key_expiry".to_owned()
+    }
+
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Listening for KeyExpiry {
+    fn is_listening(&self) -> bool {
+        self.listener.is_listening()
+    }
+
     async fn scan_foreign(
         &self,
         cursor: Option<u64>,
@@ -171,14 +190,6 @@ impl Timer for KeyExpiry {
     ) -> Result<Vec<Option<Countdown>>, TimerError> {
         let found = self.inspector.find(keys, since).await;
         found.map_err(|error| TimerError::new("cannot inspect keys", error))
-    }
-
-    fn scope(&self) -> String {
-        "key_expiry".to_owned()
-    }
-
-    fn is_listening(&self) -> Option<bool> {
-        Some(self.listener.is_listening())
     }
 
     fn hearing(&self) -> Hearing {

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use super::key_watch::{Change, Expiry, KeyWatch, LatestChange, Noted, Receipt};
 use super::nudge::Nudge;
-use super::{AdoptionCandidate, Cause, Seen, SignalSink};
+use super::{AdoptionCandidate, Cause, EngineSink, Seen};
 use crate::clock::LedgerClock;
 use crate::redis::{Backlog, Found, Keyspace, LedgerName, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
@@ -113,7 +113,7 @@ impl KeyInspector {
         key: TaskKey,
         change: Change,
         receipt: Receipt,
-        sink: &dyn SignalSink,
+        sink: &dyn EngineSink,
     ) {
         let noted = self.watch().note(key, change, receipt);
         match noted {
@@ -128,7 +128,7 @@ impl KeyInspector {
 
     /// Handles an `expired` event. If the key was armed and gone at its inspection, the event is the only sign of that
     /// arming: its row may be finished, or due at another time.
-    pub(super) fn expired(&self, key: &TaskKey, sink: &dyn SignalSink) {
+    pub(super) fn expired(&self, key: &TaskKey, sink: &dyn EngineSink) {
         let gone_since = self.watch().expired(key);
         if let Some(since) = gone_since {
             self.report_unseen(key.clone(), since, sink);
@@ -137,7 +137,7 @@ impl KeyInspector {
 
     /// Reports a key that was armed and expired before its inspection. If the event was late, another daemon may have
     /// adopted the key, and the task may have run: only what was surely published after that counts.
-    fn report_unseen(&self, key: TaskKey, armed: Receipt, sink: &dyn SignalSink) {
+    fn report_unseen(&self, key: TaskKey, armed: Receipt, sink: &dyn EngineSink) {
         let seen = Seen::Armed(Countdown {
             late: armed.late_since.is_some(),
             ..Countdown::expired(self.clock.now(), self.heard(armed))
@@ -185,7 +185,7 @@ impl KeyInspector {
     }
 
     /// Inspects changed keys while the session lasts. Keys left over at its end are inspected by the next session.
-    pub(super) async fn inspect(&self, sink: &dyn SignalSink) -> Infallible {
+    pub(super) async fn inspect(&self, sink: &dyn EngineSink) -> Infallible {
         self.resume(sink);
         loop {
             let batch = self.next_batch().await;
@@ -211,7 +211,7 @@ impl KeyInspector {
 
     /// Resumes after the last session, whose end interrupted an inspection. Events since then are lost: a key that is
     /// missing now may have expired meanwhile.
-    fn resume(&self, sink: &dyn SignalSink) {
+    fn resume(&self, sink: &dyn EngineSink) {
         let gone = {
             let mut watch = self.watch();
             watch.requeue_inspected();
@@ -222,7 +222,7 @@ impl KeyInspector {
     }
 
     /// Reports a key that was armed and is missing, although no `expired` event arrived. Counts only without a row.
-    fn report_missed(&self, key: TaskKey, sink: &dyn SignalSink) {
+    fn report_missed(&self, key: TaskKey, sink: &dyn EngineSink) {
         let seen = Seen::Expired(self.clock.now());
         sink.propose(AdoptionCandidate::of_key(key, seen));
     }
@@ -244,7 +244,7 @@ impl KeyInspector {
         batch: Vec<(TaskKey, Change)>,
         found: Vec<Option<Found>>,
         asked: UnixMs,
-        sink: &dyn SignalSink,
+        sink: &dyn EngineSink,
     ) {
         let answered = self.clock.now();
         let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
@@ -297,7 +297,7 @@ impl KeyInspector {
     }
 
     /// Handles a key that was armed and is missing at its inspection.
-    fn report_missing(&self, key: TaskKey, armed: LatestChange, sink: &dyn SignalSink) {
+    fn report_missing(&self, key: TaskKey, armed: LatestChange, sink: &dyn EngineSink) {
         match armed.expiry {
             Expiry::Heard => self.report_unseen(key, armed.since, sink),
             Expiry::NotHeard => self.watch().remember_gone(key, armed.since),
@@ -307,7 +307,7 @@ impl KeyInspector {
 
     /// Reports deletions, unless the server is no longer the master that was subscribed to: a replica, a demoted master
     /// and a server that migrates its keys publish `del`, too.
-    async fn report_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn SignalSink) {
+    async fn report_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn EngineSink) {
         let expected = self.server().run_id.clone();
         let is_the_same = match self.keyspace.server().await {
             Ok(server) => {

@@ -7,15 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Alarm, AlarmClock, ArmMode, Armed, DueQueue, Remaining, Signal, SignalSink, Source, Timer,
-    TimerError,
-};
+use super::due_signals::DueSignals;
+use super::{Alarm, AlarmClock, ArmMode, Armed, EngineSink, Remaining, Timer, TimerError};
 use crate::clock::LedgerClock;
 use crate::task::TaskKey;
-
-/// Most due times held in memory.
-const DUE_QUEUE_CAPACITY: usize = 200_000;
 
 /// How far ahead an alarm of this process is kept. The look-ahead reads later ones when they are near.
 const NEAR: Duration = Duration::from_secs(10);
@@ -28,7 +23,7 @@ const NEAR: Duration = Duration::from_secs(10);
 pub struct LedgerPoll {
     clock: LedgerClock,
     exact: bool,
-    due_queue: DueQueue,
+    signals: DueSignals,
     /// True while [`run`](Timer::run) takes alarms out of the queue. A process that only creates tasks keeps none.
     is_running: AtomicBool,
 }
@@ -37,9 +32,9 @@ impl LedgerPoll {
     /// A timer that uses the runtime's timers, and paused time in a test.
     pub fn new(clock: LedgerClock) -> Self {
         Self {
+            signals: DueSignals::new(clock.clone()),
             clock,
             exact: false,
-            due_queue: DueQueue::new(DUE_QUEUE_CAPACITY),
             is_running: AtomicBool::new(false),
         }
     }
@@ -55,27 +50,12 @@ impl LedgerPoll {
 
 #[async_trait]
 impl Timer for LedgerPoll {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
-        let raise_when_due = async {
-            let mut alarm_clock = match self.exact {
-                true => AlarmClock::of_the_kernel(),
-                false => AlarmClock::of_the_runtime(),
-            };
-            loop {
-                for Alarm {
-                    key,
-                    due: _,
-                    arming,
-                } in self.due_queue.due(&self.clock, &mut alarm_clock).await
-                {
-                    sink.raise(Signal {
-                        key,
-                        source: Source::Nudge,
-                        arming,
-                    });
-                }
-            }
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        let alarm_clock = match self.exact {
+            true => AlarmClock::of_the_kernel(),
+            false => AlarmClock::of_the_runtime(),
         };
+        let raise_when_due = self.signals.raise(sink.as_ref(), alarm_clock);
         self.is_running.store(true, Ordering::Relaxed);
         stop.run_until_cancelled(raise_when_due).await;
         self.is_running.store(false, Ordering::Relaxed);
@@ -89,11 +69,10 @@ impl Timer for LedgerPoll {
                 alarms.iter().partition(|alarm| alarm.due <= near);
             match mode {
                 ArmMode::Replace => {
-                    far.iter()
-                        .for_each(|alarm| self.due_queue.remove(&alarm.key));
-                    self.due_queue.insert(near.into_iter().cloned());
+                    self.signals.forget(far.iter().map(|alarm| &alarm.key));
+                    self.signals.expect(near.into_iter().cloned());
                 }
-                ArmMode::IfMissing => self.due_queue.insert_missing(near.into_iter().cloned()),
+                ArmMode::IfMissing => self.signals.expect_missing(near.into_iter().cloned()),
             }
         }
         Ok(Armed {
@@ -104,7 +83,7 @@ impl Timer for LedgerPoll {
     }
 
     async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
-        keys.iter().for_each(|key| self.due_queue.remove(key));
+        self.signals.forget(keys);
         Ok(())
     }
 
@@ -113,14 +92,72 @@ impl Timer for LedgerPoll {
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {
-        self.due_queue.insert(alarms);
+        self.signals.expect(alarms);
     }
 
     fn scope(&self) -> String {
         "ledger_poll".to_owned()
     }
+}
 
-    fn is_listening(&self) -> Option<bool> {
-        None
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::task::UnixMs;
+    use crate::timer::due_queue::PART;
+    use crate::timer::{AdoptionCandidate, AdoptionSink, Cause, Peers, Signal, SignalSink};
+
+    #[derive(Default)]
+    struct Raised(AtomicUsize);
+
+    impl SignalSink for Raised {
+        fn raise(&self, _: Signal) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn sweep(&self, _: Cause) {}
+
+        fn audit(&self, _: Cause) {}
+
+        fn wants(&self, _: &TaskKey) -> bool {
+            true
+        }
+
+        fn owns(&self, _: &TaskKey) -> bool {
+            true
+        }
+    }
+
+    impl AdoptionSink for Raised {
+        fn propose(&self, _: AdoptionCandidate) {}
+    }
+
+    impl Peers for Raised {}
+
+    #[tokio::test(start_paused = true)]
+    async fn other_tasks_run_between_the_parts_of_a_burst() {
+        const BURST: usize = 3 * PART;
+        let timer = Arc::new(LedgerPoll::new(LedgerClock::starting_at(UnixMs(1_000))));
+        let alarm = |number: usize| Alarm {
+            key: TaskKey::build("Job", "run", [number.to_string()]).unwrap(),
+            due: UnixMs(0),
+            arming: None,
+        };
+        timer.expect((0..BURST).map(alarm).collect());
+        let (sink, stop) = (Arc::<Raised>::default(), CancellationToken::new());
+        let (running, to, until) = (Arc::clone(&timer), Arc::clone(&sink), stop.clone());
+        let running = tokio::spawn(async move { running.run(to, until).await });
+        let mut seen = Vec::new();
+        while seen.last() != Some(&BURST) {
+            tokio::task::yield_now().await;
+            seen.push(sink.0.load(Ordering::Relaxed));
+        }
+        stop.cancel();
+        running.await.unwrap();
+        seen.retain(|raised| *raised > 0);
+        seen.dedup();
+        assert_eq!(seen, [PART, 2 * PART, BURST]);
     }
 }

@@ -9,7 +9,7 @@ use super::key_inspector::KeyInspector;
 use super::listener_state::{Flags, ListenerState};
 use super::marks::Marks;
 use super::session::Session;
-use super::{Hearing, SignalSink};
+use super::{EngineSink, Hearing};
 use crate::config::SentinelConfig;
 use crate::redis::{Connected, EventKind, Events, Keyspace, Loss, RedisError};
 use crate::task::{Backoff, RetryPolicy};
@@ -75,7 +75,7 @@ impl Listener {
     }
 
     /// Runs sessions forever.
-    pub(super) async fn run(&self, sink: &dyn SignalSink) {
+    pub(super) async fn run(&self, sink: &dyn EngineSink) {
         self.state.set_listening(false);
         let mut failures = 0u16;
         loop {
@@ -123,7 +123,7 @@ impl Listener {
     }
 
     /// Runs one session, from connecting to its loss.
-    async fn session(&self, sink: &dyn SignalSink) -> Result<End, RedisError> {
+    async fn session(&self, sink: &dyn EngineSink) -> Result<End, RedisError> {
         let commands = self.state.keyspace.commands();
         let mut connected = Connected::open(commands.endpoint()).await?;
         commands.forget_failures();

@@ -12,7 +12,7 @@ use super::listener_state::{Flags, ListenerState};
 use super::marks;
 use super::probe::{self, Proof};
 use super::replay::KeyEvent;
-use super::{Cause, Signal, SignalSink, Source};
+use super::{Cause, EngineSink, Signal, Source};
 use crate::redis::{Backlog, EventKind, Heard, Loss, RedisError};
 use crate::task::{Foreign, TaskKey};
 use crate::telemetry::DropReason;
@@ -27,13 +27,13 @@ const ENDS_AFTER: Duration = Duration::from_secs(5);
 /// A confirmed subscription.
 pub(super) struct Session<'a> {
     state: &'a ListenerState,
-    sink: &'a dyn SignalSink,
+    sink: &'a dyn EngineSink,
     /// True once a probe has arrived.
     proven: AtomicBool,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(state: &'a ListenerState, sink: &'a dyn SignalSink) -> Self {
+    pub(super) fn new(state: &'a ListenerState, sink: &'a dyn EngineSink) -> Self {
         let proven = AtomicBool::new(false);
         Self {
             state,

@@ -14,17 +14,19 @@ use crate::engine::health::LedgerHealth;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::queue::SignalQueue;
 use crate::engine::reports::{Reporter, TaskWithdrawn, withdrawn_many};
+use crate::handler::Router;
 use crate::ledger::{
     Adoption, AdoptionRequest, Claims, LedgerError, Lookup, Withdrawal, Withdrawn,
 };
-use crate::handler::Router;
 use crate::membership::Membership;
 use crate::task::{
     AdoptionDecision, Countdown, Origin, State, TaskKey, UnixMs, decide_adoption, decide_requested,
     is_younger,
 };
 use crate::telemetry::DropReason;
-use crate::timer::{Acknowledgement, AdoptionCandidate, Cause, Seen, Standing, Timer};
+use crate::timer::{
+    Acknowledgement, AdoptionCandidate, Cause, Entries, EntryState, Listening, Seen, Timer,
+};
 
 /// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
@@ -92,6 +94,8 @@ pub struct Adopter {
     pub clock: LedgerClock,
     pub health: Arc<LedgerHealth>,
     pub timer: Arc<dyn Timer>,
+    pub entries: Option<Arc<dyn Entries>>,
+    pub listening: Option<Arc<dyn Listening>>,
     /// How far ahead the timer is to know tasks.
     pub horizon: Duration,
     pub membership: Arc<dyn Membership>,
@@ -196,8 +200,8 @@ impl Adopter {
                     match decide_requested(booked.as_ref(), due, heard) {
                         AdoptionDecision::Leave => {
                             self.reporter.metrics.dropped(DropReason::Known, 1);
-                            let standing = lookup.as_ref().map_or(Standing::Ended, standing);
-                            known.push(acknowledgement(&candidate, standing));
+                            let state = lookup.as_ref().map_or(EntryState::Ended, entry_state);
+                            known.push(acknowledgement(&candidate, state));
                         }
                         decision => wanted.push(Wanted {
                             row: AdoptionRequest {
@@ -205,7 +209,7 @@ impl Adopter {
                                 due,
                                 heard,
                                 from_key: true,
-                                is_entry: self.timer.counts_absence(),
+                                is_entry: self.counts_absence(),
                                 over: lookup,
                                 payload: candidate.payload.as_deref().map(str::to_owned),
                             },
@@ -298,9 +302,7 @@ impl Adopter {
         }
         let heard = wanted.iter().filter_map(|wanted| wanted.doubted_since());
         let since = heard.min().unwrap_or_default();
-        let look = self.timer.inspect(&keys, since);
-        let looked = tokio::time::timeout(INSPECT_TIMEOUT, look).await;
-        let found = looked.ok().and_then(Result::ok);
+        let found = self.inspect(&keys, since).await;
         let mut found = found.map(Vec::into_iter);
         let is_accepted = |wanted: &Wanted| {
             if wanted.doubt == Doubt::None {
@@ -322,6 +324,18 @@ impl Adopter {
         accepted
     }
 
+    /// Inspects keys again. `None` if the server does not answer in time, or cannot tell.
+    async fn inspect(&self, keys: &[TaskKey], since: UnixMs) -> Option<Vec<Option<Countdown>>> {
+        let look = self.listening.as_ref()?.inspect(keys, since);
+        tokio::time::timeout(INSPECT_TIMEOUT, look).await.ok()?.ok()
+    }
+
+    /// True if a missing entry may mean that a program removed it.
+    fn counts_absence(&self) -> bool {
+        let entries = self.entries.as_ref();
+        entries.is_some_and(|entries| entries.counts_absence())
+    }
+
     /// Cancels the tasks of deleted keys. Those whose rows are locked are tried again later.
     async fn withdraw(
         &self,
@@ -330,9 +344,9 @@ impl Adopter {
         if deleted.is_empty() {
             return Ok(());
         }
-        let ahead = match self.timer.keeps_entries() {
-            true => Duration::ZERO,
-            false => WITHDRAW_AHEAD,
+        let ahead = match self.entries {
+            Some(_) => Duration::ZERO,
+            None => WITHDRAW_AHEAD,
         };
         let (candidates, withdrawals): (Vec<AdoptionCandidate>, Vec<Withdrawal>) =
             deleted.into_iter().unzip();
@@ -366,7 +380,7 @@ impl Adopter {
             let waits = matches!(row.state, State::Pending | State::Waiting)
                 || (row.state == State::Running && row.arming.due > now);
             // An entry that was never seen is not missing.
-            let was_seen = booked.origin == Origin::Entry || !self.timer.counts_absence();
+            let was_seen = booked.origin == Origin::Entry || !self.counts_absence();
             let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
             waits && booked.is_from_key() && was_seen && is_younger
         })?;
@@ -400,21 +414,21 @@ fn adoption_request(
 }
 
 /// The answer to an entry of a program; `None` for a key, which needs none.
-fn acknowledgement(candidate: &AdoptionCandidate, standing: Standing) -> Option<Acknowledgement> {
+fn acknowledgement(candidate: &AdoptionCandidate, state: EntryState) -> Option<Acknowledgement> {
     match candidate.seen {
         Seen::Requested { due, .. } => Some(Acknowledgement {
             key: candidate.key.clone(),
             requested: due,
-            standing,
+            state,
         }),
         Seen::Armed(_) | Seen::Expired(_) | Seen::Disarmed(_) => None,
     }
 }
 
 /// What becomes of an entry whose task has this row.
-fn standing(row: &Lookup) -> Standing {
+fn entry_state(row: &Lookup) -> EntryState {
     match row.state.is_finished() {
-        true => Standing::Ended,
-        false => Standing::Pending(row.due_at),
+        true => EntryState::Ended,
+        false => EntryState::Pending(row.due_at),
     }
 }

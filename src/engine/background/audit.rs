@@ -26,7 +26,7 @@ use crate::engine::undelete::Undeleter;
 use crate::handler::Router;
 use crate::ledger::{Claims, DuePage, DueScan, LedgerError, Scans, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
-use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, Timer, TimerError};
+use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, Entries, Listening, Timer, TimerError};
 
 /// Maximum time that the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
@@ -130,6 +130,8 @@ pub struct Audit {
     pub clock: LedgerClock,
     pub health: Arc<LedgerHealth>,
     pub timer: Arc<dyn Timer>,
+    pub entries: Option<Arc<dyn Entries>>,
+    pub listening: Option<Arc<dyn Listening>>,
     pub router: Arc<Router>,
     pub undeleter: Arc<Undeleter>,
     pub reporter: Arc<Reporter>,
@@ -194,12 +196,18 @@ impl Audit {
         match last {
             Some(last) => self.wait_until(last + AUDIT_EVERY, request).await,
             // Keys armed before the subscription would need another audit.
-            None if self.timer.is_listening() == Some(false) => {
+            None if self.misses_events() => {
                 let subscribed = Instant::now() + SUBSCRIBED_WITHIN;
                 self.wait_until(subscribed, request).await
             }
             None => request,
         }
+    }
+
+    /// True if the timer's server does not send events now.
+    fn misses_events(&self) -> bool {
+        let server = self.listening.as_ref();
+        server.is_some_and(|server| !server.is_listening())
     }
 
     /// Waits until `turn`, or until a request arrives that does not wait. Returns the merged requests.
@@ -238,7 +246,7 @@ impl Audit {
         let horizon = self.timer.horizon();
         let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
         // A timer without a server has lost nothing, and holds nothing that programs have armed.
-        if self.timer.is_listening().is_none() {
+        if self.listening.is_none() {
             progress.step = Step::End;
         }
         while progress.step != Step::End {
@@ -271,7 +279,9 @@ impl Audit {
             }
         }
         progress.report.complete = true;
-        self.timer.audited(progress.began.unwrap_or_default()).await;
+        if let Some(entries) = &self.entries {
+            entries.audited(progress.began.unwrap_or_default()).await;
+        }
         self.reporter
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
@@ -321,9 +331,9 @@ impl Audit {
         overdue: Vec<Alarm>,
         taken: Vec<Alarm>,
     ) -> Result<(), LedgerError> {
-        if overdue.is_empty() && taken.is_empty() {
+        let (Some(timer), false) = (&self.entries, overdue.is_empty() && taken.is_empty()) else {
             return Ok(());
-        }
+        };
         let entries = overdue.len();
         let overdue: Vec<Alarm> = overdue.into_iter().chain(taken).collect();
         let keys: Vec<TaskKey> = overdue.iter().map(|entry| entry.key.clone()).collect();
@@ -340,7 +350,7 @@ impl Audit {
         if without_row > 0 {
             EntriesWithoutRow { count: without_row }.emit(&self.reporter);
         }
-        if let Err(error) = self.timer.settle(&ended).await {
+        if let Err(error) = timer.settle(&ended).await {
             tracing::debug!(%error, entries = ended.len(), "could not remove entries of ended tasks; the next audit does");
         }
         Ok(())
@@ -348,7 +358,7 @@ impl Audit {
 
     /// Checks a page of the keys, and adopts those that the ledger lacks, armed while no daemon listened.
     async fn adopt_armed(&self, progress: &mut Progress) -> Result<Page, LedgerError> {
-        if !self.router.adopts_any() && !self.timer.keeps_entries() {
+        if !self.router.adopts_any() && self.entries.is_none() {
             return Ok(Page::Last);
         }
         match self.scan_keys(progress).await {
@@ -369,7 +379,10 @@ impl Audit {
     /// Reads the next page of the keys.
     async fn scan_keys(&self, progress: &Progress) -> Result<ArmedPage, TimerError> {
         let wants = |key: &TaskKey| self.router.adopts(key);
-        self.timer.scan_foreign(progress.cursor, &wants).await
+        match &self.listening {
+            Some(server) => server.scan_foreign(progress.cursor, &wants).await,
+            None => Ok(ArmedPage::default()),
+        }
     }
 
     /// Adopts the keys of a page that the ledger lacks.

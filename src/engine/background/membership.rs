@@ -17,7 +17,7 @@ use crate::membership::{
     Change, Heartbeat, LIFETIME, Membership, MembershipError, Ownership, REFRESH, Readiness,
 };
 use crate::task::UnixMs;
-use crate::timer::{Cause, Timer};
+use crate::timer::{Cause, Listening, Timer};
 
 /// A daemon without a free slot for this long is full.
 const FULL_AFTER: Duration = Duration::from_millis(200);
@@ -36,6 +36,7 @@ pub struct MembershipTask {
     pub clock: LedgerClock,
     pub health: Arc<LedgerHealth>,
     pub timer: Arc<dyn Timer>,
+    pub listening: Option<Arc<dyn Listening>>,
     pub membership: Arc<dyn Membership>,
     pub ownership: Arc<Ownership>,
     pub router: Arc<Router>,
@@ -75,7 +76,11 @@ impl MembershipTask {
 
     async fn exchange(&self, since: UnixMs, readiness: Readiness) -> Result<(), MembershipError> {
         let now = self.clock.now();
-        let hearing = self.timer.hearing();
+        let hearing = self
+            .listening
+            .as_ref()
+            .map(|server| server.hearing())
+            .unwrap_or_default();
         let (idle, idle_since) = self.idle_routes();
         let own = Heartbeat {
             id: self.ownership.me(),
@@ -140,7 +145,9 @@ impl MembershipTask {
                 tracing::warn!(daemons, held_back, "daemons have ended without saying so");
             }
             self.lease_scan.activate(Cause::Members);
-            self.timer.replay_events();
+            if let Some(server) = &self.listening {
+                server.replay_events();
+            }
         }
         if owners {
             // Newly owned tasks may fall due before the next look-ahead.

@@ -43,6 +43,8 @@ pub struct Retention {
     pub ledger: Arc<dyn ledger::Retention>,
     pub health: Arc<LedgerHealth>,
     pub timer: Arc<dyn Timer>,
+    /// True if entries stay after their due time: they are no evidence of a key that a program armed.
+    pub keeps_entries: bool,
     pub router: Arc<Router>,
     pub ownership: Arc<Ownership>,
     pub reporter: Arc<Reporter>,
@@ -173,7 +175,7 @@ impl Retention {
     async fn without_keys(&self, prune: &mut Prune) -> Result<Vec<Vec<u64>>, PruneError> {
         // No key is adopted where no route of any daemon adopts.
         let adopts = self.router.adopts_any() || self.ownership.others_adopt();
-        let adopts = adopts && !self.timer.keeps_entries();
+        let adopts = adopts && !self.keeps_entries;
         let are_gone = |keys: Vec<TaskKey>| async move {
             tokio::time::sleep(REST).await;
             if !adopts {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::task::{TaskKey, UnixMs};
-use crate::timer::{AdoptionCandidate, Alarm, Seen, SignalSink};
+use crate::timer::{AdoptionCandidate, AdoptionSink, Alarm, Seen};
 
 /// An entry that is still missing this long after it was reported belongs to a task that no program may cancel. It is
 /// written again.
@@ -36,7 +36,7 @@ impl Absences {
         &self,
         missing: Vec<Alarm>,
         heard: UnixMs,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Vec<Alarm> {
         let mut reported = self.reported();
         let mut known = Vec::new();

@@ -11,7 +11,7 @@ use super::state::State;
 use crate::redis::{RedisError, ScoreChange};
 use crate::task::{DELAY_MAX, Foreign, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
-use crate::timer::{AdoptionCandidate, Seen, SignalSink};
+use crate::timer::{AdoptionCandidate, AdoptionSink, Seen};
 
 /// Entries of one query, and queries of one look.
 const PAGE: usize = 1000;
@@ -92,7 +92,7 @@ impl Inbox {
     ///
     /// # Errors
     /// If Redis does not answer. The next look reads the set from its beginning.
-    pub(super) async fn look(&mut self, sink: &dyn SignalSink) -> Result<Look, RedisError> {
+    pub(super) async fn look(&mut self, sink: &dyn AdoptionSink) -> Result<Look, RedisError> {
         let looked = self.look_on(sink).await;
         if looked.is_err() {
             self.position = Position::start_of(self.position.set);
@@ -100,7 +100,7 @@ impl Inbox {
         looked
     }
 
-    async fn look_on(&mut self, sink: &dyn SignalSink) -> Result<Look, RedisError> {
+    async fn look_on(&mut self, sink: &dyn AdoptionSink) -> Result<Look, RedisError> {
         let mut look = Look::default();
         while look.read < PAGE * PAGES_MAX {
             let Position { set, from, skip } = self.position;
@@ -183,7 +183,7 @@ impl Inbox {
         set: usize,
         page: Vec<(Vec<u8>, f64)>,
         asked: Instant,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(usize, usize, bool), RedisError> {
         let state = Arc::clone(&self.state);
         let state = &*state;

@@ -32,8 +32,8 @@ use self::session::Sessions;
 use self::state::State;
 use self::writing::Writing;
 use super::{
-    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Taking, Timer,
-    TimerError,
+    self, Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Listening,
+    Remaining, Taking, Timer, TimerError,
 };
 use crate::clock::LedgerClock;
 use crate::config::{RedisConfig, SortedSetConfig};
@@ -78,12 +78,17 @@ impl SortedSet {
 
 #[async_trait]
 impl Timer for SortedSet {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         self.state.set_sink(Some(Arc::clone(&sink)));
         // Separate tasks, so that signals do not wait for Redis. All end with the set.
         let mut parts = JoinSet::new();
         let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
-        parts.spawn(async move { match state.signals.raise(to.as_ref()).await {} });
+        parts.spawn(async move {
+            match state
+                .signals
+                .raise(to.as_ref(), AlarmClock::of_the_kernel())
+                .await {}
+        });
         let sessions = Arc::clone(&self.sessions);
         parts.spawn(async move { sessions.run(sink.as_ref()).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
@@ -129,10 +134,21 @@ impl Timer for SortedSet {
         self.state.expect(alarms);
     }
 
-    fn keeps_entries(&self) -> bool {
-        true
+    fn scope(&self) -> String {
+        self.state.entries.scope()
     }
 
+    fn entries(self: Arc<Self>) -> Option<Arc<dyn timer::Entries>> {
+        Some(self)
+    }
+
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl timer::Entries for SortedSet {
     fn counts_absence(&self) -> bool {
         true
     }
@@ -140,15 +156,6 @@ impl Timer for SortedSet {
     async fn take(&self, alarms: &[Alarm]) -> Result<Vec<Taking>, TimerError> {
         let taken = Writing(&self.state).take(alarms).await;
         taken.map_err(|error| failed("cannot take entries", error))
-    }
-
-    async fn scan_foreign(
-        &self,
-        cursor: Option<u64>,
-        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
-    ) -> Result<ArmedPage, TimerError> {
-        let page = Pages(&self.state).read(cursor, wants).await;
-        page.map_err(|error| failed("cannot read entries", error))
     }
 
     async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
@@ -175,13 +182,21 @@ impl Timer for SortedSet {
                 .warn("cannot mark the sorted sets after an audit", &error);
         }
     }
+}
 
-    fn scope(&self) -> String {
-        self.state.entries.scope()
+#[async_trait]
+impl Listening for SortedSet {
+    fn is_listening(&self) -> bool {
+        self.sessions.is_up()
     }
 
-    fn is_listening(&self) -> Option<bool> {
-        Some(self.sessions.is_up())
+    async fn scan_foreign(
+        &self,
+        cursor: Option<u64>,
+        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        let page = Pages(&self.state).read(cursor, wants).await;
+        page.map_err(|error| failed("cannot read entries", error))
     }
 }
 

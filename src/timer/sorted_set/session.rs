@@ -12,7 +12,7 @@ use super::state::State;
 use super::writing::Writing;
 use crate::redis::{Connected, Loss, NotifyFlags, RedisError, Role, Subscription, notify_flags};
 use crate::task::{Backoff, RetryPolicy};
-use crate::timer::{Cause, SignalSink};
+use crate::timer::{AdoptionSink, Cause};
 
 /// Pause between two looks if no events come.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -109,7 +109,7 @@ impl Sessions {
     }
 
     /// Runs sessions forever.
-    pub(super) async fn run(&self, sink: &dyn SignalSink) {
+    pub(super) async fn run(&self, sink: &dyn AdoptionSink) {
         self.set_up(false);
         let (mut failures, mut sessions) = (0u16, 0u64);
         let mut near = Near::new(Arc::clone(&self.state));
@@ -141,7 +141,7 @@ impl Sessions {
     /// Runs one session. Returns how its connection was lost.
     async fn session(
         &self,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
         near: &mut Near,
         again: bool,
     ) -> Result<Loss, RedisError> {
@@ -184,7 +184,7 @@ impl Sessions {
     }
 
     /// Looks at the sets whenever they change, and from time to time.
-    async fn look(&self, sink: &dyn SignalSink, near: &mut Near) -> Result<Loss, RedisError> {
+    async fn look(&self, sink: &dyn AdoptionSink, near: &mut Near) -> Result<Loss, RedisError> {
         let state = &self.state;
         let mut inbox = Inbox::new(Arc::clone(state));
         let (mut near_at, mut is_told) = (Instant::now(), true);
@@ -217,7 +217,7 @@ impl Sessions {
     }
 
     /// Checks role, marks and flags, again and again.
-    async fn recheck(&self, sink: &dyn SignalSink) -> Result<Loss, RedisError> {
+    async fn recheck(&self, sink: &dyn AdoptionSink) -> Result<Loss, RedisError> {
         let mut audited = Instant::now();
         loop {
             sleep(CHECK_EVERY).await;
@@ -235,7 +235,7 @@ impl Sessions {
     }
 
     /// Checks that the server is the master, marks sets that have lost their data, and reads whether events come.
-    async fn check(&self, sink: &dyn SignalSink) -> Result<(), RedisError> {
+    async fn check(&self, sink: &dyn AdoptionSink) -> Result<(), RedisError> {
         let state = &self.state;
         let server = state.keyspace.server().await?;
         if server.role == Some(Role::Replica) {

@@ -14,7 +14,7 @@ use crate::redis::{Keyspace, Proof, RedisError};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
 use crate::timer::due_signals::DueSignals;
-use crate::timer::{Alarm, SignalSink};
+use crate::timer::{AdoptionSink, Alarm};
 
 /// State of the timer.
 pub(super) struct State {
@@ -32,7 +32,7 @@ pub(super) struct State {
     /// Ended tasks whose entries could not be removed.
     unsettled: Mutex<Vec<Alarm>>,
     /// The engine, while the timer runs.
-    sink: Mutex<Option<Arc<dyn SignalSink>>>,
+    sink: Mutex<Option<Arc<dyn AdoptionSink>>>,
     /// Limits log lines.
     pub(super) warnings: LogLimiter,
 }
@@ -75,15 +75,15 @@ impl State {
     }
 
     /// The engine; `None` if the timer does not run in this process.
-    pub(super) fn sink(&self) -> Option<Arc<dyn SignalSink>> {
+    pub(super) fn sink(&self) -> Option<Arc<dyn AdoptionSink>> {
         self.held_sink().clone()
     }
 
-    pub(super) fn set_sink(&self, sink: Option<Arc<dyn SignalSink>>) {
+    pub(super) fn set_sink(&self, sink: Option<Arc<dyn AdoptionSink>>) {
         *self.held_sink() = sink;
     }
 
-    fn held_sink(&self) -> MutexGuard<'_, Option<Arc<dyn SignalSink>>> {
+    fn held_sink(&self) -> MutexGuard<'_, Option<Arc<dyn AdoptionSink>>> {
         self.sink
             .lock()
             .expect("nothing panics while holding the sink")

@@ -6,7 +6,7 @@ use super::score::Score;
 use super::state::State;
 use crate::redis::{EntryAnswer, Proof, RedisError, ScoreChange, TakenEntry, WriteMode};
 use crate::task::{DELAY_MAX, UnixMs};
-use crate::timer::{Acknowledgement, AdoptionCandidate, Alarm, Armed, Seen, Standing, Taking};
+use crate::timer::{Acknowledgement, AdoptionCandidate, Alarm, Armed, EntryState, Seen, Taking};
 
 /// Tasks due within this are expected at once: the look-ahead may find them too late.
 const SOON: Duration = Duration::from_secs(2);
@@ -142,16 +142,16 @@ impl Writing<'_> {
             for Acknowledgement {
                 key,
                 requested,
-                standing,
+                state,
             } in answers
             {
                 let Some((entry, score)) = requests.proposed(key, *requested) else {
                     continue;
                 };
-                let (to, due) = match standing {
-                    Standing::Pending(due) => (Some(Score::own(*due)), *due),
-                    Standing::Ended => (None, *requested),
-                    Standing::Refused => {
+                let (to, due) = match state {
+                    EntryState::Pending(due) => (Some(Score::own(*due)), *due),
+                    EntryState::Ended => (None, *requested),
+                    EntryState::Refused => {
                         requests.refused(&entry, score);
                         continue;
                     }

@@ -14,7 +14,7 @@ use crate::clock::LedgerClock;
 use crate::redis::{Keyspace, LastTick, RedisError, Role, Run, SlotEntry, WheelKeys};
 use crate::task::{Backoff, RetryPolicy, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
-use crate::timer::{Alarm, AlarmClock, Cause, SignalSink};
+use crate::timer::{AdoptionSink, Alarm, AlarmClock, Cause, SignalSink};
 
 /// An entry that stays this long after its due time may have been left behind.
 pub(super) const LEFT_BEHIND: Duration = Duration::from_secs(60);
@@ -128,7 +128,7 @@ impl Hand {
     }
 
     /// Runs sessions forever.
-    pub(super) async fn run(&self, sink: &dyn SignalSink) -> Infallible {
+    pub(super) async fn run(&self, sink: &dyn AdoptionSink) -> Infallible {
         let mut failures = 0u16;
         loop {
             let began = Instant::now();
@@ -155,7 +155,7 @@ impl Hand {
     }
 
     /// Turns the wheel until Redis fails.
-    async fn session(&self, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
+    async fn session(&self, sink: &dyn AdoptionSink) -> Result<Infallible, RedisError> {
         let run = self.server_run().await?;
         let before = self.known_run().clone();
         let cause = match before.is_some_and(|before| before != run) {
@@ -192,7 +192,11 @@ impl Hand {
     }
 
     /// Visits a slot each tick.
-    async fn turn(&self, run: &Arc<str>, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
+    async fn turn(
+        &self,
+        run: &Arc<str>,
+        sink: &dyn AdoptionSink,
+    ) -> Result<Infallible, RedisError> {
         let marked = Run {
             id: Arc::clone(run),
             is_marked: true,
@@ -239,7 +243,7 @@ impl Hand {
         &self,
         run: &Arc<str>,
         cause: Option<Cause>,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         let current = self.dial.tick_at(self.clock.now());
         let slots = i64::from(self.dial.slots());
@@ -316,7 +320,7 @@ impl Hand {
         last: Tick,
         current: Tick,
         restored: Option<Tick>,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         let missed: Vec<Tick> = self.dial.missed(last, current).collect();
         for ticks in missed.chunks(SLOTS_AT_ONCE) {
@@ -346,7 +350,7 @@ impl Hand {
         tick: Tick,
         run: &Run,
         from: Tick,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         let before = {
             let mut last = self.last.lock().expect("nothing panics while holding it");

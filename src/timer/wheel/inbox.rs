@@ -22,7 +22,7 @@ use crate::redis::{RedisError, Run, Taken, WheelKeys};
 use crate::task::{TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
-use crate::timer::{Acknowledgement, AdoptionCandidate, Seen, SignalSink, Standing};
+use crate::timer::{Acknowledgement, AdoptionCandidate, AdoptionSink, EntryState, Seen};
 
 /// Time in which every list is looked at once, in this many parts.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -144,7 +144,11 @@ impl Inbox {
     }
 
     /// Takes the entries of a slot whose visit is still to come. Returns true if all of them were read before that visit.
-    pub(super) async fn take(&self, slot: u32, sink: &dyn SignalSink) -> Result<bool, RedisError> {
+    pub(super) async fn take(
+        &self,
+        slot: u32,
+        sink: &dyn AdoptionSink,
+    ) -> Result<bool, RedisError> {
         let mut skip = 0;
         loop {
             let visited = self.visited.lock().await;
@@ -188,7 +192,7 @@ impl Inbox {
         &self,
         tick: Tick,
         seen: bool,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         if !seen {
             let last = *self.visited.lock().await;
@@ -209,7 +213,7 @@ impl Inbox {
         tick: Tick,
         last: Tick,
         restored: Option<Tick>,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         let mut visited = self.visited.lock().await;
         let slot = self.dial.slot_of(tick);
@@ -230,7 +234,7 @@ impl Inbox {
         &self,
         slot: u32,
         last: Tick,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         let _visited = self.visited.lock().await;
         let pushed = Pushed {
@@ -246,7 +250,7 @@ impl Inbox {
         &self,
         slot: u32,
         pushed: Pushed,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         let length = self.keys.lengths(&[slot]).await?.first().copied();
         let mut remaining = length.unwrap_or(0);
@@ -265,7 +269,7 @@ impl Inbox {
     }
 
     /// Proposes an entry that this daemon alone has taken.
-    fn propose(&self, candidate: AdoptionCandidate, sink: &dyn SignalSink) {
+    fn propose(&self, candidate: AdoptionCandidate, sink: &dyn AdoptionSink) {
         let bytes = candidate.payload.as_ref().map_or(0, |json| json.len());
         if self.proposals.add(&candidate.key, bytes) {
             sink.propose_alone(candidate);
@@ -273,7 +277,7 @@ impl Inbox {
     }
 
     /// Looks at all lists once a second, and takes what is there.
-    pub(super) async fn watch(&self, sink: &dyn SignalSink) -> Result<Infallible, RedisError> {
+    pub(super) async fn watch(&self, sink: &dyn AdoptionSink) -> Result<Infallible, RedisError> {
         let slots: Vec<u32> = (0..self.dial.slots()).collect();
         let part = slots.len().div_ceil(WATCH_PARTS as usize);
         loop {
@@ -313,7 +317,7 @@ impl Inbox {
     /// Proposes taken entries that have no answer: those of a daemon that died, and those for which there was no room.
     pub(super) async fn propose_left(
         &self,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<Infallible, RedisError> {
         loop {
             if let Some(waiting) = self.proposals.expire()
@@ -325,7 +329,7 @@ impl Inbox {
         }
     }
 
-    async fn propose_taken(&self, sink: &dyn SignalSink) -> Result<(), RedisError> {
+    async fn propose_taken(&self, sink: &dyn AdoptionSink) -> Result<(), RedisError> {
         let mut cursor = Some(0);
         while let Some(at) = cursor {
             let page = self.keys.taken(at).await?;
@@ -352,7 +356,7 @@ impl Inbox {
 
     /// Removes entries that the ledger has answered.
     pub(super) async fn answered(&self, entries: &[Acknowledgement]) -> Result<(), RedisError> {
-        let is_refused = |entry: &&Acknowledgement| entry.standing == Standing::Refused;
+        let is_refused = |entry: &&Acknowledgement| entry.state == EntryState::Refused;
         let (refused, done): (Vec<_>, Vec<_>) = entries.iter().partition(is_refused);
         let done: Vec<&TaskKey> = done.into_iter().map(|entry| &entry.key).collect();
         if !done.is_empty() {

@@ -27,8 +27,8 @@ use self::entry::{Element, Garbage};
 use self::hand::{Hand, LEFT_BEHIND};
 use self::inbox::Inbox;
 use super::{
-    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Standing, Timer,
-    TimerError,
+    Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Entries, EntryState,
+    Listening, Remaining, Timer, TimerError,
 };
 use crate::clock::LedgerClock;
 use crate::config::{RedisConfig, WheelConfig};
@@ -131,12 +131,17 @@ impl Wheel {
 
 #[async_trait]
 impl Timer for Wheel {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         self.runs.store(true, Ordering::Relaxed);
         // Separate tasks, so that signals do not wait for queries. Both end with the set.
         let mut parts = JoinSet::new();
         let (ahead, to_signals) = (Arc::clone(&self.ahead), Arc::clone(&sink));
-        parts.spawn(async move { ahead.due.raise(to_signals.as_ref()).await });
+        parts.spawn(async move {
+            ahead
+                .due
+                .raise(to_signals.as_ref(), AlarmClock::of_the_kernel())
+                .await
+        });
         let hand = Arc::clone(&self.hand);
         parts.spawn(async move { hand.run(sink.as_ref()).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
@@ -195,6 +200,48 @@ impl Timer for Wheel {
         self.ahead.due.expect(alarms);
     }
 
+    fn scope(&self) -> String {
+        self.keys.scope()
+    }
+
+    fn entries(self: Arc<Self>) -> Option<Arc<dyn Entries>> {
+        Some(self)
+    }
+
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Entries for Wheel {
+    async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
+        let answered = async {
+            let pending = entries.iter().filter_map(|entry| match entry.state {
+                EntryState::Pending(due) => Some((&entry.key, due)),
+                EntryState::Ended | EntryState::Refused => None,
+            });
+            let pending: Vec<(&TaskKey, UnixMs)> = pending.collect();
+            self.keys.arm(&pending, Some(self.clock.now())).await?;
+            self.inbox.answered(entries).await
+        };
+        let answered = answered.await;
+        answered.map_err(|error| TimerError::new("cannot answer entries", error))
+    }
+
+    async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
+        let entries: Vec<_> = ended.iter().map(|end| (&end.key, Some(end.due))).collect();
+        let removed = self.keys.remove(&entries).await;
+        removed.map_err(|error| TimerError::new("cannot remove entries", error))
+    }
+}
+
+#[async_trait]
+impl Listening for Wheel {
+    fn is_listening(&self) -> bool {
+        self.hand.is_listening()
+    }
+
     async fn scan_foreign(
         &self,
         cursor: Option<u64>,
@@ -216,38 +263,6 @@ impl Timer for Wheel {
             taken: Vec::new(),
             next: (end < self.dial.slots()).then_some(u64::from(end)),
         })
-    }
-
-    fn keeps_entries(&self) -> bool {
-        true
-    }
-
-    async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
-        let answered = async {
-            let pending = entries.iter().filter_map(|entry| match entry.standing {
-                Standing::Pending(due) => Some((&entry.key, due)),
-                Standing::Ended | Standing::Refused => None,
-            });
-            let pending: Vec<(&TaskKey, UnixMs)> = pending.collect();
-            self.keys.arm(&pending, Some(self.clock.now())).await?;
-            self.inbox.answered(entries).await
-        };
-        let answered = answered.await;
-        answered.map_err(|error| TimerError::new("cannot answer entries", error))
-    }
-
-    async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
-        let entries: Vec<_> = ended.iter().map(|end| (&end.key, Some(end.due))).collect();
-        let removed = self.keys.remove(&entries).await;
-        removed.map_err(|error| TimerError::new("cannot remove entries", error))
-    }
-
-    fn scope(&self) -> String {
-        self.keys.scope()
-    }
-
-    fn is_listening(&self) -> Option<bool> {
-        Some(self.hand.is_listening())
     }
 }
 

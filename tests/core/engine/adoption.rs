@@ -11,8 +11,8 @@ use lapsed::ledger::{
 };
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
-    AdoptionCandidate, Alarm, ArmMode, Armed, Remaining, Seen, Signal, SignalSink, Source, Timer,
-    TimerError,
+    AdoptionCandidate, Alarm, ArmMode, Armed, EngineSink, Listening, Remaining, Seen, Signal,
+    Source, Timer, TimerError,
 };
 use lapsed::{Config, Engine, Handlers};
 use tokio::sync::{mpsc, oneshot};
@@ -36,7 +36,7 @@ struct Sees {
 
 #[async_trait]
 impl Timer for Sees {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         for candidate in &self.candidates {
             assert!(sink.wants(&candidate.key));
             sink.propose(candidate.clone());
@@ -66,6 +66,17 @@ impl Timer for Sees {
 
     fn expect(&self, _: Vec<Alarm>) {}
 
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Listening for Sees {
+    fn is_listening(&self) -> bool {
+        true
+    }
+
     async fn inspect(
         &self,
         keys: &[TaskKey],
@@ -82,10 +93,6 @@ impl Timer for Sees {
             })
         };
         Ok(keys.iter().map(seen).collect())
-    }
-
-    fn is_listening(&self) -> Option<bool> {
-        Some(true)
     }
 }
 

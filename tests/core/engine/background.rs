@@ -10,7 +10,9 @@ use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Ledger as _, NewTask, Pauses as _, Producer as _};
 use lapsed::task::{Scope, TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Remaining, SignalSink, Timer, TimerError};
+use lapsed::timer::{
+    Alarm, ArmMode, Armed, Cause, EngineSink, Listening, Remaining, Timer, TimerError,
+};
 use lapsed::{Config, Engine, Handlers};
 use tokio_util::sync::CancellationToken;
 
@@ -91,7 +93,7 @@ struct Served(LedgerPoll);
 
 #[async_trait]
 impl Timer for Served {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         self.0.run(sink, stop).await;
     }
 
@@ -111,8 +113,14 @@ impl Timer for Served {
         self.0.expect(alarms);
     }
 
-    fn is_listening(&self) -> Option<bool> {
-        Some(true)
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+impl Listening for Served {
+    fn is_listening(&self) -> bool {
+        true
     }
 }
 

@@ -9,8 +9,8 @@ use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Claims, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::timer::{
-    Acknowledgement, AdoptionCandidate, Alarm, ArmMode, Armed, ArmedPage, Remaining, Seen, Signal,
-    SignalSink, Source, Standing, Timer, TimerError,
+    self, Acknowledgement, AdoptionCandidate, Alarm, ArmMode, Armed, ArmedPage, EngineSink,
+    EntryState, Listening, Remaining, Seen, Signal, Source, Timer, TimerError,
 };
 use lapsed::{Config, Engine, HandlerError, Handlers};
 use tokio::sync::{mpsc, oneshot};
@@ -33,7 +33,7 @@ struct Entries {
 
 #[async_trait]
 impl Timer for Entries {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         for (key, due) in &self.requested {
             let heard = UnixMs(START.0 + 60_000);
             sink.propose(AdoptionCandidate {
@@ -73,21 +73,17 @@ impl Timer for Entries {
         }
     }
 
-    async fn scan_foreign(
-        &self,
-        _: Option<u64>,
-        _: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
-    ) -> Result<ArmedPage, TimerError> {
-        Ok(ArmedPage {
-            overdue: self.overdue.clone(),
-            ..ArmedPage::default()
-        })
+    fn entries(self: Arc<Self>) -> Option<Arc<dyn timer::Entries>> {
+        Some(self)
     }
 
-    fn keeps_entries(&self) -> bool {
-        true
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
     }
+}
 
+#[async_trait]
+impl timer::Entries for Entries {
     async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
         for entry in entries {
             self.acknowledged.send(entry.clone()).unwrap();
@@ -101,9 +97,23 @@ impl Timer for Entries {
         }
         Ok(())
     }
+}
 
-    fn is_listening(&self) -> Option<bool> {
-        Some(true)
+#[async_trait]
+impl Listening for Entries {
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    async fn scan_foreign(
+        &self,
+        _: Option<u64>,
+        _: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        Ok(ArmedPage {
+            overdue: self.overdue.clone(),
+            ..ArmedPage::default()
+        })
     }
 }
 
@@ -158,7 +168,7 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
     let answer = |key: &TaskKey, due| Acknowledgement {
         key: key.clone(),
         requested: due,
-        standing: Standing::Pending(due),
+        state: EntryState::Pending(due),
     };
     assert_eq!(
         answered,

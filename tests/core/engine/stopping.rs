@@ -9,7 +9,7 @@ use lapsed::engine::EngineError;
 use lapsed::ledger::Admin;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::task::{State, TaskKey};
-use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
+use lapsed::timer::{Alarm, ArmMode, Armed, EngineSink, Remaining, Timer, TimerError};
 use lapsed::{Config, Engine, Handlers, Recurrence, Task};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -166,7 +166,7 @@ struct Broken;
 
 #[async_trait]
 impl Timer for Broken {
-    async fn run(&self, _: Arc<dyn SignalSink>, _: CancellationToken) {
+    async fn run(&self, _: Arc<dyn EngineSink>, _: CancellationToken) {
         panic!("a mistake");
     }
 
@@ -183,10 +183,6 @@ impl Timer for Broken {
     }
 
     fn expect(&self, _: Vec<Alarm>) {}
-
-    fn is_listening(&self) -> Option<bool> {
-        None
-    }
 }
 
 #[tokio::test(start_paused = true)]

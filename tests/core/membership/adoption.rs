@@ -9,7 +9,8 @@ use lapsed::ledger::{Admin, Ledger};
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
-    AdoptionCandidate, Alarm, ArmMode, Armed, Remaining, Seen, SignalSink, Timer, TimerError,
+    AdoptionCandidate, Alarm, ArmMode, Armed, EngineSink, Listening, Remaining, Seen, Timer,
+    TimerError,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -18,11 +19,11 @@ use crate::membership::rig::{Daemon, Ground};
 
 /// A timer that sees what it is told to.
 #[derive(Default)]
-struct Told(Mutex<Option<Arc<dyn SignalSink>>>);
+struct Told(Mutex<Option<Arc<dyn EngineSink>>>);
 
 #[async_trait]
 impl Timer for Told {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         *self.0.lock().unwrap() = Some(sink);
         stop.cancelled().await;
     }
@@ -41,8 +42,14 @@ impl Timer for Told {
 
     fn expect(&self, _: Vec<Alarm>) {}
 
-    fn is_listening(&self) -> Option<bool> {
-        Some(true)
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+impl Listening for Told {
+    fn is_listening(&self) -> bool {
+        true
     }
 }
 

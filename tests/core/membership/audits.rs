@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lapsed::ledger::Ledger;
 use lapsed::membership::{Audit, AuditLockState, Capabilities, MemberId, Membership, Readiness};
 use lapsed::timer::{
-    Alarm, ArmMode, Armed, ArmedPage, Cause, Remaining, SignalSink, Timer, TimerError,
+    Alarm, ArmMode, Armed, ArmedPage, Cause, EngineSink, Listening, Remaining, Timer, TimerError,
 };
 use lapsed::{TaskKey, UnixMs};
 use tokio::time::{sleep, timeout};
@@ -22,13 +22,13 @@ struct Ledgered {
     armed: Mutex<Vec<TaskKey>>,
     calls: AtomicUsize,
     fails_at: Option<usize>,
-    sink: Mutex<Option<Arc<dyn SignalSink>>>,
+    sink: Mutex<Option<Arc<dyn EngineSink>>>,
     failed: AtomicBool,
 }
 
 #[async_trait]
 impl Timer for Ledgered {
-    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         *self.sink.lock().unwrap() = Some(sink);
         stop.cancelled().await;
     }
@@ -57,8 +57,14 @@ impl Timer for Ledgered {
 
     fn expect(&self, _: Vec<Alarm>) {}
 
-    fn is_listening(&self) -> Option<bool> {
-        Some(true)
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+impl Listening for Ledgered {
+    fn is_listening(&self) -> bool {
+        true
     }
 }
 
@@ -213,7 +219,7 @@ struct Traced {
 
 #[async_trait]
 impl Timer for Traced {
-    async fn run(&self, _: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, _: Arc<dyn EngineSink>, stop: CancellationToken) {
         stop.cancelled().await;
     }
 
@@ -234,6 +240,17 @@ impl Timer for Traced {
 
     fn expect(&self, _: Vec<Alarm>) {}
 
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Listening for Traced {
+    fn is_listening(&self) -> bool {
+        true
+    }
+
     async fn scan_foreign(
         &self,
         cursor: Option<u64>,
@@ -248,10 +265,6 @@ impl Timer for Traced {
             next,
             ..ArmedPage::default()
         })
-    }
-
-    fn is_listening(&self) -> Option<bool> {
-        Some(true)
     }
 }
 

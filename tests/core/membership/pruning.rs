@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lapsed::ledger::Ledger;
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
+use lapsed::timer::{Alarm, ArmMode, Armed, EngineSink, Listening, Remaining, Timer, TimerError};
 use lapsed::{Config, TaskKey};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +55,7 @@ struct Lasting;
 
 #[async_trait]
 impl Timer for Lasting {
-    async fn run(&self, _: Arc<dyn SignalSink>, stop: CancellationToken) {
+    async fn run(&self, _: Arc<dyn EngineSink>, stop: CancellationToken) {
         stop.cancelled().await;
     }
 
@@ -73,8 +73,14 @@ impl Timer for Lasting {
 
     fn expect(&self, _: Vec<Alarm>) {}
 
-    fn is_listening(&self) -> Option<bool> {
-        Some(true)
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+impl Listening for Lasting {
+    fn is_listening(&self) -> bool {
+        true
     }
 }
 

@@ -10,7 +10,8 @@ use lapsed::task::{Arming, TaskKey, UnixMs};
 use lapsed::timer::key_expiry::Events;
 use lapsed::timer::key_expiry::KeyExpiry;
 use lapsed::timer::{
-    AdoptionCandidate, Alarm, ArmMode, Armed, Cause, Signal, SignalSink, Source, Timer,
+    AdoptionCandidate, AdoptionSink, Alarm, ArmMode, Armed, Cause, Listening, Peers, Signal,
+    SignalSink, Source, Timer,
 };
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -153,11 +154,15 @@ impl SignalSink for Recorder {
     fn wants(&self, key: &TaskKey) -> bool {
         key.class() == "C"
     }
+}
 
+impl AdoptionSink for Recorder {
     fn propose(&self, candidate: AdoptionCandidate) {
         self.push(Recorded::Proposed(candidate));
     }
 }
+
+impl Peers for Recorder {}
 
 /// How a timer is set up.
 pub(crate) struct Options {
@@ -287,7 +292,7 @@ impl Daemon {
 
     pub(crate) async fn is_listening_becomes(&self, listening: bool) {
         until(format!("listening is {listening}"), async || {
-            self.timer.is_listening() == Some(listening)
+            self.timer.is_listening() == listening
         })
         .await;
     }

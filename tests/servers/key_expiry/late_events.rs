@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::task::Countdown;
-use lapsed::timer::{AdoptionCandidate, Cause, Seen, Timer, TimerError};
+use lapsed::timer::{AdoptionCandidate, Cause, Listening, Seen, TimerError};
 use lapsed_sandbox::PrivateRedis;
 
 use crate::key_expiry::harness::{Daemon, Recorded, key};

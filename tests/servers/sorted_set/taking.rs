@@ -7,8 +7,8 @@ use lapsed::engine::Metrics;
 use lapsed::task::Arming;
 use lapsed::timer::sorted_set::SortedSet;
 use lapsed::timer::{
-    Acknowledgement, AdoptionCandidate, Alarm, Cause, Seen, Signal, SignalSink, Standing, Taking,
-    Timer,
+    Acknowledgement, AdoptionCandidate, AdoptionSink, Alarm, Cause, Entries, EntryState, Peers,
+    Seen, Signal, SignalSink, Taking, Timer,
 };
 use lapsed::{Config, TaskKey, UnixMs};
 use lapsed_sandbox::PrivateRedis;
@@ -43,11 +43,15 @@ impl SignalSink for Proposed {
     fn owns(&self, _: &TaskKey) -> bool {
         true
     }
+}
 
+impl AdoptionSink for Proposed {
     fn propose(&self, candidate: AdoptionCandidate) {
         self.0.lock().unwrap().push(candidate);
     }
 }
+
+impl Peers for Proposed {}
 
 impl Watcher {
     async fn start(redis: &PrivateRedis) -> Self {
@@ -125,7 +129,7 @@ async fn acknowledged_by_one(
     let answer = Acknowledgement {
         key: key.clone(),
         requested: due,
-        standing: Standing::Pending(due),
+        state: EntryState::Pending(due),
     };
     first
         .timer

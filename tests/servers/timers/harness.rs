@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lapsed::clock::{LedgerClock, wall};
-use lapsed::timer::{AdoptionCandidate, Alarm, ArmMode, Cause, Signal, SignalSink, Timer};
+use lapsed::timer::{
+    AdoptionCandidate, AdoptionSink, Alarm, ArmMode, Cause, Peers, Signal, SignalSink, Timer,
+};
 use lapsed::{Config, TaskKey, UnixMs};
 use lapsed_sandbox::PrivateRedis;
 use tokio::task::JoinHandle;
@@ -43,9 +45,13 @@ impl SignalSink for Sink {
     fn owns(&self, _: &TaskKey) -> bool {
         true
     }
+}
 
+impl AdoptionSink for Sink {
     fn propose(&self, _: AdoptionCandidate) {}
 }
+
+impl Peers for Sink {}
 
 /// A running timer; stopped on drop.
 pub struct Running {
@@ -81,7 +87,8 @@ impl Running {
         let (running, to, until_stop) = (Arc::clone(&timer), Arc::clone(&sink), stop.clone());
         let running = tokio::spawn(async move { running.run(to, until_stop).await });
         until("the timer is ready", async || {
-            timer.is_listening() != Some(false)
+            let server = Arc::clone(&timer).listening();
+            server.is_none_or(|server| server.is_listening())
         })
         .await;
         // It has been polled at least once.

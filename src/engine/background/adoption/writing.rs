@@ -7,7 +7,7 @@ use crate::engine::reports::{KeyAdopted, KeyRefused, KeyUnfit};
 use crate::ledger::{Adopted, AdoptionRequest, LedgerError};
 use crate::task::{Arming, TaskKey};
 use crate::telemetry::DropReason;
-use crate::timer::{Acknowledgement, AdoptionCandidate, Alarm, Signal, Source, Standing};
+use crate::timer::{Acknowledgement, AdoptionCandidate, Alarm, EntryState, Signal, Source};
 
 /// Delay before a row that another session has locked is tried again.
 pub(super) const LOCKED_PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ impl Adopter {
             match answer {
                 Adopted::Written(arming) => {
                     KeyAdopted { row: &row, reason }.emit(&self.reporter);
-                    answered.push(acknowledgement(&candidate, Standing::Pending(arming.due)));
+                    answered.push(acknowledgement(&candidate, EntryState::Pending(arming.due)));
                     armings.push((row.key, arming));
                 }
                 Adopted::Overtaken => {
@@ -47,7 +47,7 @@ impl Adopter {
                 Adopted::Locked => locked.push(candidate),
                 Adopted::Untried => untried.push(candidate),
                 Adopted::Unfit(why) => {
-                    answered.push(acknowledgement(&candidate, Standing::Refused));
+                    answered.push(acknowledgement(&candidate, EntryState::Refused));
                     KeyUnfit {
                         key: &candidate.key,
                         why: &why,
@@ -55,7 +55,7 @@ impl Adopter {
                     .emit(&self.reporter)
                 }
                 Adopted::Refused(error) => {
-                    answered.push(acknowledgement(&candidate, Standing::Refused));
+                    answered.push(acknowledgement(&candidate, EntryState::Refused));
                     KeyRefused { error: &error }.emit(&self.reporter)
                 }
             }
@@ -75,10 +75,9 @@ impl Adopter {
 
     /// Answers entries of programs. Entries without an answer are proposed again.
     pub(super) async fn acknowledge(&self, entries: Vec<Acknowledgement>) {
-        if entries.is_empty() {
-            return;
-        }
-        if let Err(error) = self.timer.acknowledge(&entries).await {
+        if let Some(timer) = self.entries.as_ref().filter(|_| !entries.is_empty())
+            && let Err(error) = timer.acknowledge(&entries).await
+        {
             tracing::debug!(%error, entries = entries.len(), "could not acknowledge entries: they are proposed again");
         }
     }

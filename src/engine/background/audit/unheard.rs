@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Audit, Page, Progress};
-use crate::engine::capabilities::hears_keys;
 use crate::engine::pace::Pace;
 
 /// Shortest pause between two passes over the keys while no events arrive.
@@ -50,6 +49,6 @@ impl Audit {
 
     /// True if programs may arm keys that this daemon would adopt, and it does not hear of them.
     fn misses_keys(&self) -> bool {
-        hears_keys(&*self.timer, &self.router) && self.timer.is_listening() == Some(false)
+        self.entries.is_none() && self.router.adopts_any() && self.misses_events()
     }
 }

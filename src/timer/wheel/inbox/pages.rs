@@ -9,7 +9,7 @@ use super::{Inbox, Pushed};
 use crate::redis::{Handling, RedisError, Taking};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs, row_due};
 use crate::telemetry::DropReason;
-use crate::timer::{AdoptionCandidate, Seen, SignalSink};
+use crate::timer::{AdoptionCandidate, AdoptionSink, Seen};
 
 /// Equal entries are counted for this long after they are due.
 const COUNTED_AFTER: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ impl Inbox {
         pushed: Pushed,
         skip: &mut u64,
         limit: u64,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<u64, RedisError> {
         let page = self.keys.read_list(slot, *skip, limit, ELEMENT_BYTES_MAX);
         let page = page.await?;
@@ -92,7 +92,7 @@ impl Inbox {
         pushed: Pushed,
         entry: &Entry,
         now: UnixMs,
-        sink: &dyn SignalSink,
+        sink: &dyn AdoptionSink,
     ) -> Result<Option<Taking>, Garbage> {
         let after = self.after(slot, pushed, entry, now);
         let visit = |after| self.dial.visit_after(slot, after, entry.cycle_num);
@@ -208,7 +208,7 @@ async fn recognise(
     unsure: Vec<(usize, Vec<Taking>)>,
     handled: &mut [(Vec<u8>, Handling)],
     tasks: &mut [Option<Task>],
-    sink: &dyn SignalSink,
+    sink: &dyn AdoptionSink,
 ) {
     let takings = unsure.iter().flat_map(|(_, takings)| takings);
     let keys: Vec<TaskKey> = takings.map(|taking| taking.key.clone()).collect();
