@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::activity::Activity;
 use super::candidates::Candidates;
 use super::entries::EntryTaker;
+use super::execute::Claimed;
 use super::expired::adopt_expired;
 use super::health::LedgerHealth;
 use super::lease_watch::LeaseWatch;
@@ -18,10 +19,12 @@ use super::negative_cache::NegativeCache;
 use super::pauses::PauseWatch;
 use super::queue::SignalQueue;
 use super::queue::class::SignalClass;
+use super::queue::permits::Permits;
 use super::queue::route_load::RoutePermit;
-use super::queue::route_queue::Taken;
+use super::queue::route_queue::Dequeued;
 use super::rearm::Rearmer;
 use super::reports::{Reporter, TaskClaimed};
+use super::spans::Contexts;
 use super::suspects::Suspects;
 use super::undelete::Undeleter;
 use crate::clock::LedgerClock;
@@ -32,6 +35,7 @@ use crate::membership::Ownership;
 use crate::task::{Arming, State, TaskKey, UnixMs, Verdict};
 use crate::telemetry::DropReason;
 use crate::timer::{Alarm, Cause, Signal, Source, Timer};
+use crate::trace::Tracer;
 
 /// From this number of daemons on, each daemon makes one claim of fresh signals at a time. Two at a time would each be
 /// small, and many ledger sessions would wait for the same pages.
@@ -70,20 +74,11 @@ pub struct Claimer {
     pub sweep: Arc<Activity>,
     pub lifecycle: Lifecycle,
     pub reporter: Arc<Reporter>,
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// Keys of recent signals that have no row.
     pub without_row: NegativeCache,
     /// Serializes claims of fresh signals where many daemons share the ledger. Has one permit.
     pub turn: Semaphore,
-}
-
-/// A claim with its route and the route's permit.
-pub struct Claimed {
-    /// The claim.
-    pub claim: Claim,
-    /// The route that runs the task.
-    pub route: Route,
-    /// The route's permit for the run.
-    pub permit: RoutePermit,
 }
 
 /// By key: the route, its permit, and the source of the signal.
@@ -109,11 +104,13 @@ impl Claimer {
     }
 
     /// Claims the tasks of these signals that are due and not paused. The ledger resolves keys to rows, and decides.
-    /// Returns the claims, and the signals whose tasks seemed due but could not be claimed.
+    /// Returns the claims, each with one of the `permits`, and the signals whose tasks seemed due but could not be claimed.
     pub async fn claim(
         &self,
-        taken: Vec<Taken>,
+        taken: Vec<Dequeued>,
+        permits: &mut Permits,
     ) -> Result<(Vec<Claimed>, Vec<Signal>), LedgerError> {
+        let began = Instant::now();
         let (mut routes, signals) = self.skip_rowless(taken);
         let (mut due, by_key): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
@@ -147,9 +144,12 @@ impl Claimer {
             };
             TaskClaimed { source }.emit(&self.reporter);
             claimed.push(Claimed {
+                permits: permits
+                    .split(permit)
+                    .expect("at most as many claims as signals, and as many signals as slots"),
+                contexts: Contexts::claimed(self.tracer.as_deref(), &claim, &route, began),
                 claim,
                 route,
-                permit,
             });
         }
         self.release(strays).await;
@@ -209,10 +209,10 @@ impl Claimer {
     }
 
     /// Returns route, permit and source of each key. Leaves out keys that are known to have no row.
-    fn skip_rowless(&self, taken: Vec<Taken>) -> (Routes, Vec<Signal>) {
+    fn skip_rowless(&self, taken: Vec<Dequeued>) -> (Routes, Vec<Signal>) {
         let mut routes = HashMap::with_capacity(taken.len());
         let mut signals = Vec::with_capacity(taken.len());
-        for Taken {
+        for Dequeued {
             signal,
             route,
             permit,

@@ -44,6 +44,7 @@ mod taker;
 mod undelete;
 mod why;
 mod wiring;
+mod workers;
 
 use std::future::Future;
 use std::sync::Arc;

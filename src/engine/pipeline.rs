@@ -6,23 +6,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
-use super::claim::{Claimed, Claimer};
-use super::execute::{Ended, Executor};
+use super::claim::Claimer;
+use super::execute::{Claimed, Ended, Executor};
 use super::lease::Leases;
 use super::lifecycle::Lifecycle;
 use super::pauses::PauseWatch;
-use super::pull::hand_over::{HandOver, PulledClaim};
+use super::pull::dispatch::Dispatcher;
 use super::queue::SignalQueue;
 use super::queue::class::SignalClass;
-use super::queue::permits::Permits;
-use super::queue::route_queue::Taken;
+use super::queue::route_queue::Dequeued;
 use super::settle::Settler;
-use super::spans::Contexts;
 use crate::task::TaskKey;
 use crate::timer::Source;
-use crate::trace::Tracer;
 
 /// The claim workers. Two serve fresh signals, so that one waits for the ledger while the other fills its batch; one
 /// serves the backlog. More workers would only wait for the same rows.
@@ -35,13 +31,12 @@ const UNSETTLED_PER_SLOT: usize = 4;
 pub struct Pipeline {
     pub concurrency: usize,
     pub lifecycle: Lifecycle,
-    pub tracer: Option<Arc<dyn Tracer>>,
     pub queue: Arc<SignalQueue>,
     pub pauses: Arc<PauseWatch>,
     pub leases: Arc<Leases>,
     pub claimer: Arc<Claimer>,
     pub executor: Arc<Executor>,
-    pub hand_over: Arc<HandOver>,
+    pub dispatcher: Arc<Dispatcher>,
     pub settler: Arc<Settler>,
 }
 
@@ -70,15 +65,15 @@ impl Pipeline {
             (turn, permits)
         };
         let stopping = &self.lifecycle.stopping;
-        while let Some((turn, permits)) = stopping.run_until_cancelled(ready()).await {
+        while let Some((turn, mut permits)) = stopping.run_until_cancelled(ready()).await {
             let taken = self.queue.take(class, permits.count());
             let (keys, expired) = (keys_of(&taken), expired_keys_of(&taken));
-            let began = Instant::now();
-            let claimed = self.claimer.claim(taken).await;
+            let claimed = self.claimer.claim(taken, &mut permits).await;
             drop(turn);
             match claimed {
                 Ok((claims, missed)) => {
-                    self.execute(claims, began, keys, permits, &ended);
+                    self.execute(claims, keys, &ended);
+                    drop(permits);
                     self.claimer.account_for(missed).await;
                 }
                 Err(error) => self.claimer.wait_out(&error, &keys, expired).await,
@@ -86,59 +81,35 @@ impl Pipeline {
         }
     }
 
-    /// Starts a run for each claim, or hands it over to a worker. The claims were made since `began`. Marks the other keys as no longer in flight.
-    fn execute(
-        &self,
-        claims: Vec<Claimed>,
-        began: Instant,
-        mut keys: Vec<TaskKey>,
-        mut permits: Permits,
-        ended: &mpsc::Sender<Ended>,
-    ) {
+    /// Starts a run for each claim, here or at a worker. Marks the other keys as no longer in flight.
+    fn execute(&self, claims: Vec<Claimed>, mut keys: Vec<TaskKey>, ended: &mpsc::Sender<Ended>) {
         let claimed: HashSet<&TaskKey> = claims.iter().map(|claimed| &claimed.claim.key).collect();
         keys.retain(|key| !claimed.contains(key));
         self.queue.finish(&keys);
-        let mut pulled = Vec::new();
-        for Claimed {
-            claim,
-            route,
-            permit,
-        } in claims
-        {
-            let permits = permits
-                .split(permit)
-                .expect("at most as many claims as signals, and as many signals as slots");
-            let contexts = Contexts::claimed(self.tracer.as_deref(), &claim, &route, began);
-            if let Some(pull) = route.pull.clone() {
-                pulled.push(PulledClaim {
-                    claim,
-                    route,
-                    pull,
-                    permits,
-                    contexts,
-                });
-                continue;
-            }
-            let interrupted = self.leases.add(&claim);
+        let (pulled, ours): (Vec<Claimed>, Vec<Claimed>) = claims
+            .into_iter()
+            .partition(|claimed| claimed.route.pull.is_some());
+        for claimed in ours {
+            let interrupted = self.leases.add(&claimed.claim);
             let executor = Arc::clone(&self.executor);
-            let run = executor.run(claim, route, contexts, interrupted, permits, ended.clone());
+            let run = executor.run(claimed, interrupted, ended.clone());
             self.lifecycle.spawn(run);
         }
         if !pulled.is_empty() {
-            let handing_over = Arc::clone(&self.hand_over).run(pulled, ended.clone());
-            self.lifecycle.spawn(handing_over);
+            let dispatching = Arc::clone(&self.dispatcher).run(pulled, ended.clone());
+            self.lifecycle.spawn(dispatching);
         }
     }
 }
 
-fn keys_of(taken: &[Taken]) -> Vec<TaskKey> {
+fn keys_of(taken: &[Dequeued]) -> Vec<TaskKey> {
     let keys = taken.iter().map(|taken| taken.signal.key.clone());
     keys.collect()
 }
 
 /// Keys of the signals that come from expiry events. If such a key has no row yet, the event is the only trace of its
 /// task.
-fn expired_keys_of(taken: &[Taken]) -> Vec<TaskKey> {
+fn expired_keys_of(taken: &[Dequeued]) -> Vec<TaskKey> {
     let events = taken
         .iter()
         .filter(|taken| taken.signal.source == Source::Event);

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::background::pauses::PauseReader;
-use super::claim::Claimed;
 use super::execute::Ended;
 use super::pipeline::Pipeline;
 use super::queue::class::SignalClass;
 use super::queue::route_load::RouteLoad;
-use super::queue::route_queue::Taken;
-use super::spans::Contexts;
+use super::queue::route_queue::Dequeued;
 use crate::handler::Router;
 use crate::ledger::{Claim, LedgerError};
 use crate::task::{Arming, Outcome, TaskKey};
@@ -52,7 +50,7 @@ impl Stepper {
             return Ok(None);
         };
         let mut permits = queue.permits(SignalClass::Fresh, 1).await;
-        let taken = Taken {
+        let taken = Dequeued {
             signal: Signal {
                 key,
                 source: Source::Direct,
@@ -64,27 +62,13 @@ impl Stepper {
         };
         // No task starts unless the pauses are known.
         self.pauses.read().await?;
-        let (claims, _) = claimer.claim(vec![taken]).await?;
-        let Some(Claimed {
-            claim,
-            route,
-            permit,
-        }) = claims.into_iter().next()
-        else {
+        let (claims, _) = claimer.claim(vec![taken], &mut permits).await?;
+        let Some(claimed) = claims.into_iter().next() else {
             return Ok(None);
         };
-        let permits = permits.split(permit).expect("one slot for one run");
         let (ended, mut settling) = mpsc::channel(1);
-        let interrupted = leases.add(&claim);
-        let run = Arc::clone(executor).run(
-            claim,
-            route,
-            Contexts::default(),
-            interrupted,
-            permits,
-            ended,
-        );
-        run.await;
+        let interrupted = leases.add(&claimed.claim);
+        Arc::clone(executor).run(claimed, interrupted, ended).await;
         let Some(ended) = settling.recv().await else {
             return Ok(None);
         };

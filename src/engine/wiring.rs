@@ -24,7 +24,7 @@ use super::occurrence::Occurrences;
 use super::parts::Parts;
 use super::pauses::PauseWatch;
 use super::pipeline::Pipeline;
-use super::pull::hand_over::HandOver;
+use super::pull::dispatch::Dispatcher;
 use super::pull::{PullParts, PullQueues};
 use super::queue::SignalQueue;
 use super::rearm::Rearmer;
@@ -58,13 +58,12 @@ impl Wired {
         let pipeline = Arc::new(Pipeline {
             concurrency: config.engine.concurrency,
             lifecycle: common.lifecycle.clone(),
-            tracer: common.parts.tracer.clone(),
             queue: Arc::clone(&common.queue),
             pauses: Arc::clone(&common.pauses),
             leases: Arc::clone(&common.leases),
             claimer: Arc::clone(&claimer),
             executor: Arc::clone(&executor),
-            hand_over: Arc::new(HandOver {
+            dispatcher: Arc::new(Dispatcher {
                 executor,
                 queues: pull.clone(),
             }),
@@ -205,6 +204,7 @@ impl<'a> Common<'a> {
             sweep: Arc::clone(&self.activities.sweep),
             lifecycle: self.lifecycle.clone(),
             reporter: Arc::clone(&self.reporter),
+            tracer: self.parts.tracer.clone(),
             without_row: NegativeCache::default(),
             turn: Semaphore::new(1),
         }

@@ -1,5 +1,6 @@
 //! Adoption: writes, moves or cancels the rows of keys that programs armed or deleted without a row of their own.
 
+mod comparing;
 mod seniors;
 mod writing;
 
@@ -15,14 +16,9 @@ use crate::engine::lifecycle::Lifecycle;
 use crate::engine::queue::SignalQueue;
 use crate::engine::reports::{Reporter, TaskWithdrawn, withdrawn_many};
 use crate::handler::Router;
-use crate::ledger::{
-    Adoption, AdoptionRequest, Claims, LedgerError, Lookup, Withdrawal, Withdrawn,
-};
+use crate::ledger::{Adoption, AdoptionRequest, Claims, LedgerError, Withdrawal, Withdrawn};
 use crate::membership::Membership;
-use crate::task::{
-    AdoptionDecision, Countdown, Origin, State, TaskKey, UnixMs, decide_adoption, decide_requested,
-    is_younger,
-};
+use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{
     Acknowledgement, AdoptionCandidate, Cause, Entries, EntryState, Listening, Seen, Timer,
@@ -43,9 +39,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// A key that is gone this long before its due time or less may have expired rather than been deleted.
 const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
 
-/// A producer knows of a step of the ledger's clock after this time: it reads the clock each 30 s.
-const STEP_KNOWN_AFTER: Duration = Duration::from_secs(60);
-
 /// Maximum number of times a key is compared whose row changes meanwhile.
 const ROUNDS_MAX: usize = 3;
 
@@ -55,7 +48,7 @@ struct Wanted {
     row: AdoptionRequest,
     reason: &'static str,
     /// Whether the key is to be inspected again first.
-    doubt: Doubt,
+    recheck: Recheck,
 }
 
 impl Wanted {
@@ -65,23 +58,23 @@ impl Wanted {
     }
 
     /// When the evidence was heard, if the last change of its row may be newer.
-    fn doubted_since(&self) -> Option<UnixMs> {
+    fn recheck_since(&self) -> Option<UnixMs> {
         match self.candidate.seen {
-            Seen::Armed(seen) if self.doubt != Doubt::None => seen.heard,
+            Seen::Armed(seen) if self.recheck != Recheck::No => seen.heard,
             _ => None,
         }
     }
 }
 
-/// Doubt whether evidence is younger than the last change of its row.
+/// Whether a key is inspected again: its evidence may be older than the last change of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doubt {
+enum Recheck {
     /// The evidence is younger by the clocks.
-    None,
+    No,
     /// The evidence counts unless a new inspection disproves it.
-    Some,
+    UnlessDisproved,
     /// The evidence counts only if a new inspection confirms it.
-    Much,
+    IfConfirmed,
 }
 
 /// Maximum number of keys that one line of the log names.
@@ -174,7 +167,7 @@ impl Adopter {
             }
             let (wanted, withdrawals) = self.compare(candidates).await?;
             deleted.extend(withdrawals);
-            let wanted = self.drop_doubtful(wanted).await;
+            let wanted = self.drop_outdated(wanted).await;
             let rows;
             (rows, candidates) = self.write_wanted(wanted).await?;
             written += rows;
@@ -184,132 +177,27 @@ impl Adopter {
         Ok(written)
     }
 
-    /// Compares keys with the ledger. Returns the rows to be written, and the tasks of deleted keys.
-    async fn compare(
-        &self,
-        candidates: Vec<AdoptionCandidate>,
-    ) -> Result<(Vec<Wanted>, Vec<(AdoptionCandidate, Withdrawal)>), LedgerError> {
-        let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
-        let lookups = self.claims.look_up(&keys).await?;
-        let now = self.clock.now();
-        let (mut wanted, mut known, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
-        for (candidate, lookup) in candidates.into_iter().zip(lookups) {
-            match candidate.seen {
-                Seen::Requested { due, heard } => {
-                    let booked = lookup.as_ref().map(Lookup::booked);
-                    match decide_requested(booked.as_ref(), due, heard) {
-                        AdoptionDecision::Leave => {
-                            self.reporter.metrics.dropped(DropReason::Known, 1);
-                            let state = lookup.as_ref().map_or(EntryState::Ended, entry_state);
-                            known.push(acknowledgement(&candidate, state));
-                        }
-                        decision => wanted.push(Wanted {
-                            row: AdoptionRequest {
-                                key: candidate.key.clone(),
-                                due,
-                                heard,
-                                from_key: true,
-                                is_entry: self.counts_absence(),
-                                over: lookup,
-                                payload: candidate.payload.as_deref().map(str::to_owned),
-                            },
-                            candidate,
-                            reason: match decision {
-                                AdoptionDecision::Move => "moved",
-                                AdoptionDecision::Recreate => "again",
-                                AdoptionDecision::Insert | AdoptionDecision::Leave => "requested",
-                            },
-                            doubt: Doubt::None,
-                        }),
-                    }
-                }
-                Seen::Armed(key) => {
-                    let booked = lookup.as_ref().map(Lookup::booked);
-                    let reason = match decide_adoption(booked.as_ref(), &key, now) {
-                        AdoptionDecision::Leave => {
-                            self.reporter.metrics.dropped(DropReason::Known, 1);
-                            continue;
-                        }
-                        AdoptionDecision::Insert if key.alive_at.is_none() => "expired",
-                        AdoptionDecision::Insert if key.heard.is_some() => "expire",
-                        AdoptionDecision::Insert => "scan",
-                        AdoptionDecision::Move => "moved",
-                        AdoptionDecision::Recreate => "again",
-                    };
-                    let doubt = match &booked {
-                        Some(row) if key.needs_inspection(row, now) => {
-                            match key.is_surely_younger(row) {
-                                true => Doubt::Some,
-                                false => Doubt::Much,
-                            }
-                        }
-                        _ => Doubt::None,
-                    };
-                    wanted.push(Wanted {
-                        row: adoption_request(&candidate.key, &key, lookup, now),
-                        candidate,
-                        reason,
-                        doubt,
-                    });
-                }
-                // The event may be a late one about the row's own arming.
-                Seen::Expired(_) if lookup.is_some() => {
-                    self.reporter.metrics.dropped(DropReason::Known, 1)
-                }
-                Seen::Expired(due) => wanted.push(Wanted {
-                    row: adoption_request(&candidate.key, &Countdown::expired(due, due), None, now),
-                    candidate,
-                    reason: "expired",
-                    doubt: Doubt::None,
-                }),
-                Seen::Disarmed(heard) => match self.withdrawal(lookup, heard, now) {
-                    Some(withdrawal) => deleted.push((candidate, withdrawal)),
-                    None => self.reporter.metrics.dropped(DropReason::NotWithdrawn, 1),
-                },
-            }
-        }
-        self.acknowledge(known.into_iter().flatten().collect())
-            .await;
-        if wanted.iter().any(Wanted::is_shortened) && self.has_clock_stepped().await? {
-            let before = wanted.len();
-            wanted.retain(|wanted| !wanted.is_shortened());
-            let dropped = (before - wanted.len()) as u64;
-            self.reporter
-                .metrics
-                .dropped(DropReason::OutOfDate, dropped);
-        }
-        Ok((wanted, deleted))
-    }
-
-    /// True if the ledger's clock has stepped lately. A key of ours that was armed by the former time, or is read by it,
-    /// seems to have another expiry than its value says.
-    async fn has_clock_stepped(&self) -> Result<bool, LedgerError> {
-        self.health.sync_clock().await?;
-        let clock = &self.clock;
-        Ok(clock.has_stepped_within(STEP_KNOWN_AFTER))
-    }
-
     /// Inspects keys again that may have been armed before the last change of their rows. If that change reached Redis,
     /// as a deletion or as a key of ours, these keys are gone.
-    async fn drop_doubtful(&self, wanted: Vec<Wanted>) -> Vec<Wanted> {
-        let doubtful = wanted
+    async fn drop_outdated(&self, wanted: Vec<Wanted>) -> Vec<Wanted> {
+        let rechecked = wanted
             .iter()
-            .filter(|wanted| wanted.doubt != Doubt::None)
+            .filter(|wanted| wanted.recheck != Recheck::No)
             .map(|wanted| wanted.row.key.clone());
-        let keys: Vec<TaskKey> = doubtful.collect();
+        let keys: Vec<TaskKey> = rechecked.collect();
         if keys.is_empty() {
             return wanted;
         }
-        let heard = wanted.iter().filter_map(|wanted| wanted.doubted_since());
+        let heard = wanted.iter().filter_map(|wanted| wanted.rechecked_since());
         let since = heard.min().unwrap_or_default();
         let found = self.inspect(&keys, since).await;
         let mut found = found.map(Vec::into_iter);
         let is_accepted = |wanted: &Wanted| {
-            if wanted.doubt == Doubt::None {
+            if wanted.recheck == Recheck::No {
                 return true;
             }
             match found.as_mut().map(|found| found.next().flatten()) {
-                None => wanted.doubt == Doubt::Some,
+                None => wanted.recheck == Recheck::UnlessDisproved,
                 Some(found) => match (found, wanted.candidate.seen) {
                     (Some(found), Seen::Armed(seen)) => found.meant == seen.meant,
                     _ => false,
@@ -371,46 +259,6 @@ impl Adopter {
         }
         Ok(())
     }
-
-    /// The withdrawal of the task of a deleted key, if the task was adopted from that key and has not changed since. The
-    /// task may wait for a retry, or behind a run.
-    fn withdrawal(&self, lookup: Option<Lookup>, heard: UnixMs, now: UnixMs) -> Option<Withdrawal> {
-        let over = lookup.filter(|row| {
-            let booked = row.booked();
-            let waits = matches!(row.state, State::Pending | State::Waiting)
-                || (row.state == State::Running && row.arming.due > now);
-            // An entry that was never seen is not missing.
-            let was_seen = booked.origin == Origin::Entry || !self.counts_absence();
-            let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
-            waits && booked.is_from_key() && was_seen && is_younger
-        })?;
-        Some(Withdrawal { over, heard })
-    }
-}
-
-/// The adoption request for a key.
-fn adoption_request(
-    key: &TaskKey,
-    seen: &Countdown,
-    over: Option<Lookup>,
-    now: UnixMs,
-) -> AdoptionRequest {
-    AdoptionRequest {
-        key: key.clone(),
-        due: seen.row_due(),
-        // What is heard after a scan found the key is younger, also before the row is written. A late event may be older
-        // than the row, but the key was there when it was inspected.
-        heard: match seen.late {
-            true => seen.alive_at.or(seen.heard),
-            false => seen.heard.or(seen.alive_at),
-        }
-        .unwrap_or(now),
-        // A key of ours that a program gave another expiry does not change the origin of the task.
-        from_key: seen.meant.is_none(),
-        is_entry: false,
-        over,
-        payload: None,
-    }
 }
 
 /// The answer to an entry of a program; `None` for a key, which needs none.
@@ -422,13 +270,5 @@ fn acknowledgement(candidate: &AdoptionCandidate, state: EntryState) -> Option<A
             state,
         }),
         Seen::Armed(_) | Seen::Expired(_) | Seen::Disarmed(_) => None,
-    }
-}
-
-/// What becomes of an entry whose task has this row.
-fn entry_state(row: &Lookup) -> EntryState {
-    match row.state.is_finished() {
-        true => EntryState::Ended,
-        false => EntryState::Pending(row.due_at),
     }
 }

@@ -4,6 +4,7 @@
 //! The audit runs beside the sweep, not before it: a million keys take a while. Tasks due soon are checked first, then
 //! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other tasks.
 
+mod progress;
 mod report;
 mod unheard;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use self::progress::{Page, Progress, Request, Step};
 pub use self::report::AuditReport;
 use crate::clock::LedgerClock;
 use crate::engine::activity::Activity;
@@ -31,9 +33,6 @@ use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, Entries, Listening, Timer, 
 /// Maximum time that the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
 
-/// An audit that broke off less than this ago continues where it stopped.
-const RESUMABLE_FOR: Duration = Duration::from_secs(60);
-
 /// Delay before an audit that broke off continues, unless another is requested before.
 const RESUME_AFTER: Duration = Duration::from_secs(10);
 
@@ -51,77 +50,6 @@ const YIELD_CHECK: Duration = Duration::from_millis(10);
 
 /// Rows of one step. A step is short, so that a task that falls due meanwhile is hardly delayed.
 const PAGE: u32 = 250;
-
-/// The next step of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Step {
-    /// Tasks due soon.
-    #[default]
-    Soon,
-    /// The armed keys.
-    Keys,
-    /// All other tasks.
-    Later,
-    /// Nothing more.
-    End,
-}
-
-/// Progress of an audit.
-#[derive(Debug, Default)]
-pub struct Progress {
-    report: AuditReport,
-    step: Step,
-    /// The row after which the audit continues.
-    after: Option<(UnixMs, u64)>,
-    /// The position in the keys at which the audit continues.
-    cursor: Option<u64>,
-    /// When the audit began, on the ledger's clock.
-    began: Option<UnixMs>,
-    /// When the audit broke off.
-    broke_off: Option<Instant>,
-}
-
-impl Progress {
-    /// Progress with which an audit resumes after `self` broke off. Starts over if that was long ago or the timer has
-    /// lost its data since. Starts over with the keys if some may have been armed unheard since.
-    fn resume(self, cause: Cause) -> Self {
-        let is_recent = |at: Instant| at.elapsed() < RESUMABLE_FOR;
-        match self.broke_off {
-            Some(at) if is_recent(at) && cause != Cause::RedisChanged => {
-                let restart_keys = cause == Cause::Subscribed && self.step == Step::Later;
-                Self {
-                    broke_off: None,
-                    step: if restart_keys { Step::Keys } else { self.step },
-                    cursor: self.cursor.filter(|_| cause != Cause::Subscribed),
-                    ..self
-                }
-            }
-            _ => Self::default(),
-        }
-    }
-
-    fn break_off(&mut self) {
-        self.broke_off = Some(Instant::now());
-    }
-}
-
-/// A request for an audit.
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    cause: Cause,
-    /// An audit by another daemon satisfies the request if it began after this.
-    since: UnixMs,
-}
-
-impl Request {
-    /// Merges two requests.
-    fn with(self, other: Self) -> Self {
-        Self {
-            cause: self.cause.max(other.cause),
-            since: self.since.max(other.since),
-        }
-    }
-}
 
 /// Compares the armed keys with the ledger.
 pub struct Audit {
@@ -398,26 +326,5 @@ impl Audit {
             Some(_) => Page::More,
             None => Page::Last,
         })
-    }
-}
-
-/// Result of one page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Page {
-    /// More pages follow.
-    More,
-    /// This was the last page.
-    Last,
-    /// The timer did not answer: the page is to be repeated.
-    Failed,
-}
-
-impl Page {
-    /// Proceeds to `next` after the last page. Returns true if the audit continues.
-    fn proceed(self, next: Step, progress: &mut Progress) -> bool {
-        if self == Self::Last {
-            progress.step = next;
-        }
-        self != Self::Failed
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of pull queues.
 
-use crate::engine::queue::demand::GROUPS_MAX;
+use crate::engine::workers::demand::GROUPS_MAX;
 use crate::ledger::{LedgerError, Settled};
 use crate::task::RESULT_BYTES_MAX;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{PullQueues, Takers};
+use super::{PullQueues, WaitingWorkers};
 use crate::timer::Cause;
 
 /// A queue stays with a daemon for this long after its last worker has left: the worker may come back for more.
@@ -18,7 +18,7 @@ const LINGER_ALONE: Duration = Duration::from_secs(60);
 pub struct IdleWatch(pub PullQueues);
 
 impl IdleWatch {
-    /// Looks when a taker has left. Never returns.
+    /// Looks when a worker has left. Never returns.
     pub async fn run(self) {
         let shared = &self.0.0;
         loop {
@@ -42,8 +42,8 @@ impl IdleWatch {
     fn next_to_be_idle(&self) -> Option<Duration> {
         let now = Instant::now();
         let linger = self.linger();
-        let left = self.unasked().into_iter().map(|(_, takers)| {
-            let idle_at = takers.asked() + linger;
+        let left = self.unasked().into_iter().map(|(_, workers)| {
+            let idle_at = workers.asked() + linger;
             idle_at.saturating_duration_since(now)
         });
         left.min().map(|left| left.min(LINGER))
@@ -52,16 +52,18 @@ impl IdleWatch {
     fn make_idle(&self) {
         let shared = &self.0.0;
         let linger = self.linger();
-        for (queue, takers) in self.unasked() {
-            if takers.asked().elapsed() < linger {
+        for (queue, workers) in self.unasked() {
+            if workers.asked().elapsed() < linger {
                 continue;
             }
             let now = shared.parts.clock.now();
-            takers.demand.set_asked(now.minus(takers.asked().elapsed()));
-            takers.demand.set_active(false);
-            if !takers.demand.is_zero() {
+            workers
+                .demand
+                .set_asked(now.minus(workers.asked().elapsed()));
+            workers.demand.set_active(false);
+            if !workers.demand.is_zero() {
                 // A worker has just asked, and may have seen the queue active.
-                takers.demand.set_active(true);
+                workers.demand.set_active(true);
                 continue;
             }
             tracing::debug!(queue = &*queue, "no worker asks: the queue is idle here");
@@ -70,14 +72,14 @@ impl IdleWatch {
         }
     }
 
-    /// The active queues without a taker.
-    fn unasked(&self) -> Vec<(Arc<str>, Arc<Takers>)> {
-        let takers = self.0.takers();
-        let active = takers
+    /// The active queues without a worker.
+    fn unasked(&self) -> Vec<(Arc<str>, Arc<WaitingWorkers>)> {
+        let workers = self.0.workers();
+        let active = workers
             .iter()
-            .filter(|(_, takers)| takers.demand.is_active() && takers.demand.is_zero());
+            .filter(|(_, workers)| workers.demand.is_active() && workers.demand.is_zero());
         active
-            .map(|(queue, takers)| (Arc::clone(queue), Arc::clone(takers)))
+            .map(|(queue, workers)| (Arc::clone(queue), Arc::clone(workers)))
             .collect()
     }
 }

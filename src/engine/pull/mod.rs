@@ -4,13 +4,13 @@
 //! route's queue. The claimed tasks go to the workers in order of arrival. What a worker presents to settle its task, a
 //! [`ClaimToken`], holds everything, so that any daemon of the ledger settles it.
 
+pub mod dispatch;
 mod error;
-pub mod hand_over;
 pub mod idle;
 mod keys;
 mod outstanding;
+mod report;
 mod status;
-mod takers;
 mod taking;
 mod token;
 
@@ -18,7 +18,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -29,15 +28,17 @@ use super::execute::{Ended, Reported};
 use super::lifecycle::Lifecycle;
 use super::queue::SignalQueue;
 use super::reports::Reporter;
-use super::spans::{self, Span};
+use super::spans;
+use super::workers;
 use crate::clock::LedgerClock;
 use crate::handler::{Router, TaskContext};
 use crate::ledger::{Claims, Documents, Lease, Renewal, Settled};
 use crate::membership::Ownership;
-use crate::task::{ERROR_BYTES_MAX, Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
+use crate::task::Outcome;
 use crate::trace::Tracer;
 
 pub use self::error::PullError;
+pub use self::report::Report;
 pub use self::status::{PullQueueStatus, WorkerStatus};
 pub use self::taking::TAKE_MAX;
 pub use self::token::ClaimToken;
@@ -67,17 +68,17 @@ pub(super) struct PullParts {
 struct Shared {
     parts: PullParts,
     /// By name of the queue.
-    takers: Mutex<HashMap<Arc<str>, Arc<Takers>>>,
+    workers: Mutex<HashMap<Arc<str>, Arc<WaitingWorkers>>>,
     outstanding: Arc<Outstanding>,
     keys: ClaimKeys,
     /// The channel to the settle stage, from the start of the engine until its drain.
     settlements: OnceLock<mpsc::WeakSender<Ended>>,
-    /// Notified when the last taker of a queue has left.
+    /// Notified when a worker has left.
     last_left: Notify,
 }
 
 /// The workers that wait for tasks of one queue.
-type Takers = takers::Takers<TakenTasks>;
+type WaitingWorkers = workers::WaitingWorkers<TakenTasks>;
 
 /// A task that a worker has.
 #[derive(Debug, Clone)]
@@ -88,28 +89,7 @@ pub struct Leased {
     pub task: TaskContext,
 }
 
-/// How a run ended, as its worker reports it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Report {
-    /// It succeeded. A result is JSON.
-    Done {
-        /// Stored with the task.
-        result: Option<String>,
-    },
-    /// It failed.
-    Failed {
-        /// For people.
-        error: String,
-        /// Whether and when to try again.
-        advice: RetryAdvice,
-    },
-    /// To be given out again after a delay. Not a failure.
-    Snoozed(Duration),
-    /// Given back unused: no attempt is counted.
-    Released,
-}
-
-/// Tasks that were handed to a worker. Unless they are [kept](Self::keep), dropping them gives them back: the worker has
+/// Tasks that were dispatched to a worker. Unless they are [kept](Self::keep), dropping them gives them back: the worker has
 /// not received them.
 pub struct TakenTasks {
     tasks: Vec<Leased>,
@@ -120,7 +100,7 @@ impl PullQueues {
     pub(super) fn new(parts: PullParts) -> Self {
         Self(Arc::new(Shared {
             parts,
-            takers: Mutex::default(),
+            workers: Mutex::default(),
             outstanding: Arc::default(),
             keys: ClaimKeys::default(),
             settlements: OnceLock::new(),
@@ -181,26 +161,14 @@ impl PullQueues {
         let (outcome, result) = report.into_outcome()?;
         let settlements = self.settlements()?;
         let parts = &self.0.parts;
-        let now = parts.clock.now();
-        let held = claim.held(now);
-        let lease = claim.lease;
-        let claimed = claim.claim(now);
-        let route = parts.router.settling(&claimed.key);
-        let (name, as_run) = (Arc::clone(&route.name), outcome.as_str());
-        let run = self.0.outstanding.take_span(&lease);
-        let span = spans::settling(parts.tracer.as_deref(), run, &claimed, &route, &outcome);
+        let held = claim.held(parts.clock.now());
         let (answer, settled) = oneshot::channel();
-        let ended = Ended {
-            claim: claimed,
-            route,
-            outcome,
-            result,
-            reported: Some(Reported {
-                worker: claim.worker().to_owned(),
-                answer,
-            }),
-            span,
+        let reported = Reported {
+            worker: claim.worker().to_owned(),
+            answer,
         };
+        let ended = self.ended(claim, outcome, result, reported);
+        let (name, as_run) = (Arc::clone(&ended.route.name), ended.outcome.as_str());
         let written = timeout(SETTLE_WAIT, async {
             let sent = settlements.send(ended).await;
             // The settle stage ends when all senders are dropped.
@@ -214,7 +182,7 @@ impl PullQueues {
                 })
         });
         let settled = written.await.unwrap_or(Err(PullError::NotYet))?;
-        self.0.outstanding.end(&lease);
+        self.0.outstanding.end(&claim.lease);
         match settled {
             // The task is done, so a report of anything else was not written.
             Settled::ByHandler if !is_done => Err(PullError::Fenced(settled)),
@@ -255,17 +223,44 @@ impl PullQueues {
             .collect())
     }
 
-    /// The takers of a queue that a route of this daemon names.
-    fn takers_of(&self, queue: &str) -> Result<Arc<Takers>, PullError> {
+    /// The end of a task that a worker has, or was to get.
+    fn ended(
+        &self,
+        claim: &ClaimToken,
+        outcome: Outcome,
+        result: Option<String>,
+        reported: Reported,
+    ) -> Ended {
+        let Shared {
+            parts, outstanding, ..
+        } = &*self.0;
+        let run = outstanding.take_span(&claim.lease);
+        let claim = claim.claim(parts.clock.now());
+        let route = parts.router.settling(&claim.key);
+        Ended {
+            span: spans::settling(parts.tracer.as_deref(), run, &claim, &route, &outcome),
+            claim,
+            route,
+            outcome,
+            result,
+            reported: Some(reported),
+        }
+    }
+
+    /// The waiting workers of a queue that a route of this daemon names.
+    fn workers_of(&self, queue: &str) -> Result<Arc<WaitingWorkers>, PullError> {
         let routes = self.0.parts.router.pull_queues();
         let found = routes.into_iter().find(|(_, pull)| *pull.queue == *queue);
         let Some((_, pull)) = found else {
             return Err(PullError::UnknownQueue(queue.to_owned()));
         };
-        let demand = || Arc::new(Takers::new(self.0.parts.queue.demands().of(&pull.queue)));
-        let mut takers = self.takers();
-        let takers = takers.entry(Arc::clone(&pull.queue)).or_insert_with(demand);
-        Ok(Arc::clone(takers))
+        let new = || {
+            let demand = self.0.parts.queue.demands().of(&pull.queue);
+            Arc::new(WaitingWorkers::new(demand))
+        };
+        let mut workers = self.workers();
+        let workers = workers.entry(Arc::clone(&pull.queue)).or_insert_with(new);
+        Ok(Arc::clone(workers))
     }
 
     fn settlements(&self) -> Result<mpsc::Sender<Ended>, PullError> {
@@ -274,26 +269,13 @@ impl PullQueues {
         settlements.ok_or(PullError::NotRunning)
     }
 
-    /// Gives tasks back that their worker has not received, each with the span of its run, without waiting.
-    fn give_back(&self, tasks: Vec<(Leased, Span)>) {
+    /// Settles tasks that no worker has received, without waiting: they go to other workers.
+    fn give_back(&self, unreceived: Vec<Ended>) {
         let Ok(settlements) = self.settlements() else {
             return;
         };
-        let shared = Arc::clone(&self.0);
-        let now = shared.parts.clock.now();
         let giving_back = async move {
-            for (task, run) in tasks {
-                shared.outstanding.end(&task.claim.lease);
-                let claim = task.claim.claim(now);
-                let route = shared.parts.router.settling(&claim.key);
-                let mut ended = Ended::unreceived(claim, route);
-                ended.span = spans::settling(
-                    shared.parts.tracer.as_deref(),
-                    run,
-                    &ended.claim,
-                    &ended.route,
-                    &ended.outcome,
-                );
+            for ended in unreceived {
                 if settlements.send(ended).await.is_err() {
                     return;
                 }
@@ -312,37 +294,9 @@ impl PullQueues {
         }
     }
 
-    fn takers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Takers>>> {
-        let takers = self.0.takers.lock();
-        takers.expect("nothing panics while holding it")
-    }
-}
-
-impl Report {
-    fn into_outcome(self) -> Result<(Outcome, Option<String>), PullError> {
-        Ok(match self {
-            Self::Done { result } => {
-                let is_fit = |json: &String| {
-                    json.len() <= RESULT_BYTES_MAX
-                        && serde_json::from_str::<IgnoredAny>(json).is_ok()
-                };
-                if !result.as_ref().is_none_or(is_fit) {
-                    return Err(PullError::Result);
-                }
-                (Outcome::Succeeded, result)
-            }
-            Self::Failed { mut error, advice } => {
-                // Any text that a worker sends is logged.
-                error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
-                let failure = Failure {
-                    message: error,
-                    advice,
-                };
-                (Outcome::Failed(failure), None)
-            }
-            Self::Snoozed(delay) => (Outcome::Snoozed { delay }, None),
-            Self::Released => (Outcome::Interrupted, None),
-        })
+    fn workers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<WaitingWorkers>>> {
+        let workers = self.0.workers.lock();
+        workers.expect("nothing panics while holding it")
     }
 }
 
@@ -360,36 +314,22 @@ impl TakenTasks {
 
 impl Drop for TakenTasks {
     fn drop(&mut self) {
-        if !self.tasks.is_empty() {
-            let outstanding = &self.queues.0.outstanding;
-            let tasks = std::mem::take(&mut self.tasks).into_iter().map(|task| {
-                let run = outstanding.take_span(&task.claim.lease);
-                (task, run)
-            });
-            self.queues.give_back(tasks.collect());
+        if self.tasks.is_empty() {
+            return;
         }
+        let unreceived = self.tasks.iter().map(|task| {
+            let claim = &task.claim;
+            let unused = Reported::unreceived();
+            let ended = self.queues.ended(claim, Outcome::NotStarted, None, unused);
+            self.queues.0.outstanding.end(&claim.lease);
+            ended
+        });
+        self.queues.give_back(unreceived.collect());
     }
 }
 
 impl std::fmt::Debug for TakenTasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("TakenTasks").field(&self.tasks).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_error_of_a_worker_is_cut() {
-        let report = Report::Failed {
-            error: "é".repeat(ERROR_BYTES_MAX),
-            advice: RetryAdvice::Never,
-        };
-        let Ok((Outcome::Failed(failure), None)) = report.into_outcome() else {
-            panic!("it is a failure");
-        };
-        assert_eq!(failure.message, "é".repeat(ERROR_BYTES_MAX / 2));
     }
 }

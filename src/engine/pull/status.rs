@@ -39,8 +39,8 @@ impl PullQueues {
             if queues.iter().any(|known| *known.queue == *pull.queue) {
                 continue;
             }
-            let takers = self.takers().get(&pull.queue).cloned();
-            let seen = takers.map_or_else(Vec::new, |takers| takers.workers());
+            let waiting = self.workers().get(&pull.queue).cloned();
+            let seen = waiting.map_or_else(Vec::new, |waiting| waiting.workers());
             let mut workers: Vec<WorkerStatus> = seen
                 .into_iter()
                 .map(|(name, seen, waiting)| WorkerStatus {

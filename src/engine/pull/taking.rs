@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::takers::Ticket;
 use super::{PullError, PullQueues, TakenTasks};
+use crate::engine::workers::Ticket;
 use crate::task::{ClassGlob, is_invisible};
 use crate::telemetry::Metrics;
 use crate::timer::Cause;
@@ -22,14 +22,14 @@ const UNDER_WAY: Duration = Duration::from_millis(500);
 
 impl PullQueues {
     /// Takes up to `count` tasks that are due. If there are none, waits for `block`; `None` waits only for tasks that
-    /// are being claimed. Takers of a queue get tasks in order of arrival; a task with a crash goes to the one that asked
+    /// are being claimed. WaitingWorkers of a queue get tasks in order of arrival; a task with a crash goes to the one that asked
     /// last. Returns no task when the time is up, and when the daemon stops.
     ///
     /// # Errors
     /// [`PullError`]: an unknown queue, a bad count or name.
     ///
     /// # Cancel safety
-    /// Cancel safe: tasks that were claimed for this taker go to another one.
+    /// Cancel safe: tasks that were claimed for this worker go to another one.
     pub async fn take(
         &self,
         queue: &str,
@@ -65,16 +65,16 @@ impl PullQueues {
         if worker.chars().count() > WORKER_CHARS_MAX || worker.contains(is_invisible) {
             return Err(PullError::Worker);
         }
-        let takers = self.takers_of(queue)?;
+        let workers = self.workers_of(queue)?;
         let lifecycle = &self.0.parts.lifecycle;
         if lifecycle.leaving.is_cancelled() || lifecycle.stopping.is_cancelled() {
             return Ok(self.nothing());
         }
-        let Some((group, is_new)) = takers.demand.group_of(classes) else {
+        let Some((group, is_new)) = workers.demand.group_of(classes) else {
             return Err(PullError::Groups);
         };
         if is_new {
-            // They wait in the lanes of before. A sweep finds their tasks.
+            // Queued signals were assigned to the old groups: drop them and sweep again.
             self.0.parts.queue.drop_pulled(queue);
             self.0.parts.sweep.activate(Cause::Asked);
         }
@@ -82,7 +82,7 @@ impl PullQueues {
         let _seen = Seen(&self.0.parts.reporter.metrics);
         // Before the place, because it is dropped after it.
         let _check = NotifyOnDrop(&self.0.last_left);
-        let place = takers.join(Ticket {
+        let place = workers.join(Ticket {
             count,
             worker: Arc::from(worker),
             classes: classes.into(),
@@ -90,7 +90,7 @@ impl PullQueues {
             give,
         });
         self.0.parts.reporter.metrics.members_changed();
-        let was_active = takers.demand.set_active(true);
+        let was_active = workers.demand.set_active(true);
         if !was_active {
             // Tasks that fell due while no worker asked are found by a sweep, and the other daemons leave ours to us.
             self.0.parts.sweep.activate(Cause::Asked);
@@ -112,7 +112,7 @@ impl PullQueues {
             () = tokio::time::sleep(block) => {}
         }
         drop(place);
-        // Tasks may have been handed over until the place was given up.
+        // Tasks may have been delivered until the place was given up.
         Ok(given.try_recv().unwrap_or_else(|_| self.nothing()))
     }
 }
@@ -126,7 +126,7 @@ impl Drop for Seen<'_> {
     }
 }
 
-/// Has the idle watch look when a taker is done, after it has left.
+/// Has the idle watch look when a worker is done, after it has left.
 struct NotifyOnDrop<'a>(&'a Notify);
 
 impl Drop for NotifyOnDrop<'_> {

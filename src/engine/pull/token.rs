@@ -5,7 +5,8 @@
 //! ledger: nothing that a client sends is believed before it is verified. The owner in it is 16 random bytes: the statement
 //! that settles the task compares them, so an old token settles nothing.
 
-use std::borrow::Cow;
+mod rest;
+
 use std::fmt;
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -17,8 +18,9 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tokio::time::Instant;
 
+use self::rest::Rest;
 use crate::ledger::{Claim, Lease, Owner, SharedKey};
-use crate::task::{Arming, Attempt, Recurrence, TaskKey, UnixMs};
+use crate::task::{Arming, Recurrence, TaskKey, UnixMs};
 
 /// Longest text of a token, in bytes. A key has 255 bytes, a recurrence some hundred.
 const TEXT_BYTES_MAX: usize = 4_096;
@@ -39,109 +41,6 @@ pub struct ClaimToken {
     pub(super) lease: Lease,
     rest: Rest,
     signature: [u8; SIGNATURE_BYTES],
-}
-
-/// What a settlement needs beside the lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Rest {
-    key: TaskKey,
-    attempt: Attempt,
-    created: UnixMs,
-    due_at: UnixMs,
-    recurrence: Option<String>,
-    /// When the worker got the task, on the ledger's clock.
-    handed: UnixMs,
-    visibility_ms: u64,
-    worker: String,
-}
-
-/// [`Rest`] as an array of JSON, which is short. Times are relative to the due time of the arming: key; attempt, crashes,
-/// limit, start and snoozes of the [`Attempt`]; created, due and handed; visibility; worker; recurrence.
-type Packed<'a> = (
-    Cow<'a, str>,
-    u16,
-    u8,
-    Option<u16>,
-    i64,
-    u16,
-    i64,
-    i64,
-    i64,
-    u64,
-    Cow<'a, str>,
-    Option<Cow<'a, str>>,
-);
-
-impl Rest {
-    fn packed(&self, due: UnixMs) -> Vec<u8> {
-        let Self {
-            key,
-            attempt:
-                Attempt {
-                    number,
-                    crashes,
-                    max_attempts,
-                    since,
-                    snoozes,
-                },
-            created,
-            due_at,
-            recurrence,
-            handed,
-            visibility_ms,
-            worker,
-        } = self;
-        let relative = |at: &UnixMs| at.0.saturating_sub(due.0);
-        let packed: Packed<'_> = (
-            key.as_str().into(),
-            *number,
-            *crashes,
-            *max_attempts,
-            relative(since),
-            *snoozes,
-            relative(created),
-            relative(due_at),
-            relative(handed),
-            *visibility_ms,
-            worker.into(),
-            recurrence.as_deref().map(Into::into),
-        );
-        serde_json::to_vec(&packed).expect("texts and numbers are JSON")
-    }
-
-    fn unpacked(packed: &[u8], due: UnixMs) -> Option<Self> {
-        let (
-            key,
-            number,
-            crashes,
-            max_attempts,
-            since,
-            snoozes,
-            created,
-            due_at,
-            handed,
-            visibility_ms,
-            worker,
-            recurrence,
-        ): Packed<'_> = serde_json::from_slice(packed).ok()?;
-        let absolute = |relative: i64| UnixMs(relative.saturating_add(due.0));
-        Some(Self {
-            key: TaskKey::parse(&key).ok()?,
-            attempt: Attempt {
-                number,
-                crashes,
-                max_attempts,
-                since: absolute(since),
-                snoozes,
-            },
-            created: absolute(created),
-            due_at: absolute(due_at),
-            recurrence: recurrence.map(Into::into),
-            handed: absolute(handed),
-            visibility_ms,
-            worker: worker.into(),
-        })
-    }
 }
 
 impl ClaimToken {
@@ -325,6 +224,7 @@ fn owner_of(text: &str) -> Option<Owner> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::Attempt;
     use proptest::prelude::*;
 
     fn claim(recurrence: Option<&str>) -> Claim {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::class::SignalClass;
 use super::fair::{Refused, RouteQueues, SetAside};
-use super::route_queue::Taken;
+use super::route_queue::Dequeued;
 use crate::handler::{Route, Router};
 use crate::task::{Arming, TaskKey};
 use crate::telemetry::{DropReason, Metrics};
@@ -127,7 +127,7 @@ impl CoalescingQueue {
     }
 
     /// Takes signals as [`RouteQueues::take`] does. Their keys are in flight until [`finish`](Self::finish).
-    pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
+    pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Dequeued> {
         let taken = self.route_queues.take(class, limit, free);
         self.mark_in_flight(taken.iter().map(|taken| &taken.signal));
         taken

@@ -1,5 +1,5 @@
 //! Fair queueing: one queue per route, so that a burst on one route does not delay the others. A pull route has one per
-//! [lane](super::demand::Lane).
+//! [audience](crate::engine::workers::demand::Audience).
 //!
 //! [`RouteQueues::held`] is the only place that decides whether a route may start a run now. It checks the route's
 //! concurrency limit, the slots that the route must leave to others, the demand of pull workers, and its rate limit.
@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::class::SignalClass;
-use super::demand::{Demands, Lane};
 use super::route_load::{RouteLoad, Wakeups};
-use super::route_queue::{RouteQueue, Taken};
+use super::route_queue::{Dequeued, RouteQueue};
+use crate::engine::workers::demand::{Audience, Demands};
 use crate::handler::{Route, Router};
 use crate::task::{Rate, TaskKey};
 use crate::timer::Signal;
@@ -194,7 +194,7 @@ impl RouteQueues {
 
     /// Takes at most `limit` signals: the highest priority first, round robin within a priority. The caller holds
     /// `limit` slots; `free` is the number of other free slots.
-    pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
+    pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Dequeued> {
         let at = class as usize;
         let mut taken = Vec::with_capacity(limit.min(self.waiting[at]));
         let mut turns = std::mem::take(&mut self.turns[at]);
@@ -243,7 +243,7 @@ impl RouteQueues {
         }
         if let Some(demand) = &queue.demand {
             // A task that a worker has takes no slot.
-            if demand.open_for(queue.lane) == 0 {
+            if demand.capacity_for(queue.audience) == 0 {
                 return Some(Held::Demand);
             }
         } else if self.multiple_routes && running >= SLOTS_SHARE * free.max(1) {
@@ -255,14 +255,15 @@ impl RouteQueues {
         None
     }
 
-    /// Why the waiting signals of this route, or of one of its lanes, may not start with `free` free slots; `None` if they may,
+    /// Why the waiting signals of this route, or of one of its audiences, may not start with `free` free slots; `None` if they may,
     /// or if none wait.
-    pub fn held_route(&self, name: &str, lane: Option<Lane>, free: usize) -> Option<Held> {
+    pub fn held_route(&self, name: &str, audience: Option<Audience>, free: usize) -> Option<Held> {
         let queues = self.by_name.get(name)?.iter();
         let waiting = queues.map(|index| &self.queues[*index]);
         let mut held = None;
-        let is_meant =
-            |queue: &&RouteQueue| !queue.is_empty() && lane.is_none_or(|lane| lane == queue.lane);
+        let is_meant = |queue: &&RouteQueue| {
+            !queue.is_empty() && audience.is_none_or(|audience| audience == queue.audience)
+        };
         for queue in waiting.filter(is_meant) {
             held = Some(self.held(queue, free)?);
         }
@@ -314,11 +315,11 @@ impl RouteQueues {
     fn index_of(&mut self, route: Route, key: &TaskKey) -> usize {
         let pull = route.pull.as_ref();
         let demand = pull.map(|pull| self.demands.of(&pull.queue));
-        let lane = demand.as_ref().map_or(0, |demand| demand.lane_of(key));
+        let audience = demand.as_ref().map_or(0, |demand| demand.audience_of(key));
         let places = self.by_name.entry(Arc::clone(&route.name)).or_default();
         let known = places
             .iter()
-            .find(|index| self.queues[**index].lane == lane);
+            .find(|index| self.queues[**index].audience == audience);
         if let Some(index) = known {
             return *index;
         }
@@ -333,7 +334,7 @@ impl RouteQueues {
         self.queues.push(RouteQueue {
             load: Arc::clone(load),
             demand,
-            lane,
+            audience,
             route,
             signals: Default::default(),
             unarmed: 0,

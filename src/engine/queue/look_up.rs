@@ -1,8 +1,8 @@
 //! The queue's part in looking up signals without an arming.
 
 use super::SignalQueue;
-use super::demand::Demand;
 use super::fair::Refused;
+use crate::engine::workers::demand::Demand;
 use crate::handler::Route;
 use crate::task::TaskKey;
 use crate::telemetry::DropReason;
@@ -89,5 +89,5 @@ impl SignalQueue {
 }
 
 fn is_unasked(demand: &Demand, key: &TaskKey) -> bool {
-    demand.open_for(demand.lane_of(key)) == 0
+    demand.capacity_for(demand.audience_of(key)) == 0
 }

@@ -2,7 +2,6 @@
 
 pub mod by_key;
 pub mod class;
-pub mod demand;
 pub mod fair;
 mod look_up;
 pub mod permits;
@@ -20,12 +19,12 @@ use tokio::time::{Instant, timeout};
 
 use self::by_key::CoalescingQueue;
 use self::class::SignalClass;
-use self::demand::Demands;
 use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Waiting};
 use self::route_load::Wakeups;
-use self::route_queue::Taken;
+use self::route_queue::Dequeued;
 use self::unarmed::Unarmed;
 use self::unroutable::Unroutable;
+use super::workers::demand::Demands;
 use crate::handler::Router;
 use crate::membership::Ownership;
 use crate::task::{Arming, TaskKey};
@@ -165,7 +164,7 @@ impl SignalQueue {
     }
 
     /// Takes at most `limit` signals that may start. Their keys are in flight until [`finish`](Self::finish).
-    pub fn take(&self, class: SignalClass, limit: usize) -> Vec<Taken> {
+    pub fn take(&self, class: SignalClass, limit: usize) -> Vec<Dequeued> {
         let mut queues = self.current_queues();
         let taken = queues.take(class, limit, self.slots.available_permits());
         let left = queues.route_queues.waiting(class);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::SignalQueue;
-use super::demand::Demands;
 use super::fair::Held;
+use crate::engine::workers::demand::Demands;
 use crate::handler::Route;
 use crate::task::TaskKey;
 use crate::telemetry::DropReason;
@@ -30,13 +30,13 @@ impl SignalQueue {
 
     /// Why waiting signals like that of this task may not start now; `None` if they may, or if none wait.
     pub fn held_like(&self, route: &Route, key: &TaskKey) -> Option<Held> {
-        let lane = route.pull.as_ref().map(|pull| {
+        let audience = route.pull.as_ref().map(|pull| {
             let demand = self.demands.of(&pull.queue);
-            demand.lane_of(key)
+            demand.audience_of(key)
         });
         let free = self.free_slots();
         let queues = self.queues();
-        queues.route_queues.held_route(&route.name, lane, free)
+        queues.route_queues.held_route(&route.name, audience, free)
     }
 
     /// True if signals for this pull queue wait or are being claimed.

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::class::SignalClass;
-use super::demand::Reservation;
+use crate::engine::workers::demand::Reservation;
 
 /// Lifetime of granted starts. Unused starts expire, so that a route that starts late does not start more runs at once
 /// than its rate allows.

@@ -1,10 +1,10 @@
-//! Queue of one route, or of one lane of a pull route.
+//! Queue of one route, or of one audience of a pull route.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::demand::{Demand, Lane};
 use super::route_load::{RouteLoad, RoutePermit};
+use crate::engine::workers::demand::{Audience, Demand};
 use crate::handler::Route;
 use crate::timer::Signal;
 
@@ -20,11 +20,11 @@ pub struct RouteQueue {
     /// The demand of the workers of a pull route: without it, nothing starts.
     pub demand: Option<Arc<Demand>>,
     /// Which workers may have the tasks; 0 without a demand.
-    pub lane: Lane,
+    pub audience: Audience,
 }
 
 /// A signal taken from the queue, with its route and its permit.
-pub struct Taken {
+pub struct Dequeued {
     /// The signal.
     pub signal: Signal,
     /// The route that runs its task.
@@ -58,7 +58,7 @@ impl RouteQueue {
             (limit.get() as usize).saturating_sub(self.load.running())
         });
         let demand = self.demand.as_ref();
-        places.min(demand.map_or(usize::MAX, |demand| demand.open_for(self.lane)))
+        places.min(demand.map_or(usize::MAX, |demand| demand.capacity_for(self.audience)))
     }
 
     /// True if this is a pull route for which no worker has asked for a while.
@@ -76,18 +76,22 @@ impl RouteQueue {
         starts.min(self.places())
     }
 
-    pub fn take_first(&mut self, at: usize) -> Taken {
+    pub fn take_first(&mut self, at: usize) -> Dequeued {
         let signal = self.signals[at]
             .pop_front()
             .expect("only queues with signals have a turn");
         self.unarmed -= usize::from(signal.arming.is_none());
-        Taken {
+        Dequeued {
             signal,
             route: self.route.clone(),
             permit: self
                 .load
                 .permit(self.route.limits.rate.is_some())
-                .reserving(self.demand.as_ref().map(|demand| demand.reserve(self.lane))),
+                .reserving(
+                    self.demand
+                        .as_ref()
+                        .map(|demand| demand.reserve(self.audience)),
+                ),
         }
     }
 }

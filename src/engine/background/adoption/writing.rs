@@ -32,7 +32,7 @@ impl Adopter {
                 candidate,
                 row,
                 reason,
-                doubt: _,
+                recheck: _,
             } = wanted;
             match answer {
                 Adopted::Written(arming) => {

@@ -47,7 +47,7 @@ impl Fixture {
     /// Takes signals. Returns their names in order, such as `A0 B0 ..`, and their permits.
     fn take(&mut self, limit: usize, free: usize) -> (String, Vec<RoutePermit>) {
         let taken = self.queues.take(SignalClass::Fresh, limit, free);
-        let name = |taken: &Taken| taken.signal.key.as_str().replace("@m@", "");
+        let name = |taken: &Dequeued| taken.signal.key.as_str().replace("@m@", "");
         let names: Vec<String> = taken.iter().map(name).collect();
         (
             names.join(" "),

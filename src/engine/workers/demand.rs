@@ -1,7 +1,7 @@
 //! Demand: how many tasks the waiting workers of a pull queue ask for.
 //!
 //! Workers that may have tasks of some classes only are a group of their own. Which of these groups may have a task is its
-//! [`Lane`]: signals of different lanes wait in different queues, so that no worker waits behind tasks that it may not have.
+//! [`Audience`]: signals of different audiences wait in different queues, so that no worker waits behind tasks that it may not have.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::task::{ClassGlob, TaskKey, UnixMs};
 
-/// Maximum number of limited groups of a queue: the bits of a [`Lane`].
-pub const GROUPS_MAX: usize = Lane::BITS as usize;
+/// Maximum number of limited groups of a queue: the bits of a [`Audience`].
+pub const GROUPS_MAX: usize = Audience::BITS as usize;
 
-/// The limited groups that may have a task: the bit of each. Every task is of lane 0 while no worker is limited.
-pub type Lane = u64;
+/// The limited groups that may have a task: the bit of each. Every task is of audience 0 while no worker is limited.
+pub type Audience = u64;
 
 /// Workers that may have the same tasks: the number of a limited group; `None` for workers that may have every task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group(Option<usize>);
 
-/// The demand for one pull queue. Its routes start as many tasks of a lane as it is [open](Self::open_for) for.
+/// The demand for one pull queue. Its routes start as many tasks of an audience as it is [open](Self::capacity_for) for.
 #[derive(Debug, Default)]
 pub struct Demand {
     groups: Mutex<Groups>,
@@ -58,10 +58,10 @@ impl Groups {
         }
     }
 
-    /// The limited groups that may have the tasks of a lane.
-    fn accepting(&self, lane: Lane) -> impl Iterator<Item = (usize, &Count)> {
+    /// The limited groups that may have the tasks of an audience.
+    fn accepting(&self, audience: Audience) -> impl Iterator<Item = (usize, &Count)> {
         let counts = self.limited.iter().map(|(_, count)| count);
-        let accepts = move |number: &usize| lane & (1 << number) != 0;
+        let accepts = move |number: &usize| audience & (1 << number) != 0;
         counts
             .enumerate()
             .filter(move |(number, _)| accepts(number))
@@ -69,10 +69,10 @@ impl Groups {
 }
 
 impl Demand {
-    /// Number of tasks of this lane that may be claimed now.
-    pub fn open_for(&self, lane: Lane) -> usize {
+    /// Number of tasks of this audience that may be claimed now.
+    pub fn capacity_for(&self, audience: Audience) -> usize {
         let groups = self.groups();
-        let limited = groups.accepting(lane).map(|(_, count)| count.open());
+        let limited = groups.accepting(audience).map(|(_, count)| count.open());
         groups.unlimited.open() + limited.sum::<usize>()
     }
 
@@ -108,16 +108,16 @@ impl Demand {
         self.active.swap(active, Ordering::SeqCst)
     }
 
-    /// The lane of a task.
-    pub fn lane_of(&self, key: &TaskKey) -> Lane {
+    /// The audience of a task.
+    pub fn audience_of(&self, key: &TaskKey) -> Audience {
         let groups = self.groups();
         let limited = groups.limited.iter().enumerate();
         let accepting = limited.filter(|(_, (classes, _))| has(classes, key));
-        accepting.fold(0, |lane, (number, _)| lane | 1 << number)
+        accepting.fold(0, |audience, (number, _)| audience | 1 << number)
     }
 
     /// The group of workers that may have tasks of these classes; empty: of all. True if there was no such group, so that
-    /// tasks that wait may be of another lane now. `None` if there are too many.
+    /// tasks that wait may be of another audience now. `None` if there are too many.
     pub fn group_of(&self, classes: &[ClassGlob]) -> Option<(Group, bool)> {
         if classes.is_empty() {
             return Some((Group(None), false));
@@ -144,12 +144,12 @@ impl Demand {
         self.groups().count(group).wanted -= tasks;
     }
 
-    /// Takes one unit of demand for a claim of this lane, until the guard is dropped. A limited worker comes first: an
+    /// Takes one unit of demand for a claim of this audience, until the guard is dropped. A limited worker comes first: an
     /// unlimited one may have what is left.
-    pub fn reserve(self: &Arc<Self>, lane: Lane) -> Reservation {
+    pub fn reserve(self: &Arc<Self>, audience: Audience) -> Reservation {
         let mut groups = self.groups();
         let open = groups
-            .accepting(lane)
+            .accepting(audience)
             .find_map(|(number, count)| (count.open() > 0).then_some(number));
         let group = Group(open);
         groups.count(group).reserved += 1;
@@ -212,23 +212,27 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_open_for_those_who_may_have_its_tasks() {
+    fn a_lane_is_capacity_for_those_who_may_have_its_tasks() {
         let demand = Arc::<Demand>::default();
         let (mail, is_new) = demand.group_of(&classes(&["Mail"])).unwrap();
         assert!(is_new);
         assert_eq!(demand.group_of(&classes(&["Mail"])), Some((mail, false)));
         let (both, _) = demand.group_of(&classes(&["Mail", "Ord*"])).unwrap();
         let (all, _) = demand.group_of(&[]).unwrap();
-        let lane = |key: &str| demand.lane_of(&TaskKey::parse(key).unwrap());
-        let lanes = [lane("Mail@send"), lane("Order@close"), lane("Other@run")];
-        assert_eq!(lanes, [0b11, 0b10, 0]);
-        let open = || lanes.map(|lane| demand.open_for(lane));
+        let audience = |key: &str| demand.audience_of(&TaskKey::parse(key).unwrap());
+        let audiences = [
+            audience("Mail@send"),
+            audience("Order@close"),
+            audience("Other@run"),
+        ];
+        assert_eq!(audiences, [0b11, 0b10, 0]);
+        let open = || audiences.map(|audience| demand.capacity_for(audience));
         for (group, tasks) in [(mail, 1), (both, 2), (all, 4)] {
             demand.add(group, tasks);
         }
         assert_eq!((open(), demand.wanted()), ([7, 6, 4], 7));
         // The most limited come first.
-        let reserved: Vec<Reservation> = (0..4).map(|_| demand.reserve(lanes[0])).collect();
+        let reserved: Vec<Reservation> = (0..4).map(|_| demand.reserve(audiences[0])).collect();
         assert_eq!(open(), [3, 3, 3]);
         drop(reserved);
         demand.remove(both, 2);

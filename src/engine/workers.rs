@@ -1,4 +1,8 @@
-//! Takers of one queue: workers that wait for tasks, in order of arrival.
+//! The waiting room of pull workers: who waits for tasks of one queue, in order of arrival, and the demand that they make.
+//!
+//! The claim stage takes as many tasks from the queue's routes as there is demand; what it has claimed goes to the workers.
+
+pub mod demand;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::engine::queue::demand::{Demand, Group, may_have};
+use self::demand::{Demand, Group, may_have};
 use crate::task::{ClassGlob, TaskKey};
 
 /// Workers of a queue that are remembered. Beyond that, the one that asked longest ago is forgotten.
 const WORKERS_MAX: usize = 256;
 
-/// The takers that wait for tasks of one queue. Each gets a `T`.
-pub struct Takers<T> {
+/// The workers that wait for tasks of one queue. Each gets a `T`.
+pub struct WaitingWorkers<T> {
     pub demand: Arc<Demand>,
     waiting: Mutex<Waiting<T>>,
 }
@@ -37,7 +41,7 @@ pub struct Seen {
     pub taken: u64,
 }
 
-/// A taker that waits.
+/// A worker that waits.
 pub struct Ticket<T> {
     /// Maximum number of tasks.
     pub count: usize,
@@ -47,19 +51,19 @@ pub struct Ticket<T> {
     pub classes: Arc<[ClassGlob]>,
     /// Its group in the demand.
     pub group: Group,
-    /// Hands the tasks over.
+    /// Delivers the tasks.
     pub give: oneshot::Sender<T>,
 }
 
 impl<T> Ticket<T> {
-    /// True if the taker may have this task.
+    /// True if the worker may have this task.
     pub fn may_have(&self, key: &TaskKey) -> bool {
         may_have(&self.classes, key)
     }
 }
 
-impl<T> Takers<T> {
-    /// No takers yet.
+impl<T> WaitingWorkers<T> {
+    /// No workers yet.
     pub fn new(demand: Arc<Demand>) -> Self {
         Self {
             demand,
@@ -72,7 +76,7 @@ impl<T> Takers<T> {
         }
     }
 
-    /// Adds a taker behind the others. It leaves when the guard is dropped.
+    /// Adds a worker behind the others. It leaves when the guard is dropped.
     pub fn join(self: &Arc<Self>, ticket: Ticket<T>) -> Place<T> {
         let (group, count) = (ticket.group, ticket.count);
         let mut waiting = self.waiting();
@@ -82,14 +86,14 @@ impl<T> Takers<T> {
         waiting.tickets.insert(number, ticket);
         self.demand.add(group, count);
         Place {
-            takers: Arc::clone(self),
+            workers: Arc::clone(self),
             number,
         }
     }
 
-    /// Removes the first taker that may have this task, which gets tasks now. `None` if none waits.
+    /// Removes the first worker that may have this task, which gets tasks now. `None` if none waits.
     ///
-    /// A task that has `crashed` goes to the taker that asked last: the one that has waited for the longest may have vanished
+    /// A task that has `crashed` goes to the worker that asked last: the one that has waited for the longest may have vanished
     /// without a word, and the task must not die of workers that are gone.
     pub fn next(&self, key: &TaskKey, crashed: bool) -> Option<Ticket<T>> {
         let mut waiting = self.waiting();
@@ -141,7 +145,7 @@ impl<T> Takers<T> {
     fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
         self.waiting
             .lock()
-            .expect("nothing panics while holding the takers")
+            .expect("nothing panics while holding the workers")
     }
 }
 
@@ -164,15 +168,15 @@ impl<T> Waiting<T> {
     }
 }
 
-/// The place of a taker among the others. Dropping it gives the place up.
+/// The place of a worker among the others. Dropping it gives the place up.
 pub struct Place<T> {
-    takers: Arc<Takers<T>>,
+    workers: Arc<WaitingWorkers<T>>,
     number: u64,
 }
 
 impl<T> Drop for Place<T> {
     fn drop(&mut self) {
-        self.takers.leave(self.number);
+        self.workers.leave(self.number);
     }
 }
 
@@ -192,11 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn a_task_with_a_crash_goes_to_the_taker_that_asked_last() {
-        let takers = Arc::new(Takers::new(Arc::default()));
-        let places = ["vanished", "gone", "here"].map(|name| takers.join(ticket(name)));
+    fn a_task_with_a_crash_goes_to_the_worker_that_asked_last() {
+        let waiting = Arc::new(WaitingWorkers::new(Arc::default()));
+        let places = ["vanished", "gone", "here"].map(|name| waiting.join(ticket(name)));
         let key = TaskKey::parse("C@m").unwrap();
-        let next = |crashed| takers.next(&key, crashed).map(|it| it.worker.to_string());
+        let next = |crashed| waiting.next(&key, crashed).map(|it| it.worker.to_string());
         assert_eq!(next(true).as_deref(), Some("here"));
         assert_eq!(next(false).as_deref(), Some("vanished"));
         assert_eq!(next(true).as_deref(), Some("gone"));
@@ -206,25 +210,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn workers_are_remembered_after_they_have_left_and_their_number_is_bounded() {
-        let takers = Arc::new(Takers::new(Arc::default()));
-        let place = takers.join(ticket("a"));
-        let waits = |takers: &Takers<()>| {
-            let workers = takers.workers().into_iter();
+        let waiting = Arc::new(WaitingWorkers::new(Arc::default()));
+        let place = waiting.join(ticket("a"));
+        let waits = |waiting: &WaitingWorkers<()>| {
+            let workers = waiting.workers().into_iter();
             let mut all: Vec<_> = workers
                 .map(|(name, seen, calls)| (name.to_string(), seen.taken, calls))
                 .collect();
             all.sort();
             all
         };
-        assert_eq!(waits(&takers), [("a".to_owned(), 0, 1)]);
-        takers.took(&"a".into(), 2);
+        assert_eq!(waits(&waiting), [("a".to_owned(), 0, 1)]);
+        waiting.took(&"a".into(), 2);
         drop(place);
-        assert_eq!(waits(&takers), [("a".to_owned(), 2, 0)]);
+        assert_eq!(waits(&waiting), [("a".to_owned(), 2, 0)]);
         for number in 0..WORKERS_MAX {
             tokio::time::advance(std::time::Duration::from_secs(1)).await;
-            drop(takers.join(ticket(&number.to_string())));
+            drop(waiting.join(ticket(&number.to_string())));
         }
-        let names = waits(&takers);
+        let names = waits(&waiting);
         assert_eq!(names.len(), WORKERS_MAX);
         assert!(
             names.iter().all(|(name, ..)| name != "a"),
