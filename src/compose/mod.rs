@@ -4,6 +4,8 @@
 mod adapters;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod selection;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -12,10 +14,10 @@ use std::sync::Arc;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub use self::adapters::Adapters;
 #[cfg(feature = "doctor")]
-#[doc(hidden)] // for the program
-pub use self::adapters::ledger_to_move;
-#[cfg(feature = "doctor")]
 pub(crate) use self::mysql::name_of;
+#[cfg(feature = "doctor")]
+#[doc(hidden)] // for the program
+pub use self::selection::ledger_to_move;
 use crate::client::TaskClient;
 use crate::config::Config;
 use crate::engine::{Engine, Parts};

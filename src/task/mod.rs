@@ -8,7 +8,6 @@ mod arming;
 mod bucket;
 mod causes;
 mod class_glob;
-mod cron;
 mod envelope;
 mod error_kind;
 mod history;

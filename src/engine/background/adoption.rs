@@ -188,7 +188,7 @@ impl Adopter {
         if keys.is_empty() {
             return wanted;
         }
-        let heard = wanted.iter().filter_map(|wanted| wanted.rechecked_since());
+        let heard = wanted.iter().filter_map(|wanted| wanted.recheck_since());
         let since = heard.min().unwrap_or_default();
         let found = self.inspect(&keys, since).await;
         let mut found = found.map(Vec::into_iter);

@@ -27,7 +27,7 @@ use crate::engine::reports::{AuditSkipped, EntriesWithoutRow, Reporter};
 use crate::engine::undelete::Undeleter;
 use crate::handler::Router;
 use crate::ledger::{Claims, DuePage, DueScan, LedgerError, Scans, Window};
-use crate::task::{DELAY_MAX, TaskKey, UnixMs};
+use crate::task::{DELAY_MAX, TaskKey};
 use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, Entries, Listening, Timer, TimerError};
 
 /// Maximum time that the first audit waits for a subscription.

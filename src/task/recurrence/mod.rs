@@ -1,6 +1,7 @@
 //! Recurrence: at a fixed interval, or by a cron expression.
 
 mod counting;
+pub(super) mod cron;
 mod error;
 mod input;
 mod json;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::cron::CronRule;
+use self::cron::CronRule;
 use super::{DELAY_MAX, UnixMs};
 
 pub use self::counting::GRACE_MAX;

@@ -192,9 +192,9 @@ fn catching_up_takes_a_bounded_number_of_steps() {
         let rule = rule.catch_up(CatchUp::All).catch_up_max(max);
         let run = occurrence(&rule, 0, 0);
         let now = UnixMs(days * day_ms);
-        let before = super::super::cron::steps();
+        let before = crate::task::recurrence::cron::steps();
         let next = run.following(now).unwrap();
-        let steps = super::super::cron::steps() - before;
+        let steps = crate::task::recurrence::cron::steps() - before;
         assert_eq!(rule.count(UnixMs(next.0 - 1), now, max + 1), max, "{text}");
         let most = 8 * u64::from(max) + 100;
         assert!(
@@ -209,10 +209,10 @@ fn fewer_missed_occurrences_than_the_maximum_need_no_search() {
     let rule = Recurrence::cron("* * * * *").unwrap();
     let rule = rule.catch_up(CatchUp::All).catch_up_max(10_000);
     let run = occurrence(&rule, 0, 0);
-    let before = super::super::cron::steps();
+    let before = crate::task::recurrence::cron::steps();
     assert_eq!(next(run, 9_000 * MINUTE), Some(1.0));
     assert!(!run.is_missed());
-    assert!(super::super::cron::steps() - before <= 4);
+    assert!(crate::task::recurrence::cron::steps() - before <= 4);
 }
 
 #[test]

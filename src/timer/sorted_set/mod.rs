@@ -32,7 +32,7 @@ use self::session::Sessions;
 use self::state::State;
 use self::writing::Writing;
 use super::{
-    self, Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Listening,
+    Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Listening,
     Remaining, Taking, Timer, TimerError,
 };
 use crate::clock::LedgerClock;
@@ -79,7 +79,7 @@ impl SortedSet {
 #[async_trait]
 impl Timer for SortedSet {
     async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
-        self.state.set_sink(Some(Arc::clone(&sink)));
+        self.state.set_sink(Some(sink.clone()));
         // Separate tasks, so that signals do not wait for Redis. All end with the set.
         let mut parts = JoinSet::new();
         let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
@@ -138,7 +138,7 @@ impl Timer for SortedSet {
         self.state.entries.scope()
     }
 
-    fn entries(self: Arc<Self>) -> Option<Arc<dyn timer::Entries>> {
+    fn entries(self: Arc<Self>) -> Option<Arc<dyn super::Entries>> {
         Some(self)
     }
 
@@ -148,7 +148,7 @@ impl Timer for SortedSet {
 }
 
 #[async_trait]
-impl timer::Entries for SortedSet {
+impl super::Entries for SortedSet {
     fn counts_absence(&self) -> bool {
         true
     }

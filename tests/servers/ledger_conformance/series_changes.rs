@@ -164,23 +164,31 @@ async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
     let key = key("series-configured", 1);
     let (seldom, often) = (wanted(&key, 86_400), wanted(&key, 43_200));
     let configured = DeclaredBy::Configuration;
-    let begun = establish(ledger, &seldom, configured).await.unwrap();
+    let begun = establish(ledger, ledger.clock(), &seldom, configured)
+        .await
+        .unwrap();
     let Established::Begun(arming) = begun else {
         panic!("{begun:?}")
     };
     assert_eq!(arming.due.0 % 86_400_000, 0, "counted from the epoch");
-    let again = establish(ledger, &seldom, configured).await.unwrap();
+    let again = establish(ledger, ledger.clock(), &seldom, configured)
+        .await
+        .unwrap();
     assert_eq!(again, Established::Unchanged(arming, State::Pending));
 
     let RunNowAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
     };
     let claimed = claim(ledger, now, LEASE).await.unwrap();
-    let left = establish(ledger, &often, configured).await.unwrap();
+    let left = establish(ledger, ledger.clock(), &often, configured)
+        .await
+        .unwrap();
     assert_eq!(left, Established::Running(now));
     let settled = settle(ledger, &claimed, go_on(arming.due, None)).await;
     assert_eq!(settled, Settled::Applied, "its result counts");
-    let changed = establish(ledger, &often, configured).await.unwrap();
+    let changed = establish(ledger, ledger.clock(), &often, configured)
+        .await
+        .unwrap();
     assert!(
         matches!(changed, Established::Changed { .. }),
         "{changed:?}"
@@ -194,15 +202,15 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
 ) {
     let key = key("series-ended", 1);
     let configured = DeclaredBy::Configuration;
-    let begun = establish(ledger, &wanted(&key, 86_400), configured).await;
+    let begun = establish(ledger, ledger.clock(), &wanted(&key, 86_400), configured).await;
     assert!(matches!(begun, Ok(Established::Begun(_))));
     cancel(ledger, &key).await;
-    let ended = establish(ledger, &wanted(&key, 86_400), configured).await;
+    let ended = establish(ledger, ledger.clock(), &wanted(&key, 86_400), configured).await;
     let Ok(Established::Ended(_, State::Cancelled)) = ended else {
         panic!("{ended:?}")
     };
     assert_eq!(state(ledger, &key).await, State::Cancelled);
-    let other = establish(ledger, &wanted(&key, 3_600), configured).await;
+    let other = establish(ledger, ledger.clock(), &wanted(&key, 3_600), configured).await;
     assert!(matches!(other, Ok(Established::Begun(_))), "{other:?}");
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
@@ -212,7 +220,13 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
 ) {
     let key = key("series-now", 1);
     let before = ledger.sync_clock().await.unwrap();
-    let begun = establish(ledger, &wanted(&key, 3_600), DeclaredBy::Producer).await;
+    let begun = establish(
+        ledger,
+        ledger.clock(),
+        &wanted(&key, 3_600),
+        DeclaredBy::Producer,
+    )
+    .await;
     let Ok(Established::Begun(first)) = begun else {
         panic!("{begun:?}")
     };
@@ -222,14 +236,26 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
         "counted from now: {ahead}"
     );
     cancel(ledger, &key).await;
-    let anew = establish(ledger, &wanted(&key, 3_600), DeclaredBy::Producer).await;
+    let anew = establish(
+        ledger,
+        ledger.clock(),
+        &wanted(&key, 3_600),
+        DeclaredBy::Producer,
+    )
+    .await;
     assert!(matches!(anew, Ok(Established::Begun(_))), "{anew:?}");
 
     let RunNowAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
     };
     let claimed = claim(ledger, now, LEASE).await.unwrap();
-    let moved = establish(ledger, &wanted(&key, 7_200), DeclaredBy::Producer).await;
+    let moved = establish(
+        ledger,
+        ledger.clock(),
+        &wanted(&key, 7_200),
+        DeclaredBy::Producer,
+    )
+    .await;
     let Ok(Established::Changed {
         older_run: true, ..
     }) = moved
@@ -243,22 +269,22 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
 async fn a_series_that_a_configuration_finds_says_so_from_then_on(ledger: &impl Ledger) {
     let key = key("series-found", 1);
     let wanted = wanted(&key, 3_600);
-    establish(ledger, &wanted, DeclaredBy::Producer)
+    establish(ledger, ledger.clock(), &wanted, DeclaredBy::Producer)
         .await
         .unwrap();
     assert!(!recurrence(ledger, &key).await.is_configured());
     cancel(ledger, &key).await;
     for _ in 0..2 {
-        let ended = establish(ledger, &wanted, DeclaredBy::Configuration).await;
+        let ended = establish(ledger, ledger.clock(), &wanted, DeclaredBy::Configuration).await;
         assert!(matches!(ended, Ok(Established::Ended(_, State::Cancelled))));
         assert!(recurrence(ledger, &key).await.is_configured());
     }
-    let begun = establish(ledger, &wanted, DeclaredBy::Producer).await;
+    let begun = establish(ledger, ledger.clock(), &wanted, DeclaredBy::Producer).await;
     let Ok(Established::Begun(arming)) = begun else {
         panic!("{begun:?}")
     };
     assert!(recurrence(ledger, &key).await.is_configured());
-    let found = establish(ledger, &wanted, DeclaredBy::Configuration).await;
+    let found = establish(ledger, ledger.clock(), &wanted, DeclaredBy::Configuration).await;
     assert_eq!(
         found.unwrap(),
         Established::Unchanged(arming, State::Pending)

@@ -10,7 +10,8 @@ use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, ToSpan as _};
 
 use self::fields::WallTimes;
-use super::{RecurrenceError, UnixMs};
+use super::error::RecurrenceError;
+use crate::task::UnixMs;
 
 /// A cron expression in a time zone.
 #[derive(Clone)]
@@ -164,7 +165,7 @@ std::thread_local! {
 
 /// Number of searches for an occurrence by this thread.
 #[cfg(test)]
-pub(super) fn steps() -> u64 {
+pub(in crate::task) fn steps() -> u64 {
     STEPS.with(std::cell::Cell::get)
 }
 
