@@ -13,7 +13,7 @@ use super::lease::Leases;
 use super::lifecycle::Lifecycle;
 use super::pull::PullQueues;
 use super::queue::SignalQueue;
-use super::queue::fair::Held;
+use super::queue::fair::Blocked;
 use super::why::{Daemons, RouteFacts, WhyCause, WhyFacts};
 use crate::clock::LedgerClock;
 use crate::config::{RecurringConfig, RetentionConfig};
@@ -165,14 +165,14 @@ impl Handle {
                 .iter()
                 .any(|(name, waiting)| **name == *route.name && *waiting > 0)
         };
-        let limit = match self.queue.held_like(&route, key) {
-            Some(Held::Concurrency) => {
+        let limit = match self.queue.blocked_like(&route, key) {
+            Some(Blocked::Concurrency) => {
                 let limit = route.limits.concurrency;
                 limit.map(|limit| WhyCause::Concurrency(limit.get()))
             }
-            Some(Held::Slots) => Some(WhyCause::NoSlot),
-            Some(Held::Rate) => rate,
-            Some(Held::Demand) => None,
+            Some(Blocked::Slots) => Some(WhyCause::NoSlot),
+            Some(Blocked::Rate) => rate,
+            Some(Blocked::Demand) => None,
             // Between two grants, some of those that wait may start.
             None => rate.filter(|_| waits()),
         };

@@ -11,7 +11,7 @@ use crate::engine::claim::Claimer;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
-use crate::engine::queue::fair::{Held, SetAside, StartsWanted};
+use crate::engine::queue::fair::{Blocked, SetAside, StartsWanted};
 use crate::limiter::{LimiterError, MemoryLimiter, RateLimiter};
 use crate::membership::Ownership;
 use crate::task::Grant;
@@ -68,7 +68,7 @@ impl RateLimits {
     async fn fetch_starts(&self, want: StartsWanted) {
         let free = self.queue.free_slots();
         // Starts that wait for slots would be lost to the other daemons.
-        if free == 0 || self.queue.held(&want.name) == Some(Held::Slots) {
+        if free == 0 || self.queue.blocked(&want.name) == Some(Blocked::Slots) {
             tokio::time::sleep(NO_SLOT_PAUSE).await;
             return self.queue.end_request(&want.name);
         }

@@ -247,8 +247,8 @@ impl Recovery {
         };
         match self.queue.push_as(class, signal) {
             Err(Refused::Full) => Some((now.plus(RETRY_AFTER), row, check)),
-            // If the route is held, the task waits in the route's backlog.
-            Err(Refused::Held) | Ok(()) => None,
+            // If the route is blocked, the task waits in the route's backlog.
+            Err(Refused::Blocked) | Ok(()) => None,
         }
     }
 }

@@ -42,7 +42,7 @@ const TAKEOVER_PAUSE: Duration = Duration::from_millis(250);
 /// Maximum number of tasks of others that one sweep takes over.
 const TAKEN_OVER_MAX: usize = 4_000;
 
-/// Maximum number of tasks that one sweep skips because their routes are held. The tasks behind them are looked for,
+/// Maximum number of tasks that one sweep skips because their routes are blocked. The tasks behind them are looked for,
 /// but not all at once.
 const SKIPPED_MAX: usize = 8 * PAGE as usize;
 
@@ -86,7 +86,7 @@ struct Findings {
     others: Vec<(SignalClass, Signal)>,
     /// Time until the next such task may be taken over.
     takeover_in: Option<Duration>,
-    /// Number of tasks skipped because their routes are held.
+    /// Number of tasks skipped because their routes are blocked.
     skipped: usize,
     /// True if some tasks have no route here, or keys that are not task keys.
     unroutable: bool,
@@ -299,13 +299,13 @@ impl Sweep {
             let grace = match rank {
                 0 => {
                     match self.queue.push_as(class, signal) {
-                        Err(Refused::Held) => findings.skipped += 1,
+                        Err(Refused::Blocked) => findings.skipped += 1,
                         Err(Refused::Full) | Ok(()) => startable += 1,
                     }
                     continue;
                 }
                 // A route at its limit takes over no tasks of others.
-                _ if self.queue.held_like(&route, &signal.key).is_some() => continue,
+                _ if self.queue.blocked_like(&route, &signal.key).is_some() => continue,
                 1 => SECOND_GRACE,
                 _ => OTHERS_GRACE,
             };

@@ -161,7 +161,7 @@ impl PullQueues {
         let (outcome, result) = report.into_outcome()?;
         let settlements = self.settlements()?;
         let parts = &self.0.parts;
-        let held = claim.held(parts.clock.now());
+        let age = claim.age(parts.clock.now());
         let (answer, settled) = oneshot::channel();
         let reported = Reported {
             worker: claim.worker().to_owned(),
@@ -187,7 +187,7 @@ impl PullQueues {
             // The task is done, so a report of anything else was not written.
             Settled::ByHandler if !is_done => Err(PullError::Fenced(settled)),
             Settled::Applied | Settled::Cancelled | Settled::Ended | Settled::ByHandler => {
-                parts.reporter.metrics.ran(&name, as_run, held);
+                parts.reporter.metrics.ran(&name, as_run, age);
                 Ok(settled)
             }
             Settled::Superseded | Settled::Fenced | Settled::Locked => {

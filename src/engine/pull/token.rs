@@ -125,7 +125,7 @@ impl ClaimToken {
     }
 
     /// How long the worker has had the task at `now`.
-    pub(super) fn held(&self, now: UnixMs) -> Duration {
+    pub(super) fn age(&self, now: UnixMs) -> Duration {
         now.since(self.rest.handed)
     }
 
@@ -283,7 +283,7 @@ mod tests {
                 known.map(|known| known.as_ref().unwrap().to_string())
             });
             assert_eq!(texts[0], texts[1]);
-            assert_eq!(read.held(now), Duration::from_millis(700));
+            assert_eq!(read.age(now), Duration::from_millis(700));
             assert_eq!(
                 (read.worker(), read.visibility()),
                 ("w-1", Duration::from_secs(30))

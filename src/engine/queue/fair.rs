@@ -1,7 +1,7 @@
 //! Fair queueing: one queue per route, so that a burst on one route does not delay the others. A pull route has one per
 //! [audience](crate::engine::workers::demand::Audience).
 //!
-//! [`RouteQueues::held`] is the only place that decides whether a route may start a run now. It checks the route's
+//! [`RouteQueues::blocked`] is the only place that decides whether a route may start a run now. It checks the route's
 //! concurrency limit, the slots that the route must leave to others, the demand of pull workers, and its rate limit.
 
 mod aside;
@@ -53,7 +53,7 @@ pub struct RouteQueues {
 
 /// Why a route may not start a run now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum Blocked {
     /// The route's concurrency limit is reached.
     Concurrency,
     /// The free slots are reserved for other routes.
@@ -69,8 +69,8 @@ pub enum Held {
 pub enum Waiting {
     /// No signal waits.
     Nothing,
-    /// Every waiting signal is held.
-    Held,
+    /// Every waiting signal is blocked.
+    Blocked,
     /// The routes were reloaded, and some waiting signals have no route assigned yet.
     Unrouted,
     /// This many signals may start.
@@ -82,8 +82,8 @@ pub enum Waiting {
 pub enum Refused {
     /// The queue is full. The sweep finds the task when there is room.
     Full,
-    /// The route's queue is full, and the route is held. The sweep finds its tasks when they can start.
-    Held,
+    /// The route's queue is full, and the route is blocked. The sweep finds its tasks when they can start.
+    Blocked,
 }
 
 /// A route with a rate limit that needs starts.
@@ -146,13 +146,17 @@ impl RouteQueues {
         let at = class as usize;
         let queue = &self.queues[index];
         if queue.is_idle() {
-            return Err(Refused::Held);
+            return Err(Refused::Blocked);
         }
         if queue.signals[at].len() >= self.capacity(class) {
             // A rate-limited route has no room as long as its backlog lasts. A route that uses all the slots it may has
             // no room until its runs end.
-            let waits = queue.route.limits.rate.is_some() || self.held(queue, free).is_some();
-            return Err(if waits { Refused::Held } else { Refused::Full });
+            let waits = queue.route.limits.rate.is_some() || self.blocked(queue, free).is_some();
+            return Err(if waits {
+                Refused::Blocked
+            } else {
+                Refused::Full
+            });
         }
         let queue = &mut self.queues[index];
         queue.unarmed += usize::from(signal.arming.is_none());
@@ -181,13 +185,13 @@ impl RouteQueues {
         let indices = self.turns[at].values().flatten();
         let startable = indices.map(|index| {
             let queue = &self.queues[*index];
-            match self.held(queue, free) {
+            match self.blocked(queue, free) {
                 None => queue.signals[at].len().min(queue.room()),
                 Some(_) => 0,
             }
         });
         match startable.fold(0, usize::saturating_add) {
-            0 => Waiting::Held,
+            0 => Waiting::Blocked,
             count => Waiting::Startable(count),
         }
     }
@@ -199,13 +203,13 @@ impl RouteQueues {
         let mut taken = Vec::with_capacity(limit.min(self.waiting[at]));
         let mut turns = std::mem::take(&mut self.turns[at]);
         for turns in turns.values_mut() {
-            let mut held = VecDeque::new();
+            let mut blocked = VecDeque::new();
             while taken.len() < limit
                 && let Some(index) = turns.pop_front()
             {
                 let free = free + limit - taken.len();
-                if self.held(&self.queues[index], free).is_some() {
-                    held.push_back(index);
+                if self.blocked(&self.queues[index], free).is_some() {
+                    blocked.push_back(index);
                     continue;
                 }
                 taken.push(self.queues[index].take_first(at));
@@ -219,8 +223,8 @@ impl RouteQueues {
                 }
             }
             // A route that could not start keeps its turn.
-            held.append(turns);
-            *turns = held;
+            blocked.append(turns);
+            *turns = blocked;
         }
         turns.retain(|_, turns| !turns.is_empty());
         self.turns[at] = turns;
@@ -232,48 +236,53 @@ impl RouteQueues {
     }
 
     /// Why this route may not start a run if `free` slots are free; `None` if it may.
-    fn held(&self, queue: &RouteQueue, free: usize) -> Option<Held> {
+    fn blocked(&self, queue: &RouteQueue, free: usize) -> Option<Blocked> {
         let running = queue.load.running();
         let limits = &queue.route.limits;
         if limits
             .concurrency
             .is_some_and(|limit| running >= limit.get() as usize)
         {
-            return Some(Held::Concurrency);
+            return Some(Blocked::Concurrency);
         }
         if let Some(demand) = &queue.demand {
             // A task that a worker has takes no slot.
             if demand.capacity_for(queue.audience) == 0 {
-                return Some(Held::Demand);
+                return Some(Blocked::Demand);
             }
         } else if self.multiple_routes && running >= SLOTS_SHARE * free.max(1) {
-            return Some(Held::Slots);
+            return Some(Blocked::Slots);
         }
         if limits.rate.is_some() && queue.load.starts() == 0 {
-            return Some(Held::Rate);
+            return Some(Blocked::Rate);
         }
         None
     }
 
     /// Why the waiting signals of this route, or of one of its audiences, may not start with `free` free slots; `None` if they may,
     /// or if none wait.
-    pub fn held_route(&self, name: &str, audience: Option<Audience>, free: usize) -> Option<Held> {
+    pub fn blocked_route(
+        &self,
+        name: &str,
+        audience: Option<Audience>,
+        free: usize,
+    ) -> Option<Blocked> {
         let queues = self.by_name.get(name)?.iter();
         let waiting = queues.map(|index| &self.queues[*index]);
-        let mut held = None;
+        let mut blocked = None;
         let is_meant = |queue: &&RouteQueue| {
             !queue.is_empty() && audience.is_none_or(|audience| audience == queue.audience)
         };
         for queue in waiting.filter(is_meant) {
-            held = Some(self.held(queue, free)?);
+            blocked = Some(self.blocked(queue, free)?);
         }
-        held
+        blocked
     }
 
     /// True if some signals wait only for slots that are reserved for other routes.
     pub fn is_crowded(&self, free: usize) -> bool {
         let mut waiting = self.queues.iter().filter(|queue| !queue.is_empty());
-        waiting.any(|queue| self.held(queue, free) == Some(Held::Slots))
+        waiting.any(|queue| self.blocked(queue, free) == Some(Blocked::Slots))
     }
 
     /// Number of signals of one route that may wait in this class now.
@@ -290,7 +299,7 @@ impl RouteQueues {
         }
     }
 
-    /// True if `rows` more swept signals fit in every runnable route's queue. Held routes do not count: the sweep skips
+    /// True if `rows` more swept signals fit in every runnable route's queue. Blocked routes do not count: the sweep skips
     /// them.
     pub fn has_room_to_sweep(&self, rows: usize, free: usize) -> bool {
         let capacity = self.capacity(SignalClass::Backlog);
@@ -298,7 +307,7 @@ impl RouteQueues {
         let mut queues = self.queues.iter();
         queues.all(|queue| {
             let waiting = queue.signals[SignalClass::Backlog as usize].len();
-            capacity.saturating_sub(waiting) >= wanted || self.held(queue, free).is_some()
+            capacity.saturating_sub(waiting) >= wanted || self.blocked(queue, free).is_some()
         })
     }
 

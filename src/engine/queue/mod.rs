@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use self::by_key::CoalescingQueue;
 use self::class::SignalClass;
-use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Waiting};
+use self::fair::{Blocked, Refused, RouteQueues, SetAside, StartsWanted, Waiting};
 use self::route_load::Wakeups;
 use self::route_queue::Dequeued;
 use self::unarmed::Unarmed;
@@ -79,7 +79,7 @@ impl SignalQueue {
         }
     }
 
-    /// Signals of these keys are no echoes: their tasks are pending again.
+    /// Stops suppressing repeated signals for these keys; their tasks are pending again.
     pub fn forget_echoes<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
         let mut queues = self.queues();
         keys.into_iter().for_each(|key| queues.forget_echo(key));
@@ -90,15 +90,15 @@ impl SignalQueue {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ready(&self, class: SignalClass) -> usize {
-        /// Interval at which held signals are checked again, even without a wakeup.
-        const HELD_RECHECK: Duration = Duration::from_millis(100);
+        /// Interval at which blocked signals are checked again, even without a wakeup.
+        const BLOCKED_RECHECK: Duration = Duration::from_millis(100);
         loop {
             let arrived = self.wakeups.arrived(class).notified();
             match self.inspect(class) {
                 Waiting::Startable(count) => return count,
                 Waiting::Nothing => arrived.await,
                 Waiting::Unrouted => tokio::task::yield_now().await,
-                Waiting::Held => drop(timeout(HELD_RECHECK, arrived).await),
+                Waiting::Blocked => drop(timeout(BLOCKED_RECHECK, arrived).await),
             }
         }
     }
@@ -115,7 +115,7 @@ impl SignalQueue {
             }
         };
         match found {
-            Waiting::Nothing | Waiting::Held if queues.has_unrouted() => Waiting::Unrouted,
+            Waiting::Nothing | Waiting::Blocked if queues.has_unrouted() => Waiting::Unrouted,
             found => found,
         }
     }
@@ -123,7 +123,7 @@ impl SignalQueue {
     /// Number of signals of this class that could start, given enough slots.
     pub fn startable(&self, class: SignalClass) -> usize {
         match self.inspect(class) {
-            Waiting::Nothing | Waiting::Held | Waiting::Unrouted => 0,
+            Waiting::Nothing | Waiting::Blocked | Waiting::Unrouted => 0,
             Waiting::Startable(count) => count,
         }
     }
@@ -142,11 +142,11 @@ impl SignalQueue {
     }
 
     /// Why the waiting signals of this route may not start now; `None` if they may, or if none wait.
-    pub fn held(&self, route: &str) -> Option<Held> {
+    pub fn blocked(&self, route: &str) -> Option<Blocked> {
         let queues = self.queues();
         queues
             .route_queues
-            .held_route(route, None, self.slots.available_permits())
+            .blocked_route(route, None, self.slots.available_permits())
     }
 
     /// True if a task of this row waits or is in flight.
@@ -348,7 +348,7 @@ impl SignalQueue {
         if let Err(refused) = pushed {
             // An immediate sweep would find no room either. It is requested when half of the room is free.
             let reason = match refused {
-                Refused::Held => DropReason::Held,
+                Refused::Blocked => DropReason::Held,
                 Refused::Full => DropReason::Overflow,
             };
             self.metrics.dropped(reason, 1);

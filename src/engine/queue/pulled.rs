@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::SignalQueue;
-use super::fair::Held;
+use super::fair::Blocked;
 use crate::engine::workers::demand::Demands;
 use crate::handler::Route;
 use crate::task::TaskKey;
@@ -29,14 +29,16 @@ impl SignalQueue {
     }
 
     /// Why waiting signals like that of this task may not start now; `None` if they may, or if none wait.
-    pub fn held_like(&self, route: &Route, key: &TaskKey) -> Option<Held> {
+    pub fn blocked_like(&self, route: &Route, key: &TaskKey) -> Option<Blocked> {
         let audience = route.pull.as_ref().map(|pull| {
             let demand = self.demands.of(&pull.queue);
             demand.audience_of(key)
         });
         let free = self.free_slots();
         let queues = self.queues();
-        queues.route_queues.held_route(&route.name, audience, free)
+        queues
+            .route_queues
+            .blocked_route(&route.name, audience, free)
     }
 
     /// True if signals for this pull queue wait or are being claimed.

@@ -19,8 +19,8 @@ const GRANT_LASTS: Duration = Duration::from_secs(1);
 pub struct Wakeups {
     fresh: Notify,
     backlog: Notify,
-    /// True if held signals wait: the next run that ends wakes the workers.
-    held: AtomicBool,
+    /// True if blocked signals wait: the next run that ends wakes the workers.
+    blocked: AtomicBool,
     /// Notified when a route with a rate limit has signals but no starts.
     pub starved: Notify,
     /// Notified when a queue that was full has room for a sweep again.
@@ -36,10 +36,10 @@ impl Wakeups {
         }
     }
 
-    /// Requests a wakeup when a run ends. Called *before* checking for held signals: a run that ends in between is then
+    /// Requests a wakeup when a run ends. Called *before* checking for blocked signals: a run that ends in between is then
     /// either seen by the check or wakes the workers.
     pub fn watch_for_run_ends(&self) {
-        self.held.store(true, Ordering::SeqCst);
+        self.blocked.store(true, Ordering::SeqCst);
     }
 
     /// Wakes the workers of both classes: which signals may start has changed.
@@ -49,7 +49,7 @@ impl Wakeups {
     }
 
     fn run_ended(&self) {
-        if self.held.swap(false, Ordering::SeqCst) {
+        if self.blocked.swap(false, Ordering::SeqCst) {
             self.wake_all();
         }
     }

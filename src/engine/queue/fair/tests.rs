@@ -98,11 +98,11 @@ fn a_full_route_does_not_delay_others_and_starts_again_when_a_run_ends() {
     assert_eq!(order, "A0 A1 B0 B1");
     assert_eq!(
         fixture.queues.inspect(SignalClass::Fresh, 100),
-        Waiting::Held
+        Waiting::Blocked
     );
     assert_eq!(
-        fixture.queues.held_route("^A@", None, 100),
-        Some(Held::Concurrency)
+        fixture.queues.blocked_route("^A@", None, 100),
+        Some(Blocked::Concurrency)
     );
     permits.remove(0);
     assert_eq!(
@@ -121,7 +121,7 @@ async fn a_run_that_ends_wakes_the_workers_of_both_classes() {
     wakeups.watch_for_run_ends();
     assert_eq!(
         fixture.queues.inspect(SignalClass::Fresh, 100),
-        Waiting::Held
+        Waiting::Blocked
     );
     drop(permits);
     wakeups.arrived(SignalClass::Fresh).notified().await;
@@ -171,12 +171,12 @@ fn with_several_routes_none_takes_all_the_room() {
 }
 
 #[test]
-fn a_sweep_waits_for_room_of_runnable_routes_and_skips_held_ones() {
+fn a_sweep_waits_for_room_of_runnable_routes_and_skips_blocked_ones() {
     let mut fixture = Fixture::new(&[("A", "rate = '1/h'"), ("B", "")]);
     let fill = |fixture: &mut Fixture, class| {
         (0..).find_map(|n| fixture.push_in(SignalClass::Backlog, class, n).err())
     };
-    assert_eq!(fill(&mut fixture, "A"), Some(Refused::Held));
+    assert_eq!(fill(&mut fixture, "A"), Some(Refused::Blocked));
     assert!(fixture.queues.has_room_to_sweep(1_000, 100));
     assert_eq!(fill(&mut fixture, "B"), Some(Refused::Full));
     assert!(!fixture.queues.has_room_to_sweep(1_000, 100));
@@ -195,7 +195,7 @@ fn a_sweep_skips_a_route_that_uses_all_the_slots_it_may() {
     assert_eq!(fill(&mut fixture), Some(Refused::Full));
     let _permits = fixture.queues.take(SignalClass::Backlog, 56, 8);
     fixture.free = 8;
-    assert_eq!(fill(&mut fixture), Some(Refused::Held));
+    assert_eq!(fill(&mut fixture), Some(Refused::Blocked));
     assert!(fixture.queues.has_room_to_sweep(1_000, 8));
 }
 
@@ -275,7 +275,7 @@ fn a_reload_routes_waiting_signals_again_and_still_counts_their_runs() {
     assert_eq!(fixture.queues.waiting(SignalClass::Fresh), 2);
     assert_eq!(
         fixture.queues.inspect(SignalClass::Fresh, 100),
-        Waiting::Held
+        Waiting::Blocked
     );
     drop(permits);
     assert_eq!(fixture.take(9, 100).0, "A1");
