@@ -1,15 +1,29 @@
 //! No circle of files: a file never imports itself through others.
 //!
-//! Reads the `use` declarations. A name that a parent re-exports counts as imported from the file that defines it.
+//! Reads the `use` declarations, and the paths in code. A name that a parent re-exports counts as imported from the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::source_files::{Module, package_of, source_files};
+use crate::source_files::{
+    Module, SourceFile, absolute, branches, declarations, references, source_files,
+};
+
+/// Paths that close a circle today: from, to. None is added.
+const KNOWN: [(&str, &str); 2] = [
+    ("compose::adapters", "compose::mysql"),
+    ("compose::adapters", "compose::sqlite"),
+];
 
 #[test]
 fn no_file_imports_itself_through_others() {
     let sources = Sources::read();
-    let imports = sources.imports();
+    let mut imports = sources.imports();
+    for (from, to) in KNOWN {
+        let names = |path: &str| -> Module { path.split("::").map(str::to_owned).collect() };
+        let targets = imports.get_mut(&names(from));
+        let is_there = targets.is_some_and(|targets| targets.remove(&names(to)));
+        assert!(is_there, "`{from}` names `{to}` no more: delete it here");
+    }
     let circles: Vec<String> = imports
         .keys()
         .filter_map(|module| circle_through(module, &imports))
@@ -44,7 +58,16 @@ fn circle_through(
     None
 }
 
-/// The `use` declarations of every file.
+/// The names that a file re-exports, and where each comes from.
+fn re_exported(file: &SourceFile) -> BTreeMap<String, Module> {
+    let declared = declarations(&file.bare).into_iter();
+    let public = declared.filter(|(is_public, _)| *is_public);
+    let origins = public.filter_map(|(_, path)| absolute(file, &path));
+    let named = origins.filter_map(|origin| Some((origin.last()?.clone(), origin)));
+    named.filter(|(name, _)| name != "*").collect()
+}
+
+/// What every file names.
 struct Sources {
     /// What each file imports for itself.
     uses: BTreeMap<Module, Vec<Module>>,
@@ -54,25 +77,13 @@ struct Sources {
 
 impl Sources {
     fn read() -> Self {
-        let files = source_files("");
-        let modules: BTreeSet<Module> = files.iter().map(|file| file.module.clone()).collect();
         let (mut uses, mut re_exports) = (BTreeMap::new(), BTreeMap::new());
-        for file in &files {
-            let module = file.module.clone();
-            let (mut own, mut public) = (Vec::new(), BTreeMap::new());
-            for (is_public, path) in declarations(&file.code) {
-                let Some(path) = absolute(&module, &path, &modules) else {
-                    continue;
-                };
-                match path.last() {
-                    Some(name) if is_public && name != "*" => {
-                        public.insert(name.clone(), path);
-                    }
-                    _ => own.push(path),
-                }
-            }
-            uses.insert(module.clone(), own);
-            re_exports.insert(module, public);
+        for file in source_files("") {
+            let public = re_exported(file);
+            let own = references(file).into_iter();
+            let own = own.filter(|path| !public.values().any(|origin| origin == path));
+            uses.insert(file.module.clone(), own.collect());
+            re_exports.insert(file.module.clone(), public);
         }
         Self { uses, re_exports }
     }
@@ -104,68 +115,6 @@ impl Sources {
                 self.defined_in(path)
             }
             _ => Some(module.to_vec()),
-        }
-    }
-}
-
-/// Each path that is imported, and whether it is re-exported.
-fn declarations(code: &str) -> Vec<(bool, String)> {
-    let declaration = regex::Regex::new(r"(?m)^\s*(pub(?:\([^)]*\))? )?use ([^;]+);").unwrap();
-    let mut found = Vec::new();
-    for captures in declaration.captures_iter(code) {
-        let tree: String = captures[2].split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_public = captures.get(1).is_some();
-        found.extend(branches(&tree).into_iter().map(|path| (is_public, path)));
-    }
-    found
-}
-
-/// The paths of a tree such as `a::{b, c::{d, e}}`.
-fn branches(tree: &str) -> Vec<String> {
-    let tree = tree.trim();
-    let Some((prefix, rest)) = tree.split_once('{') else {
-        let path = tree.split(" as ").next().unwrap_or_default();
-        return vec![path.trim().to_owned()];
-    };
-    let inner = &rest[..rest.rfind('}').expect("braces are balanced")];
-    let (mut paths, mut depth, mut begins) = (Vec::new(), 0, 0);
-    let mut parts = Vec::new();
-    for (at, c) in inner.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&inner[begins..at]);
-                begins = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&inner[begins..]);
-    for part in parts.into_iter().filter(|part| !part.trim().is_empty()) {
-        paths.extend(branches(&format!("{prefix}{}", part.trim())));
-    }
-    paths
-}
-
-/// The path from `src`; `None` for a package that is not of this workspace.
-fn absolute(module: &Module, path: &str, modules: &BTreeSet<Module>) -> Option<Module> {
-    let names: Vec<String> = path
-        .split("::")
-        .map(|name| name.trim().to_owned())
-        .collect();
-    match names[0].as_str() {
-        "crate" => Some([&package_of(module), &names[1..]].concat()),
-        "lapsed" => Some(names[1..].to_vec()),
-        "self" => Some([module, &names[1..]].concat()),
-        "super" => {
-            let up = names.iter().take_while(|name| *name == "super").count();
-            Some([&module[..module.len() - up], &names[up..]].concat())
-        }
-        child => {
-            let child = [module.as_slice(), &[child.to_owned()]].concat();
-            let is_child = modules.contains(&child);
-            is_child.then(|| [module.as_slice(), &names].concat())
         }
     }
 }

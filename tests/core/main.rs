@@ -1,10 +1,16 @@
 //! Everything that needs no server: pure parts, the engine on the ledger in memory, the rules of the sources.
 
+/// Before the rules, which use its macro.
+#[macro_use]
+mod ledger_rules;
+
 mod circles;
 mod engine;
 mod evidence;
 mod exports;
 mod layers;
+#[path = "../support/ledger_conformance/mod.rs"]
+mod ledger_conformance;
 mod links;
 mod membership;
 mod metrics;
@@ -18,6 +24,7 @@ mod settings;
 mod source_files;
 mod sqlite;
 mod testing;
+mod words;
 
 /// What this binary uses of `tests/support`.
 #[path = "../support"]

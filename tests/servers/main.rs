@@ -1,5 +1,9 @@
 //! What needs a private Redis or MariaDB: adapters by themselves, and daemons end to end.
 
+/// Before the rules, which use its macro.
+#[macro_use]
+mod ledger_rules;
+
 mod coming_from;
 mod dashboard;
 mod doctor;
@@ -9,6 +13,7 @@ mod http_access;
 mod http_api;
 mod importing;
 mod key_expiry;
+#[path = "../support/ledger_conformance/mod.rs"]
 mod ledger_conformance;
 mod migrate;
 mod mysql;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use lapsed::client::Receipt;
 use lapsed::compose::Adapters;
-use lapsed::engine::{EngineError, Handle};
+use lapsed::engine::{DropReason, EngineError, Handle};
 use lapsed::handler::Router;
-use lapsed::timer::Cause;
+use lapsed::timer::{Cause, Source};
 use lapsed::{Config, Handlers, TaskClient};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -64,7 +64,8 @@ impl Daemon {
         self.adapters.metrics.render()
     }
 
-    /// The value of a counter or gauge; 0 for one that was never touched.
+    /// The value of a counter or gauge that exists; 0 for one that was never touched.
+    #[track_caller]
     pub fn metric(&self, name: &str) -> f64 {
         metrics::value(&self.adapters.metrics.render(), name)
     }
@@ -105,7 +106,8 @@ impl Daemon {
         .await;
     }
 
-    pub fn signals(&self, source: &str) -> f64 {
+    pub fn signals(&self, source: Source) -> f64 {
+        let source = source.as_str();
         self.metric(&format!("lapsed_signals_total{{source=\"{source}\"}}"))
     }
 
@@ -114,7 +116,7 @@ impl Daemon {
         self.until_counted(&name, holds).await;
     }
 
-    pub fn dropped(&self, reason: &str) -> f64 {
+    pub fn dropped(&self, reason: DropReason) -> f64 {
         self.metric(&format!(
             "lapsed_signals_dropped_total{{reason=\"{reason}\"}}"
         ))

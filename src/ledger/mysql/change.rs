@@ -219,7 +219,7 @@ impl MysqlLedger {
         while !rest.is_empty() {
             let packet_max = conn.packet_max();
             let most = packet_max.first(rest, BATCH_MAX, |task| sizes::of_task(task));
-            let count = (most / 2 + 1).next_power_of_two();
+            let count = power_of_two_within(most);
             let (part, more) = rest.split_at(count);
             conn.execute(self.creation(self.queries.insert(count), part))
                 .await?;
@@ -229,12 +229,18 @@ impl MysqlLedger {
     }
 }
 
+/// The largest power of two that is at most `most`, which is at least 1.
+fn power_of_two_within(most: usize) -> usize {
+    (most / 2 + 1).next_power_of_two()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::power_of_two_within;
+
     #[test]
     fn a_part_is_the_largest_power_of_two_that_fits() {
-        let part = |most: usize| (most / 2 + 1).next_power_of_two();
-        let parts: Vec<usize> = [1, 2, 3, 4, 5, 7, 8, 500, 512].map(part).to_vec();
+        let parts = [1, 2, 3, 4, 5, 7, 8, 500, 512].map(power_of_two_within);
         assert_eq!(parts, [1, 2, 2, 4, 4, 4, 8, 256, 512]);
     }
 }

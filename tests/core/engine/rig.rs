@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::engine::faults::Faults;
 use crate::engine::faulty::Faulty;
+use crate::support::metrics;
 use crate::support::wait::until_within;
 
 /// When the ledger's clock starts.
@@ -155,8 +156,11 @@ impl Rig {
         until(format!("`{line}` is counted"), counted).await;
     }
 
-    /// True if the metrics have this line.
+    /// True if the metrics have this line. Panics if no metric may have it.
+    #[track_caller]
     pub fn metric(&self, line: &str) -> bool {
+        let (name, _) = line.rsplit_once(' ').expect("a name and a value");
+        metrics::assert_exists(name);
         self.parts
             .metrics
             .render()

@@ -1,7 +1,9 @@
 //! A bare `SETEX` is a task: written into the ledger, moved, called off, run once.
 
 use lapsed::Handlers;
+use lapsed::engine::DropReason;
 use lapsed::task::State;
+use lapsed::timer::Source;
 use rustix::process::Signal;
 
 use crate::support::daemon::Daemon;
@@ -29,7 +31,7 @@ async fn a_bare_setex_runs_once_and_at_its_time() {
     }
     rig.until_done(6).await;
     rig.each_ran_once(6).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
     for run in &rig.runs().await {
         let delay_ms = match run.name.trim_start_matches("Job@record@") {
             "s" | "set" => 1_000,
@@ -76,7 +78,7 @@ async fn setex_again_moves_the_task() {
     }
     rig.until_done(2).await;
     rig.each_ran_once(2).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
     daemon
         .until_counted_adopted("moved", |count| count == 2.0)
         .await;
@@ -96,7 +98,7 @@ async fn expire_moves_a_task_whoever_created_it() {
     }
     rig.until_done(2).await;
     rig.each_ran_once(2).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
 }
 
 #[tokio::test]
@@ -270,7 +272,7 @@ async fn moving_a_task_while_redis_is_away_stands_although_its_older_key_is_stil
     let moved = rig.record("Job@record@1").await.due;
     let daemon = rig.listening_daemon().await;
     until("the key was found and left alone", async || {
-        daemon.dropped("known") >= 1.0
+        daemon.dropped(DropReason::Known) >= 1.0
     })
     .await;
     assert_eq!(rig.record("Job@record@1").await.due, moved);

@@ -1,5 +1,6 @@
 //! After an acknowledged cancel nothing starts.
 
+use lapsed::engine::DropReason;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -77,7 +78,7 @@ async fn a_cancelled_task_never_runs_and_its_key_is_gone() {
     rig.until_clock(made.due()).await;
     rig.publish_expired("Job@record@1").await;
     until("its event came to nothing", async || {
-        daemon.dropped("cancelled") >= 1.0
+        daemon.dropped(DropReason::Cancelled) >= 1.0
     })
     .await;
     assert_eq!(rig.runs().await, []);

@@ -77,7 +77,8 @@ async fn a_worker_gets_a_task_from_a_stream_and_acknowledges_it() {
 
 #[tokio::test]
 async fn a_stream_is_cut_to_about_its_length_and_only_if_the_route_says_so() {
-    for (maxlen, kept) in [(", maxlen = 1", 100..200), ("", 300..301)] {
+    // Redis cuts whole nodes, of 100 entries at most.
+    for (maxlen, kept) in [(", maxlen = 1", 1..=100), ("", 300..=300)] {
         let (rig, daemon) = start(&format!("stream = {{ key = 's'{maxlen} }}")).await;
         let tasks = (0..300).map(|number| Task::from(key(&format!("Out@go@{number}"))));
         let tasks: Vec<_> = tasks.map(|task| (task, Due::NOW)).collect();
@@ -88,8 +89,6 @@ async fn a_stream_is_cut_to_about_its_length_and_only_if_the_route_says_so() {
         }
         rig.until_done(300).await;
         let length: usize = rig.redis_says(&["XLEN", "s"]).await;
-        // Redis cuts whole nodes of 100 entries.
-        let kept = if maxlen.is_empty() { kept } else { 1..kept.end };
         assert!(kept.contains(&length), "{length}");
     }
 }

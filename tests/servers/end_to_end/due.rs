@@ -1,6 +1,7 @@
 //! When tasks run: once, at their time, by whichever net is left.
 
 use lapsed::ledger::RescheduleAnswer;
+use lapsed::timer::Source;
 use lapsed_sandbox::PrivateRedis;
 
 use crate::support::daemon::Daemon;
@@ -127,9 +128,9 @@ async fn events_alone_run_every_task() {
     }
     rig.until_done(20).await;
     rig.each_ran_once(20).await;
-    assert!(daemon.signals("event") >= 20.0);
+    assert!(daemon.signals(Source::Event) >= 20.0);
     assert_eq!(
-        (daemon.signals("nudge"), daemon.signals("sweep")),
+        (daemon.signals(Source::Nudge), daemon.signals(Source::Sweep)),
         (0.0, 0.0)
     );
 }
@@ -153,8 +154,8 @@ async fn nudges_alone_run_every_task() {
     }
     rig.until_done(20).await;
     rig.each_ran_once(20).await;
-    assert!(daemon.signals("nudge") >= 20.0);
-    assert_eq!(daemon.signals("event"), 0.0);
+    assert!(daemon.signals(Source::Nudge) >= 20.0);
+    assert_eq!(daemon.signals(Source::Event), 0.0);
     // On a machine that stalls, the sweep may be first for some.
     let recovered = daemon.metric("lapsed_sweep_recovered_total{reason=\"overdue\"}");
     assert!(recovered < 10.0, "the sweep found {recovered} of 20");
@@ -172,9 +173,9 @@ async fn the_sweep_alone_runs_every_task() {
     }
     rig.until_done(20).await;
     rig.each_ran_once(20).await;
-    assert!(daemon.signals("sweep") >= 20.0);
+    assert!(daemon.signals(Source::Sweep) >= 20.0);
     assert_eq!(
-        (daemon.signals("nudge"), daemon.signals("event")),
+        (daemon.signals(Source::Nudge), daemon.signals(Source::Event)),
         (0.0, 0.0)
     );
 }
@@ -192,6 +193,6 @@ async fn a_task_whose_event_was_lost_is_found_by_the_sweep() {
     }
     rig.until_done(20).await;
     rig.each_ran_once(20).await;
-    assert!(daemon.signals("sweep") >= 20.0);
-    assert_eq!(daemon.signals("event"), 0.0);
+    assert!(daemon.signals(Source::Sweep) >= 20.0);
+    assert_eq!(daemon.signals(Source::Event), 0.0);
 }

@@ -1,5 +1,6 @@
 //! Every way a task can end but well, and what is told of it.
 
+use lapsed::timer::Source;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -204,7 +205,7 @@ async fn redriving_many_leaves_slots_to_fresh_tasks() {
     rig.until_done(DEAD as usize + FRESH).await;
     rig.each_ran_once(FRESH).await;
     // All of them went the way of a backlog.
-    assert!(daemon.signals("sweep") >= DEAD as f64);
+    assert!(daemon.signals(Source::Sweep) >= DEAD as f64);
     assert_eq!(rig.with_status(2).await, 0);
     // Lateness is counted from the redrive, not from two hours ago.
     let hours = "lapsed_lateness_seconds_bucket{le=\"3600.0\",route=\"Job@slow\"}";

@@ -1,5 +1,7 @@
 //! Many keys at once.
 
+use lapsed::engine::DropReason;
+use lapsed::timer::Source;
 use std::time::Duration;
 
 use lapsed::Handlers;
@@ -67,7 +69,7 @@ async fn a_flood_of_keys_that_expire_while_they_are_adopted_loses_none() {
     daemon.hears_events().await;
     arm_many(&rig, "Job@quick@", COUNT, 2_000).await;
     each_runs_once(&rig, &daemon, COUNT).await;
-    for reason in ["arming_overflow", "sighting_overflow"] {
+    for reason in [DropReason::ArmingOverflow, DropReason::CandidateOverflow] {
         assert_eq!(daemon.dropped(reason), 0.0, "{reason}");
     }
 }
@@ -108,5 +110,5 @@ async fn a_delay_too_short_for_any_sweep_needs_none_beside_many_other_keys() {
     }
     rig.until_done(41).await;
     rig.each_ran_once(41).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
 }

@@ -1,5 +1,7 @@
 //! Concurrency, rates, priorities, and routes that leave each other alone.
 
+use lapsed::engine::DropReason;
+use lapsed::timer::Source;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -213,16 +215,19 @@ async fn what_is_paused_takes_no_start_of_its_route() {
     create(&rig, "Rare", 1, rig.now_ms().await + 5_000, 0).await;
     // An early event has the daemon keep the task in memory.
     rig.publish_expired("Rare@run@0").await;
-    until("it is kept", async || daemon.dropped("early") >= 1.0).await;
+    until("it is kept", async || {
+        daemon.dropped(DropReason::Early) >= 1.0
+    })
+    .await;
     until("it is signalled from memory, and dropped", async || {
-        daemon.signals("nudge") >= 1.0 && daemon.dropped("paused") >= 1.0
+        daemon.signals(Source::Nudge) >= 1.0 && daemon.dropped(DropReason::Paused) >= 1.0
     })
     .await;
     // And by an event that knows no row.
-    let dropped = daemon.dropped("paused");
+    let dropped = daemon.dropped(DropReason::Paused);
     rig.publish_expired("Rare@run@0").await;
     until("that is dropped, too", async || {
-        daemon.dropped("paused") > dropped
+        daemon.dropped(DropReason::Paused) > dropped
     })
     .await;
     let buckets: Vec<String> = rig.redis_says(&["KEYS", "#lapsed:rate:*"]).await;
@@ -245,7 +250,10 @@ async fn what_is_held_takes_no_start_and_lets_others_of_its_route_pass() {
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     rig.publish_expired("Rare@run@0").await;
-    until("it is dropped", async || daemon.dropped("paused") >= 1.0).await;
+    until("it is dropped", async || {
+        daemon.dropped(DropReason::Paused) >= 1.0
+    })
+    .await;
     let buckets: Vec<String> = rig.redis_says(&["KEYS", "#lapsed:rate:*"]).await;
     assert!(buckets.is_empty(), "{buckets:?}");
     // An event, too, which has to be looked up to be told from what is held.

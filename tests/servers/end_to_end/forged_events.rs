@@ -1,6 +1,8 @@
 //! Events prove nothing: old ones, forged ones and foreign ones start nothing.
 
 use lapsed::UnixMs;
+use lapsed::engine::DropReason;
+use lapsed::timer::Source;
 
 use crate::support::rig::Rig;
 use crate::support::tasks::key;
@@ -19,7 +21,7 @@ async fn an_event_of_an_older_arming_starts_nothing_early() {
         rig.publish_expired("Job@record@1").await;
     }
     until("the events were found to be early", async || {
-        daemon.dropped("early") >= 3.0
+        daemon.dropped(DropReason::Early) >= 3.0
     })
     .await;
     assert_eq!(rig.runs().await, []);
@@ -53,7 +55,7 @@ async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_earl
         .redis_says(&["SET", "Job@record@1", "", "PX", "3900"])
         .await;
     until("the event was found to be early", async || {
-        daemon.signals("event") >= 1.0 && daemon.dropped("early") >= 1.0
+        daemon.signals(Source::Event) >= 1.0 && daemon.dropped(DropReason::Early) >= 1.0
     })
     .await;
     assert_eq!(rig.runs().await, []);
@@ -91,10 +93,10 @@ async fn forged_events_run_nothing_and_the_daemon_lives() {
     rig.publish_expired("Job@record@".to_owned() + &"x".repeat(4 << 20))
         .await;
     until("all were counted", async || {
-        daemon.dropped("unknown") + daemon.dropped("coalesced") >= 200.0
-            && daemon.dropped("too_long") >= 2.0
-            && daemon.dropped("not_utf8") >= 1.0
-            && daemon.dropped("foreign") >= 7.0
+        daemon.dropped(DropReason::Unknown) + daemon.dropped(DropReason::Coalesced) >= 200.0
+            && daemon.dropped(DropReason::TooLong) >= 2.0
+            && daemon.dropped(DropReason::NotUtf8) >= 1.0
+            && daemon.dropped(DropReason::Foreign) >= 7.0
     })
     .await;
 
@@ -123,7 +125,7 @@ async fn events_of_finished_and_cancelled_tasks_run_nothing() {
         for name in ["Job@record@done", "Job@record@cancelled"] {
             rig.publish_expired(name).await;
         }
-        daemon.dropped("finished") >= 1.0 && daemon.dropped("cancelled") >= 1.0
+        daemon.dropped(DropReason::Finished) >= 1.0 && daemon.dropped(DropReason::Cancelled) >= 1.0
     })
     .await;
     rig.each_ran_once(1).await;

@@ -1,5 +1,6 @@
 //! After a dump was restored: what is overdue waits for review, and what falls due from now on runs.
 
+use lapsed::engine::DropReason;
 use lapsed::ledger::{Admin, RunNowAnswer};
 use lapsed::task::{Scope, State};
 use lapsed::{Due, UnixMs};
@@ -45,7 +46,7 @@ async fn overdue_tasks_are_held_over_restarts_until_they_are_let_go_and_new_ones
     first.create("Job@effect@now", 0).await;
     rig.until_done(4).await;
     until("the retry was dropped, too", async || {
-        first.dropped("paused") >= 1.0
+        first.dropped(DropReason::Paused) >= 1.0
     })
     .await;
     assert_eq!(waiting(&rig).await, 101);

@@ -1,5 +1,6 @@
 //! Who counts as a member, and what members leave to each other.
 
+use lapsed::engine::DropReason;
 use lapsed::membership::VERSION;
 
 use crate::end_to_end::sharing::{connected, create_many, know_each_other, won};
@@ -53,7 +54,7 @@ async fn nobody_is_counted_who_is_no_member() {
     rig.until_done(50).await;
     rig.each_ran_once(50).await;
     assert_eq!(daemon.status.members(), 1);
-    assert_eq!(daemon.dropped("not_ours"), 0.0);
+    assert_eq!(daemon.dropped(DropReason::NotOurs), 0.0);
     // Believed for as long as it could be one: its tasks are come in for.
     until("it is counted", async || {
         let ghost = note(VERSION, rig.now_ms().await + 3_000);
@@ -65,7 +66,7 @@ async fn nobody_is_counted_who_is_no_member() {
     create_many(&rig, "ghost", 50, 100, 1).await;
     rig.until_done(100).await;
     rig.each_ran_once(100).await;
-    assert!(daemon.dropped("not_ours") > 0.0);
+    assert!(daemon.dropped(DropReason::NotOurs) > 0.0);
     // Even where the hash is something else altogether.
     rig.redis_says::<()>(&["SET", &hash, "x"]).await;
     until("nobody else is known", async || {
@@ -119,7 +120,7 @@ async fn daemons_of_two_ledgers_of_one_name_do_not_count_with_each_other() {
     other.hears_events().await;
     let daemons = [rig.listening_daemon().await, other];
     count_alone(&rig, &daemons).await;
-    assert_eq!(daemons[0].dropped("not_ours"), 0.0);
+    assert_eq!(daemons[0].dropped(DropReason::NotOurs), 0.0);
 }
 
 #[tokio::test]
@@ -214,6 +215,6 @@ async fn the_documented_rights_are_enough_to_share_and_without_them_each_daemon_
     rig.until_done(60).await;
     rig.each_ran_once(60).await;
     assert_eq!(weak.status.members(), 1);
-    assert_eq!(weak.dropped("not_ours"), 0.0);
+    assert_eq!(weak.dropped(DropReason::NotOurs), 0.0);
     assert_eq!(daemons[0].status.members(), 2);
 }

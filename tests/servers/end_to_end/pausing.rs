@@ -1,5 +1,6 @@
 //! What is paused does not start, in no daemon, and is not lost.
 
+use lapsed::engine::DropReason;
 use std::sync::Arc;
 
 use lapsed::task::{Scope, State};
@@ -44,10 +45,10 @@ async fn pause_is_in_force(rig: &Rig, daemons: &[Daemon], class: &str) {
     .await;
     let key = rig.text(overdue).await.unwrap();
     for daemon in daemons {
-        let dropped = daemon.dropped("paused");
+        let dropped = daemon.dropped(DropReason::Paused);
         until("a signal was dropped", async || {
             rig.publish_expired(key.as_str()).await;
-            daemon.dropped("paused") > dropped
+            daemon.dropped(DropReason::Paused) > dropped
         })
         .await;
     }
@@ -119,7 +120,9 @@ async fn a_paused_class_starts_in_no_daemon_and_runs_once_when_it_is_resumed() {
     assert!(kept_back > 20, "{kept_back} are overdue");
     // Both have come by each of them, more than once.
     until("their signals were dropped", async || {
-        let dropped = daemons.iter().map(|daemon| daemon.dropped("paused"));
+        let dropped = daemons
+            .iter()
+            .map(|daemon| daemon.dropped(DropReason::Paused));
         dropped.sum::<f64>() >= kept_back as f64
     })
     .await;
@@ -139,7 +142,7 @@ async fn a_pause_lasts_over_a_restart() {
     let daemon = rig.listening_daemon().await;
     create_many(&client, "Job@record@", 20, 0, 10).await;
     until("signals were dropped", async || {
-        daemon.dropped("paused") >= 1.0
+        daemon.dropped(DropReason::Paused) >= 1.0
     })
     .await;
     daemon.stop().await;
@@ -148,7 +151,7 @@ async fn a_pause_lasts_over_a_restart() {
     let daemon = rig.listening_daemon().await;
     daemon.create("Job@record@last", 300).await;
     until("the last has come to nothing", async || {
-        overdue(&rig, "Job@record").await == 21 && daemon.dropped("paused") >= 1.0
+        overdue(&rig, "Job@record").await == 21 && daemon.dropped(DropReason::Paused) >= 1.0
     })
     .await;
     assert_eq!(rig.with_status(0).await, 41);
@@ -222,7 +225,7 @@ async fn a_bare_key_of_a_paused_class_becomes_a_task_and_waits() {
         .await;
     }
     until("both were dropped", async || {
-        daemon.dropped("paused") >= 2.0
+        daemon.dropped(DropReason::Paused) >= 2.0
     })
     .await;
     assert_eq!(rig.runs().await, []);
@@ -259,7 +262,7 @@ async fn a_retry_of_a_paused_class_waits_and_keeps_its_attempts() {
     .await;
     paused.notify_one();
     until("its retry was dropped", async || {
-        daemon.dropped("paused") >= 1.0
+        daemon.dropped(DropReason::Paused) >= 1.0
     })
     .await;
     assert_eq!(rig.runs().await.len(), 1);
@@ -352,7 +355,7 @@ pub async fn overlapping_pauses_are_lifted_one_by_one(scene: &impl Scene) {
         daemon.create(name, 0).await;
     }
     until("both were dropped", async || {
-        daemon.dropped("paused") >= 2.0
+        daemon.dropped(DropReason::Paused) >= 2.0
     })
     .await;
     assert_eq!(scene.with_status(0).await, 2);
@@ -361,10 +364,10 @@ pub async fn overlapping_pauses_are_lifted_one_by_one(scene: &impl Scene) {
     assert_eq!(scene.state("Job@effect@1").await, State::Pending);
     // Moving it does not help it.
     let now = Due::after_ms(0).unwrap();
-    let dropped = daemon.dropped("paused");
+    let dropped = daemon.dropped(DropReason::Paused);
     client.reschedule(&key("Job@effect@1"), now).await.unwrap();
     until("it was dropped again", async || {
-        daemon.dropped("paused") > dropped
+        daemon.dropped(DropReason::Paused) > dropped
     })
     .await;
     assert_eq!(scene.state("Job@effect@1").await, State::Pending);

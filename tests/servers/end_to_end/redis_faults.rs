@@ -1,6 +1,7 @@
 //! Redis fails; tasks do not.
 
 use lapsed::Config;
+use lapsed::timer::Source;
 
 use crate::support::daemon::Daemon;
 use crate::support::rig::Rig;
@@ -64,7 +65,7 @@ async fn tasks_run_while_redis_cannot_be_reached_and_it_is_subscribed_to_when_it
     assert!(made.armed);
     rig.until_done(11).await;
     until("its event is heard", async || {
-        daemon.signals("event") >= 1.0
+        daemon.signals(Source::Event) >= 1.0
     })
     .await;
     rig.each_ran_once(11).await;

@@ -2,6 +2,7 @@
 
 use crate::support::rig::Rig;
 use crate::support::wait::until;
+use lapsed::timer::Source;
 
 async fn left(rig: &Rig) -> Vec<i64> {
     let mut left = Vec::new();
@@ -67,5 +68,5 @@ async fn the_expiry_of_a_sentinel_finds_tasks_that_every_other_net_has_lost() {
     }
     rig.until_done(5).await;
     rig.each_ran_once(5).await;
-    assert_eq!(daemon.signals("event"), 0.0);
+    assert_eq!(daemon.signals(Source::Event), 0.0);
 }

@@ -1,5 +1,6 @@
 //! Several daemons on one table.
 
+use lapsed::engine::DropReason;
 use std::sync::Arc;
 
 use lapsed::{Due, Task, UnixMs};
@@ -105,7 +106,7 @@ async fn a_daemon_leaves_alone_what_it_cannot_run() {
     let idle = rig.daemon_with(lapsed::Handlers::new());
     let made = idle.create("Job@record@1", 100).await;
     until("the idle one has passed it by", async || {
-        idle.dropped("unroutable") >= 2.0
+        idle.dropped(DropReason::Unroutable) >= 2.0
     })
     .await;
     let record = rig.record("Job@record@1").await;

@@ -1,5 +1,6 @@
 //! Daemons share the work, and come in for each other.
 
+use lapsed::engine::DropReason;
 use lapsed::{Handlers, TaskContext};
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ async fn two_daemons_share_the_tasks_alike() {
     rig.each_ran_once(400).await;
     for daemon in &daemons {
         assert!((120.0..=280.0).contains(&won(daemon)), "{}", won(daemon));
-        assert!(daemon.dropped("not_ours") > 100.0);
+        assert!(daemon.dropped(DropReason::NotOurs) > 100.0);
     }
     let missed = daemons
         .iter()
@@ -122,7 +123,7 @@ async fn what_a_killed_daemon_owned_is_started_by_the_other() {
     first.kill();
     rig.until_done(200).await;
     rig.each_ran_once(200).await;
-    let left = second.dropped("not_ours");
+    let left = second.dropped(DropReason::NotOurs);
     assert!(left > 0.0, "none was the killed one's");
     until("it is not counted any more", async || {
         second.status.members() == 1
@@ -148,11 +149,11 @@ async fn a_full_daemon_does_not_keep_its_share_waiting() {
     let daemons = [full, rig.daemon()];
     know_each_other(&daemons).await;
     until_known_to_be_full(&rig).await;
-    let left_waiting = daemons[1].dropped("not_ours");
+    let left_waiting = daemons[1].dropped(DropReason::NotOurs);
     create_many(&rig, "", 100, 500, 20).await;
     rig.until_done(100).await;
     rig.each_ran_once(100).await;
-    assert_eq!(daemons[1].dropped("not_ours"), left_waiting);
+    assert_eq!(daemons[1].dropped(DropReason::NotOurs), left_waiting);
 }
 
 /// Waits until one of two daemons says that it is full, and the other has written its own heartbeat twice since: with
@@ -244,9 +245,9 @@ async fn a_stopping_daemon_hands_over() {
         second.status.members() == 1
     })
     .await;
-    let left = second.dropped("not_ours");
+    let left = second.dropped(DropReason::NotOurs);
     rig.until_done(300).await;
     rig.each_ran_once(300).await;
     // From then on all are its own. That none is late is tested on a paused clock (`tests/core/membership/sharing.rs`).
-    assert_eq!(second.dropped("not_ours"), left);
+    assert_eq!(second.dropped(DropReason::NotOurs), left);
 }

@@ -1,8 +1,8 @@
 //! What adoption does not touch: keys of others, keys with a row, and keys that were deleted.
 
+use lapsed::engine::DropReason;
 use lapsed::task::State;
 use lapsed::{Handlers, TaskContext};
-use lapsed_sandbox::PrivateRedis;
 use tokio::time::Instant;
 
 use crate::support::daemon::Daemon;
@@ -48,7 +48,7 @@ async fn keys_that_nothing_here_runs_are_neither_read_nor_written_down() {
     assert!((1..=4).contains(&read), "{read} keys were read");
     assert_eq!(rows(&rig).await, 2);
     until("their events are counted", async || {
-        daemon.dropped("unroutable") >= 200.0
+        daemon.dropped(DropReason::Unroutable) >= 200.0
     })
     .await;
 }
@@ -66,7 +66,7 @@ async fn a_route_may_refuse_to_adopt_and_another_may_adopt_alone() {
         }
         rig.until_done(adopted.len()).await;
         until("the others came to nothing", async || {
-            daemon.dropped("unknown") >= (3 - adopted.len()) as f64
+            daemon.dropped(DropReason::Unknown) >= (3 - adopted.len()) as f64
         })
         .await;
         for name in adopted {
@@ -118,7 +118,10 @@ async fn our_own_armings_cost_the_database_nothing() {
     adopted_after("Job@record@after").await;
     let after = statements(&rig).await;
     assert_eq!(after.1 - before.1, 1, "writes: the last one's row");
-    assert_eq!((rows(&rig).await, daemon.dropped("known")), (2, 0.0));
+    assert_eq!(
+        (rows(&rig).await, daemon.dropped(DropReason::Known)),
+        (2, 0.0)
+    );
     // This test asks every 10 ms; the daemon reads a clock each 5 s.
     let reads = after.0 - before.0;
     assert!(reads < OURS / 2, "{reads} reads");
@@ -145,7 +148,10 @@ async fn a_program_that_writes_its_row_a_little_later_keeps_it() {
             .unwrap();
     }
     drop(program);
-    until("it was compared", async || daemon.dropped("known") >= 1.0).await;
+    until("it was compared", async || {
+        daemon.dropped(DropReason::Known) >= 1.0
+    })
+    .await;
     let record = rig.record("Job@record@1").await;
     assert_eq!(
         (record.tag.as_deref(), record.adopted),
@@ -171,7 +177,10 @@ async fn a_leftover_key_of_a_cancelled_task_is_ignored() {
     let () = rig
         .redis_says(&["SETEX", "Job@record@written", "5", ""])
         .await;
-    until("it was compared", async || daemon.dropped("known") >= 1.0).await;
+    until("it was compared", async || {
+        daemon.dropped(DropReason::Known) >= 1.0
+    })
+    .await;
     rig.run_sql(
         "UPDATE tb_time_limit_task SET status = 3, sts = 1, finished_at = UNIX_TIMESTAMP(NOW(3))",
     )
@@ -180,7 +189,7 @@ async fn a_leftover_key_of_a_cancelled_task_is_ignored() {
     // Its first audit finds both.
     let daemon = rig.listening_daemon().await;
     until("both were found and expired", async || {
-        daemon.dropped("known") >= 2.0 && daemon.dropped("cancelled") >= 2.0
+        daemon.dropped(DropReason::Known) >= 2.0 && daemon.dropped(DropReason::Cancelled) >= 2.0
     })
     .await;
     assert_eq!(rig.runs().await, []);
@@ -248,7 +257,10 @@ async fn what_a_replica_deletes_calls_nothing_off() {
     assert_eq!(deleted, 1);
     until(
         "the deletion was not believed, or not heard any more",
-        async || daemon.dropped("unverified") >= 1.0 || daemon.status.is_listening() == Some(false),
+        async || {
+            daemon.dropped(DropReason::Unverified) >= 1.0
+                || daemon.status.is_listening() == Some(false)
+        },
     )
     .await;
     rig.until_done(1).await;
@@ -307,10 +319,10 @@ async fn an_arming_that_a_stalled_server_carries_out_late_runs_nothing_again() {
         .redis_says(&["SET", "Job@record@1", &value, "PX", "3000"])
         .await;
     until("it expired in vain", async || {
-        daemon.dropped("finished") >= 1.0
+        daemon.dropped(DropReason::Finished) >= 1.0
     })
     .await;
-    assert!(daemon.dropped("known") >= 1.0);
+    assert!(daemon.dropped(DropReason::Known) >= 1.0);
     assert_eq!(rows(&rig).await, 1);
     rig.each_ran_once(1).await;
 }

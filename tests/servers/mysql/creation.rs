@@ -67,10 +67,8 @@ async fn a_task_that_is_refused_fails_nobody_elses_creation() {
     let create = |class: &'static str, n: u32| {
         let tasks = tasks.clone();
         async move {
-            tasks
-                .create((class, "m", [n]), Duration::from_secs(60))
-                .await
-                .is_ok()
+            let made = tasks.create((class, "m", [n]), Duration::from_secs(60));
+            (n, made.await)
         }
     };
     let mut creators = JoinSet::new();
@@ -78,7 +76,9 @@ async fn a_task_that_is_refused_fails_nobody_elses_creation() {
         creators.spawn(create(if n == 25 { "Bad" } else { "Good" }, n));
     }
     let created = creators.join_all().await;
-    assert_eq!(created.iter().filter(|created| !**created).count(), 1);
+    let refused = created.iter().filter(|(_, made)| made.is_err());
+    let refused: Vec<u32> = refused.map(|(n, _)| *n).collect();
+    assert_eq!(refused, [25]);
 }
 
 #[tokio::test]

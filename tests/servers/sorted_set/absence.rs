@@ -1,5 +1,6 @@
 //! A missing entry cancels a task only if it was in these sets, with these settings, since they were last lost.
 
+use lapsed::engine::DropReason;
 use std::time::Duration;
 
 use lapsed::task::State;
@@ -36,7 +37,9 @@ async fn arm_keys(rig: &Rig) {
 /// Audits have asked about every task without an entry, and have cancelled none.
 async fn none_is_cancelled(rig: &Rig, daemons: &[&Daemon]) {
     until("the missing entries are judged", async || {
-        let judged = daemons.iter().map(|daemon| daemon.dropped("not_withdrawn"));
+        let judged = daemons
+            .iter()
+            .map(|daemon| daemon.dropped(DropReason::NotWithdrawn));
         cancelled(rig).await > 0 || judged.sum::<f64>() >= FAR as f64
     })
     .await;
@@ -229,7 +232,7 @@ async fn an_own_entry_without_a_row_stays_and_is_counted() {
         .await;
     let daemon = rig.listening_daemon().await;
     until("the entry is counted", async || {
-        daemon.dropped("unknown") >= 1.0
+        daemon.dropped(DropReason::Unknown) >= 1.0
     })
     .await;
     assert_eq!(Queue::of(&rig).await.members().await, ["micros"]);

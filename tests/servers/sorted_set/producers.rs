@@ -1,5 +1,7 @@
 //! Producers of a sorted set go on unchanged: their entries are adopted, moved, cancelled, run once and removed.
 
+use lapsed::engine::DropReason;
+use lapsed::timer::Source;
 use std::sync::Arc;
 
 use lapsed::{HandlerError, Handlers, TaskContext};
@@ -26,7 +28,7 @@ async fn entries_of_an_unchanged_producer_run_once_and_are_removed() {
     rig.each_ran_once(4).await;
     rig.each_effect_once(1).await;
     queue.until_empty().await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
     let soon = rig.record("Job@record@soon").await;
     assert_eq!((soon.due, soon.adopted), (due_of(now + 2), true));
     assert_eq!(
@@ -161,8 +163,8 @@ async fn members_that_are_no_tasks_stay_and_do_not_stop_others() {
         assert_eq!(queue.score(member).await, Some((now - 60) as f64));
     }
     assert_eq!(queue.score("Job@record@never").await, Some(f64::INFINITY));
-    assert_eq!(daemon.dropped("foreign"), 1_502.0);
-    assert_eq!(daemon.dropped("too_long"), 1.0);
+    assert_eq!(daemon.dropped(DropReason::Foreign), 1_502.0);
+    assert_eq!(daemon.dropped(DropReason::TooLong), 1.0);
 }
 
 #[tokio::test]
@@ -236,7 +238,7 @@ async fn tasks_of_lapsed_are_entries_as_well() {
     }
     rig.until_done(3).await;
     rig.each_ran_once(3).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
     until("one entry is left", async || {
         Queue::of(&rig).await.members().await == ["far"]
     })

@@ -1,5 +1,6 @@
 //! Entries of programs: adopted, run once, taken from their lists.
 
+use lapsed::engine::DropReason;
 use std::collections::BTreeSet;
 
 use lapsed::Handlers;
@@ -87,7 +88,7 @@ async fn what_is_no_entry_is_refused_once_and_kept() {
     let refused: BTreeSet<String> = rig.list("task_refused").await.into_iter().collect();
     assert_eq!(refused, garbage.map(str::to_owned).into());
     assert_eq!(rig.list("task_refused").await.len(), garbage.len());
-    assert_eq!(daemon.dropped("not_an_entry"), garbage.len() as f64);
+    assert_eq!(daemon.dropped(DropReason::NotAnEntry), garbage.len() as f64);
 }
 
 #[tokio::test]

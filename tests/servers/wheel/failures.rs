@@ -1,5 +1,6 @@
 //! What happens when a daemon dies, or Redis loses its data, is gone, or holds something else.
 
+use lapsed::timer::Source;
 use std::time::Duration;
 
 use lapsed::task::{State, UnixMs};
@@ -50,7 +51,7 @@ async fn an_emptied_redis_is_rebuilt_from_the_ledger() {
     let () = rig.redis_says(&["FLUSHALL"]).await;
     rig.until_done(50).await;
     rig.each_ran_once(50).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
 }
 
 #[tokio::test]
@@ -119,7 +120,7 @@ async fn a_failed_run_is_tried_again_by_the_wheel() {
     let daemon = rig.turning_with(handlers).await;
     rig.push(2, "retried", 0).await;
     rig.until_done(1).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
     rig.until_empty().await;
     let attempts = rig.number("SELECT CAST(attempt AS SIGNED) FROM tb_time_limit_task");
     assert_eq!(attempts.await, 3);

@@ -1,6 +1,7 @@
 //! The hand: milliseconds within a slot, missed ticks, entries that move and vanish.
 
 use lapsed::task::{State, UnixMs};
+use lapsed::timer::Source;
 use lapsed::{Due, Task};
 
 use crate::support::tasks::{create_many, key};
@@ -39,7 +40,7 @@ async fn tasks_of_other_programs_run_by_the_wheel_alone() {
     create_many(&rig.client().await.into(), "Job@record@", 100, 0, 35).await;
     rig.until_done(100).await;
     rig.each_ran_once(100).await;
-    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert_eq!(daemon.signals(Source::Sweep), 0.0);
     rig.until_empty().await;
 }
 

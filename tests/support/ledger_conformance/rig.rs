@@ -1,17 +1,13 @@
-//! The ledgers of MariaDB and SQLite, and the few steps of which most rules consist.
+//! The few steps of which most rules consist.
 
 use std::time::Duration;
 
-use lapsed::Config;
-use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::sqlite::SqliteLedger;
 use lapsed::ledger::{
     Admin, CancelAnswer, Claim, Claimant, Created, Ledger, Lookup, NewTask, Settled, Settlement,
     TaskRecord,
 };
 use lapsed::task::{Arming, Death, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
 
-use crate::support::maria;
 use crate::support::wait::until;
 
 /// Longer than any rule takes.
@@ -19,43 +15,6 @@ pub const LEASE: Duration = Duration::from_secs(300);
 
 /// Soon over.
 pub const SHORT_LEASE: Duration = Duration::from_secs(2);
-
-/// MariaDB's ledger; or, to try another server, one in the empty database that `LAPSED_TEST_LEDGER_URL` names.
-pub async fn mysql_ledger() -> MysqlLedger {
-    let url = match std::env::var("LAPSED_TEST_LEDGER_URL") {
-        Ok(url) => url,
-        Err(_) => maria::database("conformance").await,
-    };
-    let mut config = Config::default().ledger;
-    config.url = url.into();
-    let ledger = MysqlLedger::new(&config).unwrap();
-    ledger.migrate().await.unwrap();
-    ledger.check().await.unwrap();
-    ledger
-}
-
-/// A ledger in a file of its own.
-pub struct SqliteFile {
-    pub ledger: SqliteLedger,
-    /// Deletes the file.
-    _directory: tempfile::TempDir,
-}
-
-impl SqliteFile {
-    pub async fn create() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("ledger.db");
-        let mut config = Config::default().ledger;
-        config.url = format!("sqlite://{}", file.display()).into();
-        let ledger = SqliteLedger::new(&config).unwrap();
-        ledger.migrate(false).await.unwrap();
-        ledger.check().await.unwrap();
-        Self {
-            ledger,
-            _directory: directory,
-        }
-    }
-}
 
 /// A key of this rule, which no other rule uses.
 pub fn key(rule: &str, arg: impl ToString) -> TaskKey {
