@@ -7,6 +7,7 @@ use lapsed::engine::{DropReason, Metrics};
 use lapsed::ledger::Stats;
 use lapsed::task::{Reason, State};
 
+use crate::support::metrics;
 use crate::support::snapshot::assert_snapshot;
 
 #[test]
@@ -85,4 +86,27 @@ fn recorded() -> Metrics {
     metrics.login_failed("resp");
     metrics.audited("start", 1);
     metrics
+}
+
+#[test]
+fn a_metric_that_does_not_exist_cannot_be_read() {
+    for name in [
+        "lapsed_claim_total{result=\"won\"}",
+        "lapsed_claims_total",
+        "lapsed_claims_total{outcome=\"won\"}",
+        "lapsed_claims_total{result=\"win\"}",
+        "lapsed_dead_total{reason=\"expired\",route=\"Job\"}",
+        "lapsed_signals_dropped_total{reason=\"overflowed\"}",
+        "lapsed_pauses{}",
+    ] {
+        let read = std::panic::catch_unwind(|| metrics::value("", name));
+        assert!(read.is_err(), "{name}");
+    }
+    for name in [
+        "lapsed_claims_total{result=\"missed\"}",
+        "lapsed_dead_total{route=\"Job\",reason=\"expired\"}",
+        "lapsed_pauses",
+    ] {
+        assert_eq!(metrics::value("", name), 0.0, "{name}");
+    }
 }

@@ -71,6 +71,10 @@ pub fn assert_exists(name: &str) {
         .split("\",")
         .filter_map(|pair| pair.split_once("=\""));
     let pairs: Vec<(&str, &str)> = pairs.collect();
+    assert!(
+        labels.is_empty() || !pairs.is_empty(),
+        "`{name}` is malformed"
+    );
     let names: Vec<&str> = pairs.iter().map(|(label, _)| *label).collect();
     let head = format!("{metric}{{{}}} ", names.join(","));
     assert!(
