@@ -61,7 +61,7 @@ async fn a_task_is_cancelled_on_its_page() {
 }
 
 #[tokio::test]
-async fn what_has_failed_is_redriven_when_the_cause_is_mended() {
+async fn a_dead_task_is_redriven_when_its_cause_is_fixed() {
     let daemon = started();
     daemon.schedule((0..30).map(|n| json!({"key": format!("Bill@send@{n}"), "in": "0s"})));
     daemon.until_listed("dead", 30).await;
@@ -337,7 +337,7 @@ async fn live_updates_can_be_paused() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_gone_is_noticed() {
+async fn the_page_reports_a_stopped_daemon() {
     let mut daemon = started();
     let browser = Browser::open(&daemon, "/tasks").await;
     browser.shows_in("#live", "Live").await;

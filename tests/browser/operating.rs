@@ -155,7 +155,7 @@ async fn everything_is_reached_with_the_keyboard() {
 }
 
 #[tokio::test]
-async fn what_is_masked_is_on_no_page() {
+async fn no_page_shows_masked_arguments() {
     let daemon = Daemon::start(&format!(
         "http = {{ mask_payloads = ['Card'], mask_arguments = ['Card'] }}\n{ROUTES}"
     ));
@@ -212,7 +212,7 @@ async fn changeable(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn a_daemon_that_only_shows_has_no_buttons() {
+async fn a_read_only_daemon_shows_no_buttons() {
     let daemon = Daemon::start(ROUTES);
     changeable(&daemon).await;
     let browser = Browser::open(&daemon, "/").await;
@@ -284,7 +284,7 @@ async fn a_reader_has_no_buttons_and_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_is_gone_from_the_page_of_another() {
+async fn a_killed_daemon_leaves_the_page_of_another_daemon() {
     let servers = Servers::start().await;
     let first = servers.listen(ROUTES).await;
     let mut second = servers

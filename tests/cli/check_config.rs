@@ -52,7 +52,7 @@ fn routes_are_shown_with_their_targets_and_without_their_secrets() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once_and_the_exit_code_says_so() {
+fn every_configuration_error_is_reported_at_once_with_exit_code_2() {
     let config = "[[routes]]\nmatch = 'a'\nwebhook = { url = 'http://10.0.0.1/', secret = 's3cret' }\n[[routes]]\nmatch = 'b'\nlist = { key = 'Order@x' }";
     let output = check(config, &[]);
     let text = String::from_utf8(output.stderr).unwrap();
@@ -71,7 +71,7 @@ fn all_that_is_wrong_is_said_at_once_and_the_exit_code_says_so() {
 }
 
 #[test]
-fn a_series_that_will_never_run_is_warned_of() {
+fn a_recurring_task_that_never_runs_causes_a_warning() {
     let config = "[[routes]]\nmatch = '^C@'\nlog = {}\n\
                   [[recurring]]\nkey = 'C@fine'\nevery = '1h'\n\
                   [[recurring]]\nkey = 'D@m'\nevery = '1h'\n\
@@ -90,7 +90,7 @@ fn a_series_that_will_never_run_is_warned_of() {
 }
 
 #[test]
-fn a_route_that_no_task_reaches_is_warned_of() {
+fn an_unreachable_route_causes_a_warning() {
     let config = "[[routes]]\nmatch = '^Order@'\nlog = {}\n\
                   [[routes]]\nmatch = '^Order@close(@|$)'\nlog = {}\n\
                   [[routes]]\nmatch = '^Mail@'\nlog = {}\n\
@@ -119,7 +119,7 @@ fn run_in(home: &Path, env: &[(&str, &str)], args: &[&str]) -> (i32, String, Str
 const NOWHERE: (&str, &str) = ("LAPSED__LEDGER__URL", "mysql://root@127.0.0.1:1/lapsed");
 
 #[test]
-fn which_file_is_in_use_is_said_or_that_there_is_none() {
+fn check_config_names_the_configuration_file_in_use() {
     let home = tempfile::tempdir().unwrap();
     let (code, stdout, stderr) = run_in(home.path(), &[], &["check-config"]);
     assert_eq!((code, &stderr[..]), (0, ""));
@@ -167,7 +167,7 @@ fn which_file_is_in_use_is_said_or_that_there_is_none() {
 }
 
 #[test]
-fn a_variable_with_too_few_underscores_is_warned_of() {
+fn an_environment_variable_with_too_few_underscores_causes_a_warning() {
     let home = tempfile::tempdir().unwrap();
     let env = [
         ("LAPSED_REDIS_URL", "redis://h:6379/0"),

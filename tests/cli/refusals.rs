@@ -17,7 +17,7 @@ fn refused(args: &[&str], settings: &str) -> String {
 }
 
 #[test]
-fn an_age_that_lies_ahead_or_is_too_long_forgets_nothing() {
+fn prune_rejects_a_negative_or_too_long_age() {
     for (age, why) in [
         ("7d ago", "`7d ago` is negative"),
         ("-7d", "`-7d` is negative"),
@@ -44,13 +44,13 @@ fn a_negative_delay_is_refused() {
 }
 
 #[test]
-fn a_moment_that_means_never_is_too_far_ahead() {
+fn schedule_rejects_a_due_time_that_means_never() {
     let text = refused(&["schedule", "C@m", "--at", "9999-12-31T23:59:59Z"], "");
     assert!(text.contains("due time is too far ahead"), "{text}");
 }
 
 #[test]
-fn more_occurrences_to_make_up_for_than_can_be_counted_are_refused() {
+fn schedule_rejects_a_catch_up_count_that_is_too_large() {
     let args = [
         "schedule",
         "C@m",
@@ -71,7 +71,7 @@ fn more_occurrences_to_make_up_for_than_can_be_counted_are_refused() {
 }
 
 #[test]
-fn no_duration_of_the_configuration_is_longer_than_the_ledger_can_add_to_a_moment() {
+fn the_configuration_rejects_durations_that_the_ledger_cannot_add() {
     let settings = "engine = { lease = '3651d', timeout = '3650d' }\n\
                     retention.done = '99999d'\nretry.ladder = ['1s', '99999d']";
     let text = refused(&["check-config"], settings);
@@ -83,7 +83,7 @@ fn no_duration_of_the_configuration_is_longer_than_the_ledger_can_add_to_a_momen
 }
 
 #[test]
-fn a_front_door_that_other_machines_reach_needs_passwords_and_tls() {
+fn a_resp_server_on_a_public_address_needs_passwords_and_tls() {
     for address in ["0.0.0.0:6380", "[::]:6380", "192.0.2.7:6380"] {
         let text = refused(&["listen"], &format!("resp.listen = '{address}'"));
         for problem in [

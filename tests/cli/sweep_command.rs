@@ -14,7 +14,7 @@ fn run(redis: &str, ledger: &str, args: &[&str]) -> (i32, serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_sweep_whose_audit_breaks_off_says_so_by_its_exit_code() {
+async fn sweep_exits_with_1_if_its_audit_is_incomplete() {
     let redis = PrivateRedis::options().start().await.unwrap();
     let maria = PrivateMaria::options().start().await.unwrap();
     let ledger = maria.create_database("app").await.unwrap();

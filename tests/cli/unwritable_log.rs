@@ -109,7 +109,7 @@ pub async fn ended(child: &mut Child) -> ExitStatus {
 }
 
 #[tokio::test]
-async fn a_log_on_a_full_disk_touches_no_task() {
+async fn tasks_run_while_the_log_is_on_a_full_disk() {
     let directory = directory();
     let full = File::options().write(true).open("/dev/full").unwrap();
     let (daemon, client) = start(dev(directory.path()), full.into());
@@ -117,7 +117,7 @@ async fn a_log_on_a_full_disk_touches_no_task() {
 }
 
 #[tokio::test]
-async fn a_log_whose_reader_has_ended_touches_no_task() {
+async fn tasks_run_while_nobody_reads_the_log_pipe() {
     let directory = directory();
     let (mut daemon, client) = start(dev(directory.path()), Stdio::piped());
     let mut log = BufReader::new(daemon.0.stderr.take().unwrap());
@@ -127,7 +127,7 @@ async fn a_log_whose_reader_has_ended_touches_no_task() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_not_read_delays_no_task_and_says_later_what_was_lost() {
+async fn an_unread_log_delays_no_task_and_later_counts_its_lost_lines() {
     let directory = directory();
     let mut command = dev(directory.path());
     command.env("LAPSED_LOG", "trace");
@@ -160,7 +160,7 @@ async fn a_log_that_is_not_read_delays_no_task_and_says_later_what_was_lost() {
 }
 
 #[test]
-fn a_command_whose_notes_cannot_be_written_does_its_work() {
+fn a_command_completes_if_stderr_cannot_be_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("lapsed.toml");
     let route = "[[routes]]\nmatch = '.'\nlog = {}\n";

@@ -350,7 +350,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_was_said_last_counts(steps in prop::collection::vec((step(), 25i64..1_500), 1..40)) {
+    fn the_latest_evidence_about_a_key_wins(steps in prop::collection::vec((step(), 25i64..1_500), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut world = World::new();

@@ -138,7 +138,6 @@ const ADAPTERS: [(&str, &[&str]); 8] = [
             "compose",
             "cli",
             "doctor",
-            "lib.rs",
             "limiter/ledger_limiter.rs",
         ],
     ),
@@ -146,7 +145,6 @@ const ADAPTERS: [(&str, &[&str]); 8] = [
         "ledger::sqlite",
         &[
             "ledger/sqlite",
-            "ledger/mod.rs",
             "client/file_transactions.rs",
             "compose",
             "cli/backup.rs",
@@ -158,10 +156,7 @@ const ADAPTERS: [(&str, &[&str]); 8] = [
     ("timer::key_expiry", &["timer", "compose"]),
     ("timer::sorted_set", &["timer", "compose", "doctor/redis"]),
     ("timer::wheel", &["timer", "compose", "doctor/redis"]),
-    (
-        "membership::RedisMembership",
-        &["membership", "compose", "doctor"],
-    ),
+    ("membership::RedisMembership", &["compose", "doctor"]),
     ("limiter::ledger_limiter", &["limiter", "compose"]),
     ("limiter::redis_limiter", &["limiter", "compose"]),
 ];

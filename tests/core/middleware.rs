@@ -78,7 +78,7 @@ async fn outcome(kit: &mut TestKit) -> Outcome {
 }
 
 #[tokio::test]
-async fn what_is_registered_first_stands_outermost() {
+async fn the_first_registered_middleware_is_the_outermost() {
     let diary = Diary::default();
     let mut handlers = jobs(&diary);
     handlers.wrap(Noting("first", diary.clone()));
@@ -110,7 +110,7 @@ async fn what_is_registered_first_stands_outermost() {
 }
 
 #[tokio::test]
-async fn a_selection_is_around_its_own_tasks_only_and_routes_are_wrapped_too() {
+async fn a_selected_middleware_wraps_matching_tasks_and_routes_only() {
     let diary = Diary::default();
     let mut handlers = jobs(&diary);
     handlers
@@ -281,7 +281,7 @@ async fn targets_get_the_payload_digit_for_digit_and_on_one_line() {
 }
 
 #[tokio::test]
-async fn what_a_handler_creates_belongs_to_its_trace() {
+async fn tasks_created_by_a_handler_join_its_trace() {
     const OWN: &str = "00-11111111111111111111111111111111-2222222222222222-00";
     const TOLD: &str = "00-33333333333333333333333333333333-4444444444444444-01";
     let (seen, mut spans) = tokio::sync::mpsc::unbounded_channel();
@@ -327,7 +327,7 @@ async fn what_a_handler_creates_belongs_to_its_trace() {
 }
 
 #[tokio::test]
-async fn a_traceparent_that_is_none_is_refused() {
+async fn an_invalid_traceparent_is_rejected() {
     let task = Task::new("Job", "ok", [1]).unwrap();
     let error = task.traceparent("00-xyz").unwrap_err().to_string();
     assert!(error.contains("expected `00-<32 hex digits>-"), "{error}");

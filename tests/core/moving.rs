@@ -145,7 +145,7 @@ async fn a_task_runs_once_wherever_its_move_is_interrupted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_due_task_runs_once_if_the_daemon_of_the_source_wants_it_during_the_move() {
+async fn a_task_that_falls_due_during_its_move_runs_once() {
     for steps in 0..=4 {
         let (both, mut runs) = (Both::new(), Runs::new());
         create(&both.from, DUE).await;
@@ -248,7 +248,7 @@ async fn a_task_moves_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_move_turned_round_half_way_leaves_each_task_in_one_place() {
+async fn a_move_reversed_half_way_leaves_each_task_in_one_ledger() {
     for steps in 0..=4 {
         let (both, mut runs) = (Both::new(), Runs::new());
         create(&both.from, DUE).await;
@@ -306,7 +306,7 @@ async fn a_request_repeated_in_the_source_does_not_create_a_moved_task_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_that_the_destination_has_goes_on_there() {
+async fn a_recurring_task_that_the_destination_has_continues_there() {
     let (both, mut runs) = (Both::new(), Runs::new());
     for (ledger, due) in [(&both.from, DUE), (&both.to, LATER)] {
         let task = NewTask {

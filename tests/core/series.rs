@@ -33,7 +33,7 @@ fn handlers(runs: &Runs, fails: &'static [usize]) -> Handlers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_comes_at_its_times_whether_its_occurrences_succeed_or_die() {
+async fn a_recurring_task_keeps_its_schedule_whether_occurrences_succeed_or_die() {
     let runs = Runs::default();
     let (engine, tasks) = lapsed::in_memory(&Config::default(), handlers(&runs, &[2, 3]));
     let every = Recurrence::every(Duration::from_secs(600)).unwrap();
@@ -48,7 +48,7 @@ async fn a_series_comes_at_its_times_whether_its_occurrences_succeed_or_die() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_occurrence_ends_a_series_as_it_ended_itself() {
+async fn a_recurring_task_ends_in_the_state_of_its_last_occurrence() {
     for (fails, state) in [(&[][..], State::Done), (&[3][..], State::Dead)] {
         let runs = Runs::default();
         let (engine, tasks) = lapsed::in_memory(&Config::default(), handlers(&runs, fails));
@@ -68,7 +68,7 @@ async fn the_last_occurrence_ends_a_series_as_it_ended_itself() {
 }
 
 #[tokio::test]
-async fn a_series_that_is_to_begin_now_begins_now() {
+async fn a_recurring_task_created_due_now_starts_now() {
     let runs = Runs::default();
     let mut kit = TestKit::new(handlers(&runs, &[]));
     let (tasks, begin) = (kit.tasks(), kit.now());
@@ -154,7 +154,7 @@ async fn a_last_occurrence_that_is_redriven_is_run() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_a_run_that_failed() {
+async fn a_failed_run_keeps_no_result() {
     let mut kit = TestKit::new(ending(&[
         |ctx| ctx.keep_result(1),
         |ctx| {
@@ -171,7 +171,7 @@ async fn nothing_is_kept_of_a_run_that_failed() {
 }
 
 #[tokio::test]
-async fn an_occurrence_that_was_missed_leaves_what_is_known_of_the_one_before() {
+async fn a_missed_occurrence_keeps_the_result_of_the_previous_one() {
     let mut kit = TestKit::new(ending(&[fails]));
     begin(&kit, Recurrence::every(secs(3_600)).unwrap()).await;
     kit.advance(secs(3_600)).await;
@@ -199,7 +199,7 @@ async fn occurrences_of_a_key_that_has_a_suffix_cannot_overlap() {
 }
 
 #[tokio::test]
-async fn an_occurrence_that_a_person_called_off_stays_called_off() {
+async fn a_cancelled_occurrence_stays_cancelled() {
     let mut kit = TestKit::new(ending(&[]));
     let rule = Recurrence::every(secs(60)).unwrap();
     let due = begin(&kit, rule.overlap(Overlap::Allow)).await;

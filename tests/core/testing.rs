@@ -222,7 +222,7 @@ async fn the_next_run_may_be_awaited_however_far_it_is() {
 }
 
 #[tokio::test]
-async fn what_nothing_here_runs_moves_no_clock() {
+async fn tasks_without_a_handler_do_not_advance_the_clock() {
     let mut kit = TestKit::new(jobs());
     let tasks = kit.tasks();
     tasks
@@ -234,7 +234,7 @@ async fn what_nothing_here_runs_moves_no_clock() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_holds_is_left_alone_and_delays_no_other() {
+async fn a_task_leased_by_another_daemon_is_skipped_and_delays_no_other() {
     let mut kit = TestKit::new(jobs());
     create(&kit.tasks(), "ok", "held", secs(1)).await;
     create(&kit.tasks(), "ok", "free", secs(2)).await;
@@ -257,7 +257,7 @@ async fn what_somebody_else_holds_is_left_alone_and_delays_no_other() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_runs_nothing_by_itself() {
+async fn setting_the_clock_runs_no_task() {
     let mut kit = TestKit::new(jobs());
     create(&kit.tasks(), "ok", "1", secs(1)).await;
     kit.set_now(START.plus(HOUR));
@@ -268,7 +268,7 @@ async fn a_clock_that_is_set_runs_nothing_by_itself() {
 }
 
 #[tokio::test]
-async fn two_kits_do_the_same() {
+async fn two_test_kits_run_the_same_tasks_in_the_same_order() {
     let story = async || {
         let mut kit = TestKit::new(jobs());
         for n in 0..20u64 {
@@ -311,7 +311,7 @@ async fn one_handler_can_be_called_alone() {
 }
 
 #[tokio::test]
-async fn what_comes_too_late_has_not_run() {
+async fn an_expired_task_does_not_run() {
     let mut handlers = Handlers::new();
     handlers
         .on(("Job", "ok"), |_: Vec<String>| async { Ok(()) })
@@ -347,7 +347,7 @@ async fn occurrences_that_may_overlap_are_runs_of_their_series() {
 }
 
 #[tokio::test]
-async fn a_tag_that_databases_take_for_another_is_refused() {
+async fn a_tag_that_databases_treat_as_equal_to_another_is_rejected() {
     let kit = TestKit::new(jobs());
     for (tag, why) in [
         ("shop-7 ", "tag ends in a space"),

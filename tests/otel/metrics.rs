@@ -8,7 +8,7 @@ use crate::daemon::Daemon;
 use crate::support::wait::until;
 
 #[tokio::test]
-async fn metrics_arrive_with_the_figures_of_the_daemon() {
+async fn exported_metrics_have_the_values_of_the_daemon() {
     const RUNS: i64 = 7;
     let collector = Collector::start(Mood::Take).await;
     let settings = format!("otel.endpoint = '{}'", collector.url());

@@ -45,7 +45,7 @@ fn count(log: &str, text: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_is_logged_once_and_hinders_nothing() {
+async fn an_unreachable_collector_is_logged_once_and_blocks_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -55,7 +55,7 @@ async fn a_collector_that_is_away_is_logged_once_and_hinders_nothing() {
 }
 
 #[tokio::test]
-async fn a_collector_that_refuses_is_logged_once_and_hinders_nothing() {
+async fn a_rejecting_collector_is_logged_once_and_blocks_nothing() {
     let collector = Collector::start(Mood::Refuse).await;
     let log = run_and_stop(&collector.url()).await;
     assert_eq!(count(&log, "does not take all traces"), 1, "{log}");
@@ -64,7 +64,7 @@ async fn a_collector_that_refuses_is_logged_once_and_hinders_nothing() {
 }
 
 #[tokio::test]
-async fn a_collector_that_hangs_hinders_nothing() {
+async fn a_hanging_collector_blocks_nothing() {
     let collector = Collector::start(Mood::Hang).await;
     let log = run_and_stop(&collector.url()).await;
     assert!(log.contains("not all spans were sent"), "{log}");
@@ -72,7 +72,7 @@ async fn a_collector_that_hangs_hinders_nothing() {
 }
 
 #[tokio::test]
-async fn what_waits_is_sent_at_a_stop() {
+async fn waiting_spans_are_sent_at_a_stop() {
     let collector = Collector::start(Mood::Take).await;
     let settings = format!("otel.endpoint = '{}'", collector.url());
     let never = "86400000";

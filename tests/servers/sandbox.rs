@@ -144,7 +144,7 @@ async fn a_stopped_maria_is_silent_until_it_continues() -> Result {
 }
 
 #[tokio::test]
-async fn servers_in_parallel_know_nothing_of_each_other() -> Result {
+async fn parallel_servers_are_independent() -> Result {
     let (redis, other_redis) = tokio::try_join!(PrivateRedis::start(), PrivateRedis::start())?;
     let () = redis_at(&redis).await?.set("k", "v").await?;
     assert!(!redis_at(&other_redis).await?.exists::<_, bool>("k").await?);

@@ -21,7 +21,7 @@ async fn client(url: &str) -> TaskClient {
 
 /// What a session writes and nobody commits is gone when it ends.
 #[tokio::test]
-async fn what_is_acknowledged_is_committed_where_sessions_begin_without_autocommit() {
+async fn acknowledged_tasks_are_committed_if_sessions_start_without_autocommit() {
     let server = PrivateMaria::options()
         .set("autocommit", "0")
         .set("transaction-isolation", "SERIALIZABLE")

@@ -1,11 +1,21 @@
 //! Members that have ended without saying so.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::GoneMember;
+use crate::membership::Capabilities;
+
+/// A daemon that has ended without saying so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoneMember {
+    /// Host and process.
+    pub name: String,
+    /// What it could run.
+    pub capabilities: Arc<Capabilities>,
+}
 
 /// Most members that are remembered.
 const GONE_MAX: usize = 16;

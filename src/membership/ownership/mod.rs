@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use self::gone::GoneMember;
 use self::view::{NamedOwners, Peer, Peers, View};
 use super::rendezvous::BucketHash;
 use super::{Capabilities, Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
@@ -49,15 +50,6 @@ pub struct Member {
     pub idle_since: Vec<UnixMs>,
     /// True for this daemon.
     pub is_this: bool,
-}
-
-/// A daemon that has ended without saying so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GoneMember {
-    /// Host and process.
-    pub name: String,
-    /// What it could run.
-    pub capabilities: Arc<Capabilities>,
 }
 
 impl From<Heartbeat> for Member {

@@ -29,7 +29,7 @@ fn a_lateness_run_has_a_sample_for_each_task_that_fell_due() {
 }
 
 #[test]
-fn each_net_alone_has_a_row_and_what_did_not_fire_is_counted() {
+fn lateness_reports_each_signal_source_and_counts_tasks_that_did_not_start() {
     let plot = tempfile::NamedTempFile::new().unwrap();
     let file = plot.path().to_str().unwrap();
     let document = measure(&format!(
@@ -86,7 +86,7 @@ fn tasks_start_while_redis_is_down() {
 }
 
 #[test]
-fn an_audit_beside_the_tasks_is_part_of_the_report() {
+fn lateness_reports_an_audit_that_runs_at_the_same_time() {
     let document =
         measure("lateness --audit --pending 20000 --rate 50 --warm-up 100ms --duration 60s");
     let row = &rows(&document)[0];

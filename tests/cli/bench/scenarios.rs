@@ -86,7 +86,7 @@ fn every_bare_key_runs_and_is_counted() {
 }
 
 #[test]
-fn throughput_says_whether_the_rate_was_held() {
+fn throughput_reports_whether_the_rate_was_sustained() {
     let document = measure(
         "throughput --pending 0 --rate 200 --warm-up 500ms --duration 1s --daemons 2 --runs 2",
     );
@@ -102,7 +102,7 @@ fn throughput_says_whether_the_rate_was_held() {
 }
 
 #[test]
-fn a_burst_says_when_all_has_started_and_when_all_is_settled() {
+fn burst_reports_when_all_tasks_have_started_and_when_all_are_settled() {
     let document = measure("burst --pending 0 --tasks 500");
     let row = &rows(&document)[0];
     assert!(is_exact(row), "{row}");
@@ -114,7 +114,7 @@ fn a_burst_says_when_all_has_started_and_when_all_is_settled() {
 }
 
 #[test]
-fn fairness_counts_one_class_and_runs_the_other_beside_it() {
+fn fairness_measures_one_class_while_another_runs() {
     let document = measure("fairness --tasks 300 --takes 50ms --warm-up 500ms --duration 2s");
     let row = &rows(&document)[0];
     assert!(is_exact(row), "{row}");
@@ -125,7 +125,7 @@ fn fairness_counts_one_class_and_runs_the_other_beside_it() {
 }
 
 #[test]
-fn tasks_that_cannot_start_are_written_beside_those_that_are_measured() {
+fn pending_tasks_are_written_before_the_measurement() {
     let steady = "fairness --tasks 0 --blocked 300 --warm-up 500ms --duration 1s";
     let measured = measure_on("--embedded", steady);
     let row = &rows(&measured)[0];
@@ -141,7 +141,7 @@ fn tasks_that_cannot_start_are_written_beside_those_that_are_measured() {
 }
 
 #[test]
-fn enqueue_has_three_ways_each_with_its_rates() {
+fn enqueue_reports_the_rates_of_three_methods() {
     let document = measure("enqueue --pending 0 --no-daemon --duration 500ms --creators 4");
     let rows = rows(&document);
     let labels: Vec<&str> = rows
@@ -159,7 +159,7 @@ fn enqueue_has_three_ways_each_with_its_rates() {
 }
 
 #[test]
-fn calling_off_by_tag_reaches_every_task() {
+fn cancel_by_tag_cancels_every_task() {
     let document = measure("cancel --pending 2000 --tasks 3000 --rest 0s");
     let row = &rows(&document)[0];
     assert_eq!(row["cancelled"], 3_000, "{row}");
@@ -167,7 +167,7 @@ fn calling_off_by_tag_reaches_every_task() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_half_way_leaves_nothing_undone() {
+fn recovery_completes_every_task_of_a_killed_daemon() {
     let document = measure("kill --tasks 1000 --takes 50ms");
     let row = &rows(&document)[0];
     assert_eq!(row["undone"], 0, "{row}");
@@ -176,7 +176,7 @@ fn a_daemon_that_is_killed_half_way_leaves_nothing_undone() {
 }
 
 #[test]
-fn recovery_tells_the_backlog_from_what_falls_due_beside_it() {
+fn recovery_reports_the_backlog_apart_from_tasks_that_fall_due_later() {
     let document = measure("recovery --tasks 20000 --rate 50 --duration 90s");
     let row = &rows(&document)[0];
     assert!(is_exact(row), "{row}");

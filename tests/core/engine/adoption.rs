@@ -321,7 +321,7 @@ async fn adopt_while(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_waits_does_not_undo_what_is_acknowledged_meanwhile() {
+async fn a_waiting_candidate_does_not_undo_a_later_acknowledged_change() {
     // Whether or not the older key is found where it was: redis may have died and come back with it.
     for still_there in [false, true] {
         let cancelled = adopt_while(still_there, async |ledger, key| {
@@ -344,14 +344,14 @@ async fn a_candidate_that_waits_does_not_undo_what_is_acknowledged_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_is_younger_than_the_last_word_moves_the_task() {
+async fn a_candidate_newer_than_the_last_change_moves_the_task() {
     let moved = adopt_while(true, async |_, _| {}).await;
     assert_eq!(moved.due, UnixMs(START.0 + 60_001));
     assert_eq!(moved.created, START, "when it was armed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_found_key_is_as_old_as_its_inspection_however_late_it_is_written() {
+async fn a_scanned_key_has_the_age_of_its_inspection() {
     let key = TaskKey::parse("Job@m@1").unwrap();
     let mut found = armed(&key);
     if let Seen::Armed(seen) = &mut found.seen {
@@ -388,7 +388,7 @@ async fn armed_just_after_a_cancellation(still_there: bool) -> State {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_inspection_decides_where_the_clocks_do_not() {
+async fn a_new_inspection_decides_if_clocks_cannot() {
     assert_eq!(armed_just_after_a_cancellation(true).await, State::Pending);
     let gone = armed_just_after_a_cancellation(false).await;
     assert_eq!(gone, State::Cancelled, "the cancellation deleted it");

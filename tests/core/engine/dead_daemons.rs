@@ -71,7 +71,7 @@ async fn tasks_of_a_daemon_whose_process_is_gone_run_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_armed_behind_the_run_of_a_dead_daemon_starts_when_it_is_due() {
+async fn an_arming_behind_a_dead_daemons_run_starts_when_due() {
     let dead = dead_name().await;
     let ledger = Arc::new(MemoryLedger::new(START));
     let armings = overdue(&ledger, 5).await;
@@ -91,7 +91,7 @@ async fn what_was_armed_behind_the_run_of_a_dead_daemon_starts_when_it_is_due() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_of_a_daemon_that_may_live_waits_for_its_lease() {
+async fn a_task_of_a_possibly_live_daemon_waits_for_its_lease() {
     let (own, dead) = (own_name().await, dead_name().await);
     // Frozen, or of another engine of this process; of an old version; in another container; on another host.
     let (host_and_pid, proof) = dead.split_once('/').unwrap();

@@ -75,7 +75,7 @@ async fn no_attempt_begins_after_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handlers_own_policy_and_timeout_count() {
+async fn a_handlers_policy_and_timeout_apply() {
     let mut handlers = Handlers::new();
     handlers
         .on(("Job", "hangs"), std::future::pending)

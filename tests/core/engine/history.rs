@@ -66,7 +66,7 @@ async fn each_minute_has_the_runs_that_started_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_counted_for_the_net_that_started_it() {
+async fn a_run_is_counted_for_the_signal_source_that_started_it() {
     let rig = start("", handlers());
     sleep(seconds(5)).await;
     // Another program writes the row: this daemon hears of it when it reads ahead, or when it sweeps.

@@ -14,7 +14,7 @@ use crate::engine::faults::{Faults, refused, unavailable};
 use crate::engine::rig::{START, counting, held, overdue, start_with, until};
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_was_won_is_run_though_the_others_cannot_be_looked_up() {
+async fn a_won_claim_runs_if_the_other_tasks_cannot_be_looked_up() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let armings = overdue(&ledger, 2).await;
     let faults = Arc::new(Faults::default());

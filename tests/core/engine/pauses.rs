@@ -13,7 +13,7 @@ use crate::engine::faults::Faults;
 use crate::engine::rig::{START, counting, start, start_on, start_with, until};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_while_the_pauses_are_unknown() {
+async fn no_task_starts_while_the_pauses_are_unknown() {
     let faults = Arc::<Faults>::default();
     faults.pauses_fail.store(true, Ordering::SeqCst);
     let ledger = Arc::new(MemoryLedger::new(START));

@@ -64,7 +64,7 @@ async fn without_probes_such_a_task_waits_for_the_sweep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_tells_of_no_change_is_probed_once_a_pass() {
+async fn a_ledger_without_change_detection_is_probed_once_per_pass() {
     let faults = Arc::<Faults>::default();
     let ledger = Arc::new(MemoryLedger::new(START));
     let runs = Arc::<AtomicU32>::default();

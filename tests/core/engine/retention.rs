@@ -132,7 +132,7 @@ async fn a_state_with_too_many_rows_does_not_block_the_pruning_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pruning_by_hand_counts_first_and_keeps_what_it_is_told() {
+async fn manual_pruning_counts_first_and_keeps_the_requested_rows() {
     let runs = Arc::new(AtomicU32::new(0));
     let rig = start("", counting(&runs));
     for n in 0..6 {

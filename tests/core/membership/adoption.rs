@@ -123,7 +123,7 @@ fn key() -> TaskKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_in_line_waits_only_while_the_first_is_there() {
+async fn the_second_listener_waits_only_while_the_first_is_alive() {
     for (gone, armed_ms, deleted_ms) in [(false, 1_500, 1_000), (true, 500, 0)] {
         let second = Second::start().await;
         second.ground.others_are_gone.store(gone, Ordering::SeqCst);
@@ -142,7 +142,7 @@ async fn the_second_in_line_waits_only_while_the_first_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_in_line_acts_soon_after_the_first_is_seen_to_be_gone() {
+async fn the_second_listener_acts_soon_after_the_first_is_lost() {
     let second = Second::start().await;
     second.sees(&key(), second.armed_for_a_minute());
     sleep(Duration::from_millis(600)).await;

@@ -100,7 +100,7 @@ async fn audited_again(cause: Option<Cause>) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_audit_goes_on_where_it_broke_off_unless_redis_lost_its_data_since() {
+async fn an_audit_resumes_where_it_stopped_unless_redis_has_lost_its_data() {
     assert_eq!(audited_again(None).await, 2_500);
     assert_eq!(audited_again(Some(Cause::Subscribed)).await, 2_500);
     assert_eq!(audited_again(Some(Cause::RedisChanged)).await, 2_500 + PAGE);

@@ -50,7 +50,7 @@ fn worker(queues: PullQueues, tasks: usize) -> JoinHandle<Vec<u64>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_go_to_the_daemon_that_has_takers() {
+async fn tasks_go_to_the_daemon_with_waiting_workers() {
     let ground = Ground::new();
     let daemons = [daemon(&ground), daemon(&ground), daemon(&ground)];
     for daemon in &daemons {
@@ -71,7 +71,7 @@ async fn tasks_go_to_the_daemon_that_has_takers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_go_on_when_the_last_taker_of_a_daemon_leaves() {
+async fn tasks_go_elsewhere_when_the_last_worker_of_a_daemon_leaves() {
     let ground = Ground::new();
     let daemons = [daemon(&ground), daemon(&ground)];
     for daemon in &daemons {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::membership::rig::Ground;
 
 #[tokio::test(start_paused = true)]
-async fn engines_that_know_each_other_claim_nothing_in_vain() {
+async fn engines_that_know_each_other_make_no_failed_claims() {
     let ground = Ground::new();
     let daemons = [ground.daemon(), ground.daemon(), ground.daemon()];
     for daemon in &daemons {
@@ -33,7 +33,7 @@ async fn engines_that_know_each_other_claim_nothing_in_vain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_silent_owner_leaves_starts_within_two_seconds() {
+async fn tasks_of_a_silent_owner_start_within_two_seconds() {
     let ground = Ground::new();
     ground.keep_shown(Readiness::Ready, "Job@run");
     let daemon = ground.daemon();
@@ -56,7 +56,7 @@ async fn what_a_silent_owner_leaves_starts_within_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_full_or_goes_or_cannot_run_it_owns_nothing() {
+async fn a_full_stopping_or_incapable_member_owns_no_task() {
     for (readiness, handler) in [
         (Readiness::Full, "Job@run"),
         (Readiness::Away, "Job@run"),
@@ -77,7 +77,7 @@ async fn who_is_full_or_goes_or_cannot_run_it_owns_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_falls_silent_is_forgotten() {
+async fn a_silent_member_is_removed() {
     let ground = Ground::new();
     let daemon = ground.daemon();
     sleep(2 * REFRESH).await;
@@ -90,7 +90,7 @@ async fn a_member_that_falls_silent_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopping_engine_hands_over_without_a_late_task() {
+async fn a_stopping_engine_transfers_its_share_without_a_late_task() {
     let ground = Ground::new();
     let (first, second) = (ground.daemon(), ground.daemon());
     first.until_members(2).await;

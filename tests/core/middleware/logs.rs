@@ -100,7 +100,7 @@ async fn the_span_of_a_run_names_its_trace_and_keeps_arguments_to_itself() {
 }
 
 #[tokio::test]
-async fn a_run_has_a_span_of_its_own_in_the_trace_of_its_creator() {
+async fn each_run_has_a_span_in_the_trace_of_its_creator() {
     let task = Task::new("Job", "trace", [1]).unwrap();
     let untraced = TestRun::of(task.clone().payload("[1]")).context().await;
     assert_eq!(untraced.traceparent(), None);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn only_what_was_signed_with_a_known_secret_is_run() {
+async fn only_tasks_signed_with_a_known_secret_run() {
     let diary = Diary::default();
     let mut handlers = jobs(&diary);
     handlers.wrap(VerifyPayload::any_of([

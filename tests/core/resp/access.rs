@@ -61,7 +61,7 @@ async fn an_address_that_guesses_is_locked_out_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn the_value_before_needs_the_scope_read() {
+async fn set_with_get_needs_the_scope_read() {
     let door = with_shop("scopes = 'schedule'");
     let mut shop = login(&door, "shop secret").await;
     assert_eq!(shop.says("SETEX C@m 100 secret").await, "+OK");
@@ -101,7 +101,7 @@ async fn a_user_of_some_classes_touches_no_others() {
 }
 
 #[tokio::test]
-async fn what_http_masks_is_not_shown_here_either() {
+async fn resp_masks_the_arguments_that_http_masks() {
     let door = Door::with("[http]\nmask_payloads = 'Mail'\nmask_arguments = 'User'");
     let mut wire = door.connect().await;
     for key in ["Mail@send@1", "User@end@me", "Order@close@1"] {

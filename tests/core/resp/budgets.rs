@@ -170,7 +170,7 @@ async fn half_sent(door: &Door, before: &str) -> Vec<Wire> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_that_are_sent_in_part_give_way_to_others() {
+async fn partly_sent_commands_are_dropped_in_favour_of_others() {
     let door = Door::open();
     let mut wires = half_sent(&door, "").await;
     let value = vec![b'x'; PAYLOAD];
@@ -196,7 +196,7 @@ async fn commands_that_are_sent_in_part_give_way_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_transactions_give_way_to_others() {
+async fn open_transactions_are_dropped_in_favour_of_others() {
     let door = Door::open();
     let value = vec![b'x'; 60 * KIB];
     let mut wires = Vec::new();
@@ -218,7 +218,7 @@ async fn open_transactions_give_way_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replies_that_are_not_read_give_way_to_others() {
+async fn unread_replies_are_dropped_in_favour_of_others() {
     let door = Door::open();
     let value = vec![b'x'; PAYLOAD - 2];
     let mut other = door.connect().await;

@@ -118,7 +118,7 @@ async fn limits_are_small_before_a_client_has_authenticated() {
 }
 
 #[tokio::test]
-async fn what_is_no_protocol_closes_the_connection() {
+async fn invalid_protocol_closes_the_connection() {
     let door = Door::open();
     for (sent, error) in [
         ("*abc\r\n", "invalid multibulk length"),

@@ -275,7 +275,7 @@ async fn a_pipeline_is_answered_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_no_scheduling_is_refused_with_its_reason() {
+async fn commands_that_do_not_schedule_are_rejected_with_a_reason() {
     let door = Door::open();
     let store = "-ERR a key is a task here and needs a due time, expected EX, PX, EXAT or PXAT: this is a scheduler, not a store";
     for (line, reply) in [

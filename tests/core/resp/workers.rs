@@ -171,7 +171,7 @@ async fn a_retry_that_becomes_due_is_no_change_of_a_watched_key() {
 }
 
 #[tokio::test]
-async fn what_is_armed_behind_a_run_exists_inside_and_outside_of_a_transaction() {
+async fn an_arming_behind_a_run_exists_inside_and_outside_of_a_transaction() {
     let door = Door::working(MAIL);
     let mut wire = door.connect().await;
     let replies = [
@@ -415,7 +415,7 @@ async fn a_take_is_answered_after_a_minute_at_the_latest() {
 
 /// The three ask first and never again, as workers that lost their power: neither a byte nor the end of the connection comes.
 #[tokio::test]
-async fn workers_that_vanish_while_they_wait_kill_no_task_that_a_living_one_waits_for() {
+async fn workers_lost_while_waiting_take_no_task_from_live_ones() {
     let door = Door::working(&MAIL.replace("10s", "1s"));
     let mut vanished = Vec::new();
     for _ in 0..3 {

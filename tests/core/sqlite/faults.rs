@@ -21,7 +21,7 @@ async fn refusal(ledger: &impl Ledger) -> String {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_is_named_with_what_to_do() {
+async fn an_obstacle_at_the_path_is_named_with_a_remedy() {
     let place = Place::new();
     let (ledger, file) = (place.ledger(), place.file().display().to_string());
     assert_eq!(

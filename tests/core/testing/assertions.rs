@@ -61,7 +61,7 @@ async fn assertions_that_fail_say_what_is_there() {
 }
 
 #[tokio::test]
-async fn what_is_scheduled_can_be_told_by_tag_and_payload() {
+async fn scheduled_tasks_are_found_by_tag_and_payload() {
     let kit = TestKit::new(jobs());
     let task = Task::new("Job", "ok", [1]).unwrap();
     let task = task.tag("shop").payload(r#"{ "b": 1, "a": 2 }"#);

@@ -65,7 +65,7 @@ async fn every_page_has_its_structure_and_is_small_with_all_that_it_loads() {
 }
 
 #[tokio::test]
-async fn an_empty_installation_is_well_and_says_that_there_is_nothing() {
+async fn an_empty_installation_is_healthy_and_shows_that_it_is_empty() {
     let pages = Pages::start("").await;
     until("all is well", async || {
         pages.body("/").await.contains("<h1>All is well</h1>")

@@ -14,7 +14,7 @@ use crate::doctor::rig::{
 use crate::support::maria;
 
 #[tokio::test]
-async fn credentials_that_the_ledger_refuses_are_told_and_not_shown() -> Result {
+async fn rejected_ledger_credentials_are_reported_and_not_shown() -> Result {
     let redis = redis().await?;
     ledger("ledger_credentials").await?;
     let port = maria::server().await.port();
@@ -209,7 +209,7 @@ async fn settings_of_the_database_that_break_the_ledger_are_errors() -> Result {
 }
 
 #[tokio::test]
-async fn an_old_backlog_is_an_error_with_what_will_run_and_what_will_not() -> Result {
+async fn an_old_backlog_is_an_error_that_counts_what_will_run() -> Result {
     let url = ledger("backlog").await?;
     sql(
         &url,

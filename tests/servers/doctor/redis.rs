@@ -10,7 +10,7 @@ use crate::doctor::rig::{
 use crate::support::process::Process;
 
 #[tokio::test]
-async fn missing_flags_are_an_error_and_fixing_adds_them_beside_the_others() -> Result {
+async fn missing_flags_are_an_error_and_fix_adds_them_to_the_others() -> Result {
     let redis = PrivateRedis::options()
         .set("notify-keyspace-events", "Kg")
         .start()
@@ -37,7 +37,7 @@ async fn missing_flags_are_an_error_and_fixing_adds_them_beside_the_others() -> 
 }
 
 #[tokio::test]
-async fn what_a_redis_user_may_not_do_is_a_note_or_an_error_with_a_remedy() -> Result {
+async fn missing_redis_permissions_are_reported_with_a_remedy() -> Result {
     let redis = redis().await?;
     let acl = "ACL SETUSER weak on >s3cret allkeys resetchannels -@all +pttl +get +getrange +psubscribe +ping +select +hello";
     let words: Vec<&str> = acl.split(' ').collect();
@@ -110,7 +110,7 @@ async fn a_ledger_that_does_not_answer_is_no_fault_of_redis() -> Result {
 }
 
 #[tokio::test]
-async fn a_database_that_the_server_does_not_have_is_told_as_such() -> Result {
+async fn a_missing_redis_database_is_reported_as_missing() -> Result {
     let redis = redis().await?;
     let url = redis.url().replace("/0", "/99");
     let report = doctor::examine(&config(&url, &ledger("db99").await?)?).await;
@@ -120,7 +120,7 @@ async fn a_database_that_the_server_does_not_have_is_told_as_such() -> Result {
 }
 
 #[tokio::test]
-async fn credentials_that_redis_refuses_are_told_and_not_shown() -> Result {
+async fn rejected_redis_credentials_are_reported_and_not_shown() -> Result {
     let redis = redis().await?;
     // Set afterwards, because the sandbox would be refused, too.
     let () = run(&redis, &["CONFIG", "SET", "requirepass", "right"]).await?;
@@ -197,7 +197,7 @@ async fn a_cluster_is_an_error() -> Result {
 }
 
 #[tokio::test]
-async fn another_listener_is_noted_whichever_way_it_listens() -> Result {
+async fn any_other_listener_is_noted() -> Result {
     let redis = redis().await?;
     let config = config(&redis.url(), &ledger("listeners").await?)?;
     let client = redis::Client::open(redis.url())?;

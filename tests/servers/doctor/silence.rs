@@ -80,7 +80,7 @@ async fn mute_at(word: &'static str, port: u16) -> u16 {
 }
 
 #[tokio::test]
-async fn servers_that_fall_silent_half_way_keep_what_was_found_by_then() -> Result {
+async fn doctor_keeps_its_findings_if_a_server_stops_answering() -> Result {
     let redis = redis().await?;
     let ledger = ledger("silent").await?;
     let maria_port = maria::server().await.port();

@@ -102,7 +102,7 @@ async fn expire_moves_a_task_whoever_created_it() {
 }
 
 #[tokio::test]
-async fn deleting_the_key_calls_off_an_adopted_task_and_no_other() {
+async fn deleting_the_key_cancels_an_adopted_task_and_no_other() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     for name in ["del", "unlink", "persist", "expire", "again"] {
@@ -137,7 +137,7 @@ async fn deleting_the_key_calls_off_an_adopted_task_and_no_other() {
 }
 
 #[tokio::test]
-async fn deleted_and_armed_again_in_one_breath_runs_once() {
+async fn a_key_deleted_and_armed_again_at_once_runs_once() {
     let rig = Rig::new("").await;
     let _daemon = rig.listening_daemon().await;
     rig.arm("Job@record@1", 3_000).await;
@@ -174,7 +174,7 @@ async fn keys_armed_while_no_daemon_ran_are_adopted_at_its_start() {
 }
 
 #[tokio::test]
-async fn a_key_whose_arming_nobody_heard_runs_when_it_expires() {
+async fn a_key_armed_without_an_event_runs_when_it_expires() {
     // Without `g`, and without the right to add it, arming is silent.
     let redis = lapsed_sandbox::PrivateRedis::options().set("notify-keyspace-events", "Ex");
     let rig = Setup::new("").redis(redis).start().await;
@@ -244,7 +244,7 @@ async fn keys_that_expire_unheard_outlive_the_daemon_although_their_route_is_bus
 }
 
 #[tokio::test]
-async fn a_daemon_that_stops_writes_down_what_it_has_just_heard_of() {
+async fn a_stopping_daemon_adopts_the_keys_that_it_has_just_observed() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let read = async || {
@@ -258,7 +258,7 @@ async fn a_daemon_that_stops_writes_down_what_it_has_just_heard_of() {
 }
 
 #[tokio::test]
-async fn moving_a_task_while_redis_is_away_stands_although_its_older_key_is_still_there() {
+async fn a_move_made_while_redis_is_down_survives_the_older_key() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     rig.arm("Job@record@1", 90_000).await;

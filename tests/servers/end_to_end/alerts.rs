@@ -71,7 +71,7 @@ fn state(request: &Request) -> String {
 }
 
 #[tokio::test]
-async fn a_dead_task_is_reported_and_so_is_that_it_is_over() {
+async fn a_dead_task_raises_an_alert_that_clears_afterwards() {
     // The receiver is down at first.
     let receiver = Receiver::start(|_, before| Answer::status(if before == 0 { 503 } else { 204 }));
     let receiver = receiver.await;
@@ -124,7 +124,7 @@ async fn a_chat_gets_a_text() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_never_answers_holds_up_nothing() {
+async fn an_unresponsive_receiver_delays_nothing() {
     let receiver = Receiver::start(|_, _| Answer::Silence).await;
     let place = Place::new(&format!("url = '{}'", receiver.url("/")));
     let mut daemon = place.listen();

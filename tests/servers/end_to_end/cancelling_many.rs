@@ -34,7 +34,7 @@ async fn create_tagged(
 }
 
 #[tokio::test]
-async fn of_tasks_cancelled_by_tag_as_they_fall_due_none_starts_after_the_answer() {
+async fn no_task_cancelled_by_tag_starts_after_the_answer() {
     const MANY: i64 = 3_000;
     let rig = Rig::new("engine.concurrency = 64").await;
     let daemon = rig.listening_daemon().await;
@@ -125,7 +125,7 @@ async fn a_row_that_stays_locked_is_reported_and_delays_no_other() {
 }
 
 #[tokio::test]
-async fn cancelling_says_how_far_it_is_and_ends_where_it_is_told_to() {
+async fn bulk_cancel_reports_progress_and_stops_when_interrupted() {
     const ROWS: i64 = 60_000;
     let rig = Rig::new("").await;
     let client = rig.client().await;

@@ -20,7 +20,7 @@ fn schedule_file(shell: &Shell, lines: &str) -> (i32, String, String) {
 }
 
 #[tokio::test]
-async fn what_was_said_wrong_ends_with_2_and_what_the_ledger_refuses_with_1() {
+async fn usage_errors_exit_with_2_and_ledger_refusals_with_1() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
     let long = "x".repeat(300);
@@ -57,7 +57,7 @@ async fn what_was_said_wrong_ends_with_2_and_what_the_ledger_refuses_with_1() {
 }
 
 #[tokio::test]
-async fn calling_off_twice_is_no_failure() {
+async fn cancelling_twice_succeeds() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
     create(&rig.client().await.into(), "C@m@1", 60_000).await;
@@ -74,7 +74,7 @@ async fn calling_off_twice_is_no_failure() {
 }
 
 #[tokio::test]
-async fn the_last_line_about_a_key_is_the_one_that_stands() {
+async fn the_last_line_of_a_key_wins() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
     let (code, _, stderr) = schedule_file(
@@ -244,7 +244,7 @@ fn completions_do_not_mind_a_reader_that_goes_away() {
 }
 
 #[tokio::test]
-async fn stats_are_told_by_class_and_method_and_watched_until_interrupted() {
+async fn stats_lists_classes_and_methods_and_watches_until_interrupted() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
     create(&client, "Order@close@1", 60_000).await;

@@ -32,7 +32,7 @@ async fn dead() -> (Rig, Shell) {
 }
 
 #[tokio::test]
-async fn the_dead_are_listed_with_why_and_since_when() {
+async fn dead_tasks_are_listed_with_reason_and_time() {
     let (_rig, shell) = dead().await;
     let (code, table, _) =
         shell.run(&["list", "--state", "dead", "--class", "Bill", "--limit", "2"]);
@@ -85,7 +85,7 @@ async fn the_dead_are_listed_with_why_and_since_when() {
 }
 
 #[tokio::test]
-async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
+async fn bulk_redrive_and_discard_require_a_filter() {
     let (rig, shell) = dead().await;
     for verb in ["redrive", "discard"] {
         for args in [
@@ -149,7 +149,7 @@ async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
 }
 
 #[tokio::test]
-async fn one_is_redriven_or_discarded_by_its_key_if_it_is_dead() {
+async fn redrive_and_discard_by_key_require_a_dead_task() {
     let (rig, shell) = dead().await;
     let (code, stdout, _) = shell.run(&["redrive", "Mail@send@1", "--dry-run"]);
     assert_eq!((code, &stdout[..]), (0, "1 would be redriven\n"));
@@ -215,7 +215,7 @@ async fn discarding_waits_for_redis() {
 }
 
 #[tokio::test]
-async fn an_interrupted_redrive_says_how_far_it_came_and_can_be_gone_on_with() {
+async fn an_interrupted_redrive_reports_progress_and_can_be_resumed() {
     let (rig, shell) = dead().await;
     let mut command = shell.command(&["redrive", "--all", "--rate", "2/s"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -109,7 +109,7 @@ async fn a_worker_takes_tasks_from_a_list_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_message_reaches_who_listens_and_is_kept_back_for_them_if_the_route_says_so() {
+async fn a_message_waits_for_subscribers_if_the_route_requires_them() {
     let deaf = "publish = { channel = 'news:{class}' }";
     let (rig, daemon) = start(deaf).await;
     daemon.create("Out@nobody", 0).await;
@@ -187,7 +187,7 @@ async fn a_task_is_done_only_when_the_server_has_answered() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_it_rested_costs_no_attempt() {
+async fn an_idle_connection_that_was_closed_costs_no_attempt() {
     let other = PrivateRedis::start().await.unwrap();
     let target = format!("list = {{ key = 'l', url = '{}' }}", other.url());
     let (rig, daemon) = start(&target).await;

@@ -279,7 +279,7 @@ async fn commands_take_the_id_of_a_log_line_in_place_of_the_key() {
 }
 
 #[tokio::test]
-async fn a_due_time_in_the_past_is_said() {
+async fn schedule_reports_a_due_time_in_the_past() {
     let place = Embedded::new();
     let past = ["schedule", "Job@record", "--at", "2020-12-01T10:00:00Z"];
     let (code, _, text) = place.run(&past);

@@ -105,7 +105,7 @@ async fn a_result_is_written_together_with_the_effects() {
 }
 
 #[tokio::test]
-async fn what_an_outage_made_too_late_is_not_run_and_a_redrive_runs_it() {
+async fn a_task_expired_during_an_outage_runs_only_when_redriven() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
     for name in ["Job@record@late", "Job@record@young"] {
@@ -216,7 +216,7 @@ async fn redriving_many_leaves_slots_to_fresh_tasks() {
 }
 
 #[tokio::test]
-async fn a_task_has_as_many_attempts_as_its_creator_says_from_wherever_it_comes() {
+async fn max_attempts_applies_to_tasks_from_every_producer() {
     let rig = Rig::new("[[routes]]\nmatch = '^Run@'\nexec = ['/bin/false']").await;
     let shell = Shell::of(&rig);
     let file = tempfile::NamedTempFile::new().unwrap();

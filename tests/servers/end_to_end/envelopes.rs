@@ -95,7 +95,7 @@ async fn the_limit_of_a_payload_is_about_the_users_own() {
 }
 
 #[tokio::test]
-async fn a_program_is_told_the_trace_of_its_run() {
+async fn a_program_receives_the_trace_of_its_run() {
     let out = tempfile::tempdir().unwrap();
     let rig = Rig::new(&format!(
         "[[routes]]\nmatch = '^Run@'\nexec = ['/bin/sh', '-c', '''cat > \"$0/$1.json\"; env > \"$0/$1.env\"; echo over > \"$0/$1\"''', '{}', '{{args}}']",

@@ -297,7 +297,7 @@ async fn the_last_line_of_a_program_that_failed_may_say_more() {
 }
 
 #[tokio::test]
-async fn what_a_program_writes_is_kept_if_its_route_says_so() {
+async fn the_output_of_a_program_is_stored_if_its_route_requires_it() {
     let script = Script::new(
         r#"case "$5" in
              json) echo ' {"sum": [1, 2]} ';;

@@ -105,7 +105,7 @@ impl Served {
 }
 
 #[tokio::test]
-async fn a_pause_and_a_resume_hold() {
+async fn a_pause_and_a_resume_survive_kills() {
     let mut served = Served::with("").await;
     for (scope, key) in [("Job", "Job@record@1"), ("Job@record", "Job@record@2")] {
         served.says(&format!("pause {scope}"));
@@ -192,7 +192,7 @@ async fn a_cron_expression_goes_on_after_a_kill_and_missed_occurrences_are_dealt
 }
 
 #[tokio::test]
-async fn retries_dead_letters_a_redrive_and_a_discard_hold() {
+async fn retries_redrives_and_discards_survive_kills() {
     const KEY: &str = "Job@fails@1";
     let retry = "retry = { ladder = ['200ms'], max_attempts = 3, jitter = 0.0 }";
     let mut served = Served::with(retry).await;
@@ -225,7 +225,7 @@ async fn retries_dead_letters_a_redrive_and_a_discard_hold() {
 }
 
 #[tokio::test]
-async fn a_cancellation_by_tag_and_unique_keys_hold() {
+async fn cancellation_by_tag_and_unique_keys_survive_kills() {
     let mut served = Served::with("").await;
     for number in 0..50 {
         let (tag, after) = match number % 5 {
@@ -266,7 +266,7 @@ async fn a_cancellation_by_tag_and_unique_keys_hold() {
 }
 
 #[tokio::test]
-async fn what_a_worker_was_answered_holds() {
+async fn answers_to_workers_survive_kills() {
     const KEY: &str = "Mail@send@1";
     let queue = "retry = { ladder = ['100ms'], jitter = 0.0 }\n[[routes]]\nmatch = '^Mail@'\n\
                  pull = { queue = 'mail', visibility = '60s' }";

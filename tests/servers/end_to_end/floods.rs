@@ -91,7 +91,7 @@ async fn two_daemons_adopt_a_key_and_it_runs_once() {
 }
 
 #[tokio::test]
-async fn a_delay_too_short_for_any_sweep_needs_none_beside_many_other_keys() {
+async fn a_short_delay_needs_no_sweep_among_many_other_keys() {
     let debuggable = PrivateRedis::options().set("enable-debug-command", "yes");
     let setup = Setup::new("sweep.interval = '1h'").redis(debuggable);
     let rig = setup.start().await;

@@ -96,7 +96,7 @@ pub async fn create(rig: &Rig, class: &str, count: i64, first: i64, apart_ms: i6
 }
 
 #[tokio::test]
-async fn of_what_waits_the_highest_priority_starts_first() {
+async fn the_waiting_task_of_highest_priority_starts_first() {
     let rig = Rig::new("engine.concurrency = 1").await;
     let mut handlers = Handlers::new();
     let gate = Arc::new(Semaphore::new(0));
@@ -133,7 +133,7 @@ async fn of_what_waits_the_highest_priority_starts_first() {
 }
 
 #[tokio::test]
-async fn no_more_of_a_route_runs_than_its_concurrency_and_others_go_on() {
+async fn a_route_runs_no_more_tasks_than_its_concurrency_and_others_continue() {
     let rig = Rig::new("").await;
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut handlers = Handlers::new();
@@ -202,7 +202,7 @@ async fn a_burst_of_a_slow_class_leaves_slots_to_another_class() {
 }
 
 #[tokio::test]
-async fn what_is_paused_takes_no_start_of_its_route() {
+async fn a_paused_task_uses_no_rate_of_its_route() {
     let rig = Rig::new("").await;
     let mut handlers = Handlers::new();
     let (starts, registered) = on(&mut handlers, "Rare");
@@ -239,7 +239,7 @@ async fn what_is_paused_takes_no_start_of_its_route() {
 }
 
 #[tokio::test]
-async fn what_is_held_takes_no_start_and_lets_others_of_its_route_pass() {
+async fn a_held_task_uses_no_rate_and_delays_no_other_of_its_route() {
     let rig = Rig::new("").await;
     let mut handlers = Handlers::new();
     let (starts, registered) = on(&mut handlers, "Rare");

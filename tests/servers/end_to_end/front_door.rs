@@ -205,7 +205,7 @@ async fn a_transaction_is_one_in_mysql() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_stops_answers_those_who_wait_and_closes() {
+async fn a_stopping_daemon_answers_waiting_clients_and_closes() {
     let place = tempfile::tempdir().unwrap();
     let route = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail' }";
     let (mut daemon, port) = on_a_file(place.path(), route).await;

@@ -60,17 +60,17 @@ async fn a_frozen_daemon_runs_nothing_again(frozen: usize) {
 }
 
 #[tokio::test]
-async fn what_expired_while_the_first_daemon_was_frozen_runs_once() {
+async fn keys_expired_while_the_first_daemon_is_frozen_run_once() {
     a_frozen_daemon_runs_nothing_again(0).await;
 }
 
 #[tokio::test]
-async fn what_expired_while_the_second_daemon_was_frozen_runs_once() {
+async fn keys_expired_while_the_second_daemon_is_frozen_run_once() {
     a_frozen_daemon_runs_nothing_again(1).await;
 }
 
 #[tokio::test]
-async fn what_was_cancelled_while_a_daemon_was_frozen_stays_cancelled() {
+async fn a_task_cancelled_while_a_daemon_is_frozen_stays_cancelled() {
     let rig = Rig::new("").await;
     let daemons = two_daemons(&rig).await;
     rig.run_sql(
@@ -172,7 +172,7 @@ async fn a_locked_row_whose_key_was_deleted_delays_no_adoption() {
 }
 
 #[tokio::test]
-async fn a_burst_of_deletions_is_written_behind_what_falls_due() {
+async fn a_burst_of_deletions_is_written_after_due_tasks() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     daemon.has_audited().await;
@@ -194,7 +194,7 @@ async fn a_burst_of_deletions_is_written_behind_what_falls_due() {
 }
 
 #[tokio::test]
-async fn after_the_clock_of_the_ledger_was_set_back_programs_are_still_heard() {
+async fn keys_are_adopted_after_the_ledger_clock_was_set_back() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     daemon.has_audited().await;

@@ -34,7 +34,7 @@ async fn waiting(rig: &Rig) -> i64 {
 }
 
 #[tokio::test]
-async fn overdue_tasks_are_held_over_restarts_until_they_are_let_go_and_new_ones_run() {
+async fn overdue_tasks_stay_held_over_restarts_until_released_and_new_ones_run() {
     let rig = Rig::new("").await;
     restore(&rig, 100).await;
     // Armed before anybody listens, for later: found and adopted.

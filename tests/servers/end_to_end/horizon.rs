@@ -41,7 +41,7 @@ async fn keys(rig: &Rig, pattern: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn what_is_far_ahead_has_no_key_until_it_comes_near_and_then_runs() {
+async fn a_task_far_ahead_gets_its_key_when_it_comes_near_and_runs() {
     let rig = Rig::new("").await;
     let config = with_horizon(&rig, Duration::from_secs(5));
     let daemon = Daemon::start(&config, handlers());
@@ -68,7 +68,7 @@ async fn what_is_far_ahead_has_no_key_until_it_comes_near_and_then_runs() {
 }
 
 #[tokio::test]
-async fn keys_come_although_the_task_is_a_programs_row_and_redis_was_away() {
+async fn keys_are_armed_for_rows_of_programs_after_a_redis_outage() {
     let mut rig = Rig::new("nudge.enabled = false\nsweep.interval = '1h'").await;
     let config = with_horizon(&rig, Duration::from_secs(8));
     let daemon = Daemon::start(&config, handlers());

@@ -26,7 +26,7 @@ async fn lease_ends_ms(rig: &Rig) -> i64 {
 }
 
 #[tokio::test]
-async fn what_a_killed_daemon_was_running_is_done_soon_after_its_restart_and_takes_effect_once() {
+async fn runs_of_a_killed_daemon_complete_soon_after_its_restart_and_take_effect_once() {
     const TASKS: usize = 200;
     // No lease runs out during the test.
     let rig = Rig::new("engine.lease = '1h'\nledger.max_connections = 20").await;
@@ -59,7 +59,7 @@ async fn what_a_killed_daemon_was_running_is_done_soon_after_its_restart_and_tak
 }
 
 #[tokio::test]
-async fn what_a_killed_daemon_was_running_is_taken_up_by_another_that_sees_it_vanish() {
+async fn runs_of_a_killed_daemon_are_resumed_by_a_daemon_that_detects_its_loss() {
     // No lease runs out during the test.
     let rig = Rig::new("engine.lease = '1h'\nledger.max_connections = 20").await;
     let client = rig.client().await;
@@ -178,7 +178,7 @@ async fn behind_a_held_backlog(rig: &Rig) -> (Daemon, Daemon) {
 }
 
 #[tokio::test]
-async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lease() {
+async fn tasks_of_a_dead_daemon_behind_a_held_backlog_start_soon_after_its_lease() {
     let rig = Rig::new("engine.lease = '8s'\nengine.timeout = '1h'\nsweep.interval = '10m'").await;
     let (first, _second) = behind_a_held_backlog(&rig).await;
     // Of this process, so that nobody can know that it is dead.
@@ -195,7 +195,7 @@ async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lea
 }
 
 #[tokio::test]
-async fn what_a_stopped_daemon_gives_back_behind_a_held_backlog_starts_soon_elsewhere() {
+async fn tasks_released_by_a_stopped_daemon_behind_a_held_backlog_start_soon_elsewhere() {
     let rig =
         Rig::new("engine.timeout = '1h'\nengine.drain_timeout = '2s'\nsweep.interval = '10m'")
             .await;
@@ -208,7 +208,7 @@ async fn what_a_stopped_daemon_gives_back_behind_a_held_backlog_starts_soon_else
 }
 
 #[tokio::test]
-async fn what_is_redriven_behind_a_held_backlog_starts_soon() {
+async fn a_redriven_task_behind_a_held_backlog_starts_soon() {
     const HELD: i64 = 200_000;
     let rig = Rig::new("engine.timeout = '1h'\nsweep.interval = '10s'").await;
     rig.run_sql(&format!(

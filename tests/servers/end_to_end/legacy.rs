@@ -103,7 +103,7 @@ async fn a_bare_row_without_any_key_runs_once() {
 }
 
 #[tokio::test]
-async fn what_an_old_program_deletes_does_not_run() {
+async fn a_row_deleted_by_an_old_program_does_not_run() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     for number in 0..10 {
@@ -122,7 +122,7 @@ async fn what_an_old_program_deletes_does_not_run() {
 }
 
 #[tokio::test]
-async fn what_an_old_program_deletes_and_creates_again_runs_once() {
+async fn a_row_deleted_and_recreated_by_an_old_program_runs_once() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     daemon.create("Job@record@made", 60_000).await;
@@ -144,7 +144,7 @@ async fn what_an_old_program_deletes_and_creates_again_runs_once() {
 }
 
 #[tokio::test]
-async fn what_an_old_program_creates_again_runs_however_short_the_delay() {
+async fn a_row_recreated_by_an_old_program_runs_after_any_delay() {
     let rig = Rig::new("").await;
     let _daemon = rig.listening_daemon().await;
     let delays_ms = [50, 200, 300, 500, 700, 1_000, 1_500];
@@ -162,7 +162,7 @@ async fn what_an_old_program_creates_again_runs_however_short_the_delay() {
 }
 
 #[tokio::test]
-async fn what_was_done_or_cancelled_runs_again_when_an_old_program_creates_it_again() {
+async fn a_finished_task_runs_again_when_an_old_program_recreates_it() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     daemon.create("Job@record@done", 0).await;

@@ -48,7 +48,7 @@ async fn until_three_of(rig: &Rig, count: usize) {
 }
 
 #[tokio::test]
-async fn what_two_of_three_daemons_heard_before_they_died_is_not_lost() {
+async fn events_received_by_two_killed_daemons_of_three_are_not_lost() {
     let rig = Rig::new("").await;
     let mut daemons = connected(&rig, 3).await;
     for n in 0..60 {
@@ -146,7 +146,7 @@ async fn of_eight_daemons_three_receive_all_events_and_send_hints_to_the_others(
 }
 
 #[tokio::test]
-async fn who_may_not_be_told_hears_all() {
+async fn daemons_that_may_not_receive_hints_subscribe_to_all_events() {
     let rig = Rig::new("").await;
     let user: &[&str] = &[
         "ACL",
@@ -186,7 +186,7 @@ async fn who_may_not_be_told_hears_all() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_told_goes_on_when_its_link_is_cut() {
+async fn a_daemon_that_receives_hints_recovers_when_its_connection_is_cut() {
     let rig = Rig::new("").await;
     let daemons = connected(&rig, 4).await;
     until_three_of(&rig, 4).await;

@@ -16,7 +16,7 @@ pub async fn members_of(rig: &Rig) -> String {
 }
 
 #[tokio::test]
-async fn nobody_is_counted_who_is_no_member() {
+async fn a_process_that_is_no_member_is_not_counted() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     until("it shows itself", async || {
@@ -148,7 +148,7 @@ async fn daemons_that_start_together_audit_or_leave_it_to_one_that_does() {
 }
 
 #[tokio::test]
-async fn a_redis_that_came_back_empty_is_audited_by_one() {
+async fn one_daemon_audits_a_redis_that_lost_its_data() {
     let mut rig = Rig::new("").await;
     let daemons: [Daemon; 2] = connected(&rig).await;
     create_many(&rig, "far", 20, 3_600_000, 1_000).await;

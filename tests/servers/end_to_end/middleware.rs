@@ -14,7 +14,7 @@ use crate::support::wait::until;
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test]
-async fn what_its_own_transaction_has_completed_no_middleware_undoes() {
+async fn no_middleware_undoes_a_completion_in_the_handlers_transaction() {
     let rig = Rig::new("").await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (mut handlers, ends) = (handlers(), Arc::clone(&seen));
@@ -42,7 +42,7 @@ async fn what_its_own_transaction_has_completed_no_middleware_undoes() {
 }
 
 #[tokio::test]
-async fn what_a_handler_creates_is_in_its_trace_also_in_its_own_transaction() {
+async fn tasks_created_in_a_handlers_transaction_join_its_trace() {
     use lapsed::MysqlTask as _;
     let rig = Rig::new("").await;
     let (mut handlers, tasks) = (handlers(), rig.client().await);

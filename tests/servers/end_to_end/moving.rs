@@ -99,7 +99,7 @@ async fn a_dry_run_counts_and_a_move_reports() {
 }
 
 #[tokio::test]
-async fn what_is_not_carried_is_said() {
+async fn move_reports_what_it_does_not_copy() {
     let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
     let (code, _, stderr) = Shell::of(&from).run(&["move", "--to", &url_of(&to)]);
     assert_eq!(code, 0, "{stderr}");

@@ -47,7 +47,7 @@ async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_killed_daemon_loses_repeats_and_hastens_nothing() {
+async fn a_killed_daemon_loses_no_task_repeats_none_and_starts_none_early() {
     engine::kill_a_daemon(&FileScene::new("").await).await;
 }
 
@@ -58,20 +58,20 @@ async fn throttled_and_debounced_requests_run_a_task_once() {
 }
 
 #[tokio::test]
-async fn overlapping_pauses_are_lifted_one_by_one() {
-    pausing::overlapping_pauses_are_lifted_one_by_one(&FileScene::new("").await).await;
+async fn overlapping_pauses_end_independently() {
+    pausing::overlapping_pauses_end_independently(&FileScene::new("").await).await;
 }
 
 #[tokio::test]
-async fn a_daemon_that_was_away_does_about_missed_occurrences_what_their_series_says() {
+async fn missed_occurrences_follow_the_catch_up_policy_of_their_task() {
     catch_up::missed_occurrences_are_left_out(&FileScene::new("").await).await;
     catch_up::missed_occurrences_are_made_up_for_once(&FileScene::new("").await).await;
     catch_up::missed_occurrences_are_run_up_to_a_number(&FileScene::new("").await).await;
 }
 
 #[tokio::test]
-async fn a_series_of_some_times_ends_done() {
-    schedule::a_series_of_some_times_ends_done(&FileScene::new("").await).await;
+async fn a_recurring_task_with_a_count_ends_done() {
+    schedule::a_recurring_task_with_a_count_ends_done(&FileScene::new("").await).await;
 }
 
 /// Its front door is the table.

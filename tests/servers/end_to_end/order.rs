@@ -259,7 +259,7 @@ async fn a_key_that_is_there_again_after_redis_died_does_not_undo_a_cancellation
 }
 
 #[tokio::test]
-async fn keys_of_an_older_dump_bring_no_finished_task_back() {
+async fn keys_of_an_older_dump_revive_no_finished_task() {
     let mut rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let [done, deleted, moved] = ["Job@record@done", "Job@record@deleted", "Job@record@moved"];
@@ -330,7 +330,7 @@ async fn a_key_armed_over_a_finished_task_while_no_daemon_ran_counts_unless_redi
 }
 
 #[tokio::test]
-async fn a_row_is_forgotten_only_once_its_key_is_gone() {
+async fn a_row_is_pruned_only_after_its_key_is_deleted() {
     let rig = Rig::new("retention.done = '60s'").await;
     let daemon = rig.listening_daemon().await;
     let [with_key, without] = ["Job@record@with", "Job@record@without"];
@@ -356,7 +356,7 @@ async fn a_row_is_forgotten_only_once_its_key_is_gone() {
 }
 
 #[tokio::test]
-async fn nothing_is_forgotten_while_redis_cannot_be_asked_for_keys() {
+async fn no_row_is_pruned_while_redis_cannot_be_asked_for_keys() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     daemon.create("Job@record@1", 0).await;

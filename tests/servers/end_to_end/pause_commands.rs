@@ -158,7 +158,7 @@ async fn answers_in_json_have_every_field() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_paused_is_refused_with_what_was_expected() {
+async fn an_invalid_pause_scope_is_rejected_with_the_expected_form() {
     let (_rig, program) = program().await;
     let long = format!("pause Order --reason {}", "x".repeat(256));
     for (arguments, says) in [
@@ -188,7 +188,7 @@ async fn what_cannot_be_paused_is_refused_with_what_was_expected() {
 }
 
 #[tokio::test]
-async fn commands_about_tasks_say_what_keeps_them_back() {
+async fn commands_about_tasks_report_what_blocks_them() {
     let (rig, program) = program().await;
     let client = rig.client().await;
     create(&client, "Order@close@1", -5_000).await;

@@ -283,7 +283,7 @@ async fn paused_backlog(rig: &Rig, class: &str) {
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_paused_tasks_delay_nobody_else_and_hide_nothing() {
+async fn a_hundred_thousand_paused_tasks_delay_and_hide_no_other() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
     pause(&client, "Jobs").await;
@@ -336,10 +336,10 @@ async fn a_hundred_thousand_paused_tasks_delay_nobody_else_and_hide_nothing() {
 
 #[tokio::test]
 async fn everything_can_be_paused_and_a_single_class_stays_so_afterwards() {
-    overlapping_pauses_are_lifted_one_by_one(&Rig::new("").await).await;
+    overlapping_pauses_end_independently(&Rig::new("").await).await;
 }
 
-pub async fn overlapping_pauses_are_lifted_one_by_one(scene: &impl Scene) {
+pub async fn overlapping_pauses_end_independently(scene: &impl Scene) {
     let daemon = scene.ready_daemon().await;
     let client = &daemon.tasks;
     client

@@ -93,7 +93,7 @@ async fn tasks_that_php_creates_are_run_by_php() {
 }
 
 #[tokio::test]
-async fn what_php_deletes_does_not_run_and_what_it_creates_again_does() {
+async fn a_task_deleted_by_php_does_not_run_and_a_recreated_one_does() {
     let rig = shop().await;
     let daemon = rig.daemon_with(Handlers::new());
     daemon.hears_events().await;

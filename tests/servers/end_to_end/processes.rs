@@ -40,7 +40,7 @@ async fn until_lines(dir: &tempfile::TempDir, name: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn what_a_killed_daemon_was_running_runs_again_after_its_lease_and_takes_effect_once() {
+async fn runs_of_a_killed_daemon_are_repeated_after_their_lease_and_take_effect_once() {
     let rig = Rig::new("engine.lease = '2s'\nledger.max_connections = 20").await;
     let client = rig.client().await;
     let mut first = Process::worker(&rig);
@@ -148,7 +148,7 @@ async fn a_daemon_killed_while_programs_run_has_them_run_again() {
 }
 
 #[tokio::test]
-async fn at_sigterm_what_runs_is_finished_and_nothing_new_starts() {
+async fn sigterm_finishes_runs_and_starts_no_new_ones() {
     let (rig, dir) =
         scripted(r#"echo "$1" >> "$0/started"; sleep 2; echo "$1" >> "$0/ended""#).await;
     let mut daemon = Process::listen(&rig, &[]);
@@ -221,7 +221,7 @@ async fn http_answers_while_the_daemon_drains_and_an_open_connection_does_not_ke
 }
 
 #[tokio::test]
-async fn at_sigterm_what_outlives_the_patience_is_killed_and_released() {
+async fn sigterm_kills_and_releases_runs_after_the_drain_timeout() {
     let (rig, dir) = scripted(r#"sleep 60 & echo $$ $! > "$0/pids"; wait"#).await;
     let mut daemon = Process::listen(&rig, &[("LAPSED__ENGINE__DRAIN_TIMEOUT", "500ms")]);
     create(&rig.client().await.into(), "Run@it@1", 0).await;
@@ -249,7 +249,7 @@ async fn at_sigterm_what_outlives_the_patience_is_killed_and_released() {
 }
 
 #[tokio::test]
-async fn at_the_second_sigterm_the_daemon_stops_at_once() {
+async fn a_second_sigterm_stops_the_daemon_at_once() {
     let (rig, dir) = scripted(r#"echo $$ > "$0/pid"; exec sleep 60"#).await;
     // Far longer than this test waits for the end of the process.
     let mut daemon = Process::listen(&rig, &[("LAPSED__ENGINE__DRAIN_TIMEOUT", "1h")]);
@@ -271,7 +271,7 @@ async fn at_the_second_sigterm_the_daemon_stops_at_once() {
 }
 
 #[tokio::test]
-async fn at_sighup_the_daemon_takes_the_routes_as_they_are_now() {
+async fn sighup_reloads_the_routes() {
     let (rig, dir) = scripted(r#"echo "$1" >> "$0/ran""#).await;
     let config = config_file(&rig);
     let new_routes = rig.config_text();

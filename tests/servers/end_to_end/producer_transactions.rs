@@ -13,7 +13,7 @@ use crate::support::rig::Rig;
 use crate::support::tasks::key;
 
 #[tokio::test]
-async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
+async fn a_task_created_in_a_rolled_back_transaction_does_not_exist() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let client = rig.client().await;
@@ -84,7 +84,7 @@ async fn a_task_can_complete_and_create_the_next_one_together() {
 }
 
 #[tokio::test]
-async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
+async fn a_task_cancelled_in_a_transaction_is_cancelled_if_it_commits() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let client = rig.client().await;
@@ -121,7 +121,7 @@ async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
 }
 
 #[tokio::test]
-async fn whoever_calls_off_a_task_in_a_transaction_hears_that_it_runs() {
+async fn cancelling_in_a_transaction_reports_that_the_task_runs() {
     let rig = Rig::new("").await;
     let mut gated = gated();
     let daemon = rig.daemon_with(gated.handlers);
@@ -138,7 +138,7 @@ async fn whoever_calls_off_a_task_in_a_transaction_hears_that_it_runs() {
 }
 
 #[tokio::test]
-async fn a_task_being_called_off_does_not_start_before_that_is_decided() {
+async fn a_task_does_not_start_while_a_transaction_cancels_it() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let client = rig.client().await;

@@ -299,7 +299,7 @@ async fn run_seed(seed: u64) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_hears_late_runs_nothing_again_and_nothing_cancelled() {
+async fn a_daemon_with_late_events_repeats_no_task_and_runs_no_cancelled_one() {
     let seeds: Vec<u64> = match std::env::var("LAPSED_LATE_SEED") {
         Ok(seed) => vec![seed.parse().expect("LAPSED_LATE_SEED is a number")],
         Err(_) => (0..SEEDS).collect(),

@@ -52,7 +52,7 @@ async fn a_rate_holds_over_two_daemons_and_its_backlog_holds_no_lease() {
 }
 
 #[tokio::test]
-async fn a_bucket_in_redis_gives_its_burst_then_its_rate_and_goes_by_itself() {
+async fn a_bucket_in_redis_allows_its_burst_then_its_rate_and_expires() {
     let rig = Rig::new("").await;
     let limiter = RedisLimiter::new(&rig.config().redis, "app.tb").unwrap();
     let rate = "10/s".parse::<Rate>().unwrap().with_burst(3).unwrap();

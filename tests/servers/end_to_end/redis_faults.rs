@@ -72,7 +72,7 @@ async fn tasks_run_while_redis_cannot_be_reached_and_it_is_subscribed_to_when_it
 }
 
 #[tokio::test]
-async fn a_redis_that_was_killed_and_came_back_empty_is_armed_anew() {
+async fn keys_are_armed_again_after_redis_lost_its_data() {
     let mut rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     create_far(&daemon, 30).await;
@@ -98,7 +98,7 @@ async fn a_redis_that_was_killed_and_came_back_empty_is_armed_anew() {
 }
 
 #[tokio::test]
-async fn what_flushall_took_is_armed_anew() {
+async fn keys_deleted_by_flushall_are_armed_again() {
     // Sentinels are looked after twice in an interval.
     let rig = Rig::new("sentinel.interval = '2s'").await;
     let daemon = rig.listening_daemon().await;
@@ -160,7 +160,7 @@ async fn tasks_go_on_while_redis_hangs() {
 }
 
 #[tokio::test]
-async fn a_foreign_server_on_the_address_does_no_harm() {
+async fn another_server_at_the_redis_address_loses_no_task() {
     // MariaDB speaks first, and not what is expected.
     let rig = Rig::new("").await;
     let ledger = rig.config().ledger.url.expose().to_owned();

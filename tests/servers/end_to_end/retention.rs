@@ -70,7 +70,7 @@ const PENDING: [&str; 5] = [
 ];
 
 #[tokio::test]
-async fn a_daemon_forgets_what_is_finished_and_old_enough_and_nothing_else() {
+async fn retention_deletes_old_finished_rows_and_no_others() {
     let rig = Rig::new("retention = { done = '1h', dead = '1h', cancelled = '1h' }").await;
     rows(&rig, 700).await;
     // It can run none of them.
@@ -103,7 +103,7 @@ async fn a_daemon_forgets_what_is_finished_and_old_enough_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn at_sighup_the_daemon_takes_how_long_to_keep_and_says_what_it_does_not_take() {
+async fn sighup_reloads_retention_and_reports_settings_that_need_a_restart() {
     let rig = Rig::new("").await;
     rows(&rig, 3).await;
     let daemon = Process::listen(&rig, &[]);
@@ -122,7 +122,7 @@ async fn at_sighup_the_daemon_takes_how_long_to_keep_and_says_what_it_does_not_t
 }
 
 #[tokio::test]
-async fn by_hand_it_is_counted_first_and_refuses_what_nobody_asked_for() {
+async fn manual_pruning_counts_first_and_requires_an_age() {
     let rig = Rig::new("").await;
     rows(&rig, 30).await;
     let shell = Shell::of(&rig);
@@ -174,7 +174,7 @@ async fn by_hand_it_is_counted_first_and_refuses_what_nobody_asked_for() {
 }
 
 #[tokio::test]
-async fn pruning_by_hand_begins_before_all_rows_were_looked_at_and_ends_where_it_is_told_to() {
+async fn manual_pruning_starts_before_counting_ends_and_stops_when_interrupted() {
     const ROWS: i64 = 25_000;
     let rig = Rig::new("").await;
     rig.run_sql(&format!(

@@ -13,7 +13,7 @@ async fn left(rig: &Rig) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn the_sentinels_stand_one_interval_apart_from_the_start() {
+async fn sentinels_expire_one_interval_apart_from_the_start() {
     let rig = Rig::new("").await;
     let _daemon = rig.listening_daemon().await;
     until("all are there", async || {
@@ -31,7 +31,7 @@ async fn the_sentinels_stand_one_interval_apart_from_the_start() {
 }
 
 #[tokio::test]
-async fn past_the_half_all_sentinels_are_written_anew() {
+async fn sentinels_are_rewritten_after_half_have_expired() {
     let rig = Rig::new("sentinel.interval = '300ms'").await;
     let daemon = rig.listening_daemon().await;
     until("all are there", async || {
@@ -54,7 +54,7 @@ async fn past_the_half_all_sentinels_are_written_anew() {
 }
 
 #[tokio::test]
-async fn the_expiry_of_a_sentinel_finds_tasks_that_every_other_net_has_lost() {
+async fn the_expiry_of_a_sentinel_finds_tasks_that_no_other_signal_names() {
     // Nobody looks ahead or sweeps by the clock, and the events are lost.
     let rig =
         Rig::new("sentinel.interval = '300ms'\nsweep.interval = '1h'\nnudge.enabled = false").await;

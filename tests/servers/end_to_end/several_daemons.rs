@@ -27,7 +27,7 @@ async fn two_daemons_run_each_task_once_between_them() {
 }
 
 #[tokio::test]
-async fn what_a_daemon_left_behind_is_run_by_another() {
+async fn tasks_of_a_stopped_daemon_run_on_another() {
     let rig = Rig::new("engine.lease = '1s'").await;
     let mut handlers = crate::support::handlers::handlers();
     handlers.on(("Job", "hang"), |task: lapsed::TaskContext| async move {

@@ -116,7 +116,7 @@ async fn a_second_daemon_asks_for_little_more() {
 }
 
 #[tokio::test]
-async fn what_a_killed_daemon_owned_is_started_by_the_other() {
+async fn tasks_owned_by_a_killed_daemon_start_on_another() {
     let rig = Rig::new("").await;
     let [first, second]: [Daemon; 2] = connected(&rig).await;
     create_many(&rig, "", 200, 1_000, 25).await;
@@ -231,7 +231,7 @@ async fn a_task_that_only_one_daemon_can_run_is_its_own() {
 }
 
 #[tokio::test]
-async fn a_stopping_daemon_hands_over() {
+async fn a_stopping_daemon_transfers_its_tasks() {
     let rig = Rig::new("").await;
     let [first, second]: [Daemon; 2] = connected(&rig).await;
     create_many(&rig, "", 300, 1_000, 20).await;

@@ -79,7 +79,7 @@ async fn a_time_and_a_tag_restrict_what_is_taken() {
 }
 
 #[tokio::test]
-async fn several_takers_never_take_a_task_twice() {
+async fn concurrent_take_commands_never_take_a_task_twice() {
     const TASKS: i64 = 400;
     let rig = Rig::new("").await;
     create_many(&rig.client().await.into(), "Job@record@", TASKS, 0, 0).await;
@@ -123,7 +123,7 @@ async fn tasks_that_cannot_be_printed_are_pending_again() {
 }
 
 #[tokio::test]
-async fn tasks_of_a_killed_taker_are_taken_again_after_their_lease() {
+async fn tasks_of_a_killed_take_command_can_be_taken_after_their_lease() {
     let rig = Rig::new("engine.lease = '1s'").await;
     let tasks = rig.client().await;
     // More than a pipe holds, so that printing does not end.

@@ -3,6 +3,7 @@
 use lapsed::engine::DropReason;
 use lapsed::task::State;
 use lapsed::{Handlers, TaskContext};
+use lapsed_sandbox::PrivateRedis;
 use tokio::time::Instant;
 
 use crate::support::daemon::Daemon;
@@ -26,7 +27,7 @@ async fn statements(rig: &Rig) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn keys_that_nothing_here_runs_are_neither_read_nor_written_down() {
+async fn keys_without_a_route_are_neither_read_nor_adopted() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     rig.arm("Job@record@first", 200).await;
@@ -95,7 +96,7 @@ async fn a_key_that_no_event_announces_is_found_by_a_scan_before_it_expires() {
 }
 
 #[tokio::test]
-async fn our_own_armings_cost_the_database_nothing() {
+async fn armings_of_the_daemon_itself_cost_no_statement() {
     const OURS: i64 = 300;
     let setup = Setup::new("sweep.interval = '1h'\nsentinel.interval = '1h'");
     let rig = setup.own_maria().start().await;
@@ -228,7 +229,7 @@ async fn a_key_made_to_last_without_an_event_runs_from_its_row() {
 }
 
 #[tokio::test]
-async fn what_a_replica_deletes_calls_nothing_off() {
+async fn a_deletion_by_a_replica_cancels_no_task() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     rig.arm("Job@record@1", 6_000).await;

@@ -71,7 +71,7 @@ async fn every_key_counts(rig: &Rig, daemons: &[Daemon]) {
 }
 
 #[tokio::test]
-async fn a_daemon_that_adopts_hears_for_those_that_do_not() {
+async fn an_adopting_daemon_listens_for_those_that_do_not_adopt() {
     let not_adopting = "adopt.enabled = false";
     for others in [2, 4] {
         let rig = Rig::new("").await;
@@ -102,7 +102,7 @@ async fn a_key_that_expires_unheard_is_adopted_although_its_owner_does_not_adopt
 }
 
 #[tokio::test]
-async fn a_daemon_that_hears_armings_hears_for_those_that_may_not() {
+async fn a_daemon_with_arming_events_listens_for_those_without() {
     for others in [2, 3] {
         let rig = Rig::new("").await;
         let user: &[&str] = &[

@@ -100,7 +100,7 @@ pub async fn debounced_requests_run_a_task_once(scene: &impl Scene) {
 }
 
 #[tokio::test]
-async fn a_refusal_says_what_there_is_and_writes_nothing() {
+async fn a_refused_creation_reports_the_existing_task_and_writes_nothing() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
     let name = "Job@record@one";

@@ -334,7 +334,7 @@ async fn keys_change_with_a_hangup_no_proxy_is_asked_and_nothing_secret_is_logge
 }
 
 #[tokio::test]
-async fn what_is_answered_is_kept_with_the_task_if_the_route_says_so() {
+async fn the_response_is_stored_with_the_task_if_the_route_requires_it() {
     let receiver = Receiver::start(|request, _| match &request.path[..] {
         "/json" => Answer::Say(200, "", r#"{"charged": 12.50}"#.to_owned()),
         "/text" => Answer::Say(201, "", "paid".to_owned()),

@@ -119,7 +119,7 @@ async fn a_server_that_speaks_http_2_is_spoken_to_in_it() {
 }
 
 #[tokio::test]
-async fn a_server_whose_authority_nobody_named_gets_nothing() {
+async fn a_server_with_an_unknown_certificate_authority_receives_no_task() {
     let shop = Shop::start(&["h2"]).await;
     let (rig, error) = post(&shop, "").await;
     assert_eq!(rig.state("Hook@it").await, State::Dead);

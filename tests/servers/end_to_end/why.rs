@@ -39,7 +39,7 @@ async fn overdue(rig: &Rig, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_daemons_one_warns_of_a_queue_without_workers_and_all_name_it() {
+async fn one_daemon_of_several_warns_of_a_queue_without_workers_and_all_report_it() {
     let rig = Setup::new(MAIL).start().await;
     overdue(&rig, "Mail@send@1").await;
     let daemons = [listen_also(&rig, ""), listen_also(&rig, "")];

@@ -107,7 +107,7 @@ fn assert_none(missed: &[String]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_client_does_leaves_memory_to_others() {
+async fn one_client_does_not_use_the_memory_of_others() {
     let is_greedy = |group: &Vec<&'static Attack>| GREEDY.contains(&group[0].name);
     let greedy: Vec<_> = each_alone().into_iter().filter(is_greedy).collect();
     assert_eq!(greedy.len(), GREEDY.len());
@@ -119,7 +119,7 @@ async fn what_one_client_does_leaves_memory_to_others() {
 /// semicolons between; else each is carried out alone, then with every other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes ten minutes and the whole machine; `make soak` runs it"]
-async fn what_a_hostile_client_does_is_within_the_promise() {
+async fn a_hostile_client_does_not_break_the_guarantees() {
     const LASTING: Duration = Duration::from_secs(2);
     if let Ok(names) = std::env::var("LAPSED_TEST_HOSTILE") {
         let groups: Vec<Vec<_>> = names.split(';').map(group).collect();

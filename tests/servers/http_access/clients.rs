@@ -77,7 +77,7 @@ fn a_token_allows_what_its_scopes_say_and_nothing_else() {
 }
 
 #[test]
-fn without_a_right_token_nothing_is_told_and_nothing_changes() {
+fn a_wrong_token_reveals_and_changes_nothing() {
     let site = Site::start(&clients());
     for headers in [
         vec![],
@@ -164,7 +164,7 @@ fn a_client_of_some_classes_touches_and_sees_no_others() {
 }
 
 #[test]
-fn an_address_that_guesses_is_told_nothing_more() {
+fn an_address_that_guesses_tokens_is_locked_out() {
     let site = Site::start(&clients());
     let stats = |token: &str| {
         let (name, value) = bearer(token);
@@ -191,7 +191,7 @@ fn an_address_that_guesses_is_told_nothing_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_changed_what_is_in_the_audit_log() {
+async fn the_audit_log_names_client_and_change() {
     let site = Site::start(&clients());
     let (name, shop) = bearer("t-shop");
     for number in 0..3 {

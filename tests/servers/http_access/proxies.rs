@@ -113,7 +113,7 @@ fn the_users_of_a_trusted_proxy_come_in() {
 }
 
 #[test]
-fn nobody_else_names_a_user() {
+fn only_a_trusted_proxy_names_a_user() {
     let site = single_sign_on("192.0.2.0/24");
     for name in ["X-Forwarded-User", "x-forwarded-user", "X_Forwarded_User"] {
         let claims = with(&[(name, "root@example.com"), ("Host", "localhost")]);
@@ -124,7 +124,7 @@ fn nobody_else_names_a_user() {
 }
 
 #[test]
-fn it_runs_below_a_path() {
+fn the_dashboard_works_below_a_path() {
     let clients = client("ops", "t-ops", "'read'", "");
     let site = Site::start(&format!("base_path = '/ops/lapsed'\n{clients}"));
     let page = [("Accept", "text/html")];

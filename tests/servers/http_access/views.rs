@@ -24,7 +24,7 @@ fn a_daemon_for_reading_changes_nothing() {
 }
 
 #[test]
-fn what_is_masked_is_nowhere() {
+fn no_answer_contains_masked_arguments() {
     let site = Site::start("mask_payloads = 'Mail@send'\nmask_arguments = 'Mail'");
     for key in ["Mail@send@ann", "Mail@read@bob", "Order@close@eve"] {
         site.create(key, &[]).assert_ok();

@@ -127,7 +127,7 @@ async fn a_batch_with_a_key_is_carried_out_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_requests_with_a_key_at_the_same_time_one_is_carried_out() {
+async fn one_of_two_concurrent_requests_with_an_idempotency_key_is_executed() {
     let api = Api::start().await;
     let body = json!([{"key": "Order@close", "in": "1h", "unique": true}]);
     let send = || {

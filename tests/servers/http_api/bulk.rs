@@ -49,7 +49,7 @@ async fn last(api: &Api, path: &str, body: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_that_match_are_cancelled_after_a_dry_run_that_changes_nothing() {
+async fn bulk_cancel_cancels_all_matching_tasks_and_a_dry_run_none() {
     let api = Api::start().await;
     create(&api, 700, "Order@close", "1h").await;
     create(&api, 3, "Order@open", "2h").await;
@@ -138,7 +138,7 @@ async fn the_work_ends_when_its_client_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_would_match_everything_is_refused() {
+async fn an_empty_filter_is_rejected_for_bulk_changes() {
     let api = Api::start().await;
     for (path, body) in [
         ("/v1/cancel", json!({})),

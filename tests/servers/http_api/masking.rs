@@ -53,7 +53,7 @@ fn attribute(body: &str, begin: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_masked_is_in_no_list_and_no_page() {
+async fn no_list_and_no_page_contains_masked_arguments() {
     let api = start().await;
     for path in [
         "/v1/tasks",
@@ -97,7 +97,7 @@ async fn what_is_masked_is_in_no_list_and_no_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_masked_cannot_be_searched_for() {
+async fn masked_arguments_cannot_be_searched() {
     let api = start().await;
     for (path, status) in [
         ("/v1/tasks?prefix=Mask@later@z", 400),
@@ -228,7 +228,7 @@ async fn a_sealed_cursor_goes_on_where_the_page_ended_and_is_of_its_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_order_of_a_list_does_not_tell_that_of_masked_arguments() {
+async fn the_order_of_a_list_does_not_reveal_masked_arguments() {
     let api = start().await;
     // By key: a, b, c. By due time: b, c, a.
     for (argument, due) in [("c", "2h"), ("a", "3h"), ("b", "1h")] {

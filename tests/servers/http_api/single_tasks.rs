@@ -213,7 +213,7 @@ async fn a_task_runs_now_and_a_dead_one_is_redriven_and_discarded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_exists_is_moved_kept_or_refused() {
+async fn if_pending_moves_keeps_or_refuses_an_existing_task() {
     let api = Api::start().await;
     api.create("Order@close@1", "30m").await;
     let post = async |policy: &str| {
@@ -246,7 +246,7 @@ async fn what_exists_is_moved_kept_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_is_refused_with_what_was_expected() {
+async fn an_invalid_request_is_rejected_with_the_expected_form() {
     let api = Api::start().await;
     let refused = async |body: serde_json::Value| {
         let answer = api.send("POST", "/v1/tasks", body).await;

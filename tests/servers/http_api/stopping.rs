@@ -48,7 +48,7 @@ async fn take(address: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_sigterm_each_client_gets_an_end_and_nothing_is_half_done() {
+async fn sigterm_ends_every_response_and_leaves_no_change_half_done() {
     let rig = Rig::new(ROUTES).await;
     let (mut daemon, address) = listen(&rig).await;
     let made = post(

@@ -82,7 +82,7 @@ async fn remove_and_move(rig: &Rig, source: &str, set: &str) -> (i32, Value) {
 }
 
 #[tokio::test]
-async fn a_job_that_is_gone_is_told_from_one_that_was_moved() {
+async fn a_removed_job_is_distinguished_from_a_moved_one() {
     let in_an_hour = json!({ "delay": 3_600_000 });
     for (source, set) in [
         ("seed001", "order"),

@@ -60,7 +60,7 @@ async fn a_prefix_is_added_and_stripped_at_the_edge() {
 }
 
 #[tokio::test]
-async fn arming_tells_what_was_there_and_disarming_forgets() {
+async fn arming_returns_the_previous_expiry_and_disarming_removes_the_key() {
     let redis = server().start().await.unwrap();
     let daemon = Daemon::default_on(&redis.url()).listen().await;
     let day = 24 * 3600 * 1000;

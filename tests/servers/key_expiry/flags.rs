@@ -44,7 +44,7 @@ async fn flags_that_suffice_are_left_alone_and_what_is_missing_is_added() {
 }
 
 #[tokio::test]
-async fn without_config_it_goes_on_and_the_probe_tells_whether_events_come() {
+async fn without_config_the_probe_detects_whether_events_arrive() {
     let conf = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(conf.path(), "rename-command CONFIG \"\"\n").unwrap();
     let include = conf.path().to_str().unwrap();
@@ -115,7 +115,7 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
 }
 
 #[tokio::test]
-async fn a_key_of_ours_is_news_only_when_somebody_gives_it_another_expiry() {
+async fn a_key_of_lapsed_is_observed_only_when_its_expiry_is_changed() {
     let redis = PrivateRedis::start().await.unwrap();
     let daemon = Daemon::default_on(&redis.url()).listen().await;
     let is_of = |name: &'static str| move |event: &Recorded| matches!(event, Recorded::Proposed(seen) if seen.key == key(name));

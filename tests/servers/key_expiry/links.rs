@@ -142,7 +142,7 @@ async fn a_replica_is_not_listened_to_and_a_demoted_master_is_left() {
 }
 
 #[tokio::test]
-async fn when_it_stops_it_no_longer_listens() {
+async fn a_stopped_timer_no_longer_listens() {
     let redis = server().start().await.unwrap();
     let daemon = Daemon::default_on(&redis.url()).listen().await;
     daemon.stop.cancel();

@@ -11,7 +11,7 @@ use crate::support::redis_stats::calls;
 use crate::support::wait::until;
 
 #[tokio::test]
-async fn each_sentinel_asks_for_sweep_and_audit_and_past_the_half_all_are_written_anew() {
+async fn each_sentinel_causes_a_sweep_and_an_audit_and_half_of_them_a_rewrite() {
     let redis = lazy_server().start().await.unwrap();
     let interval = Duration::from_millis(300);
     let daemon = lazy_daemon(&redis)
@@ -43,7 +43,7 @@ async fn each_sentinel_asks_for_sweep_and_audit_and_past_the_half_all_are_writte
 }
 
 #[tokio::test]
-async fn sentinels_that_vanish_without_a_word_are_written_again_and_an_audit_asked_for() {
+async fn sentinels_deleted_without_an_event_are_rewritten_and_cause_an_audit() {
     let redis = server().start().await.unwrap();
     let daemon = Daemon::default_on(&redis.url())
         .sentinels(10, Duration::from_secs(2))

@@ -248,7 +248,7 @@ async fn a_table_with_some_of_the_columns_is_completed() -> Result {
 }
 
 #[tokio::test]
-async fn the_table_of_pauses_is_wanted_and_kept() -> Result {
+async fn migrating_creates_and_keeps_the_table_of_pauses() -> Result {
     let mut database = Database::new("pauses").await?;
     database.migrate().await?;
     database.run("DROP TABLE tb_pauses").await?;

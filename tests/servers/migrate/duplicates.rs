@@ -6,7 +6,7 @@ use crate::migrate::database::{ADD_STS, Database, ROWS, Result, SEED, tb};
 use crate::migrate::interruptions::end_after;
 
 #[tokio::test]
-async fn of_a_duplicated_key_the_live_row_due_last_is_kept_else_the_newest() -> Result {
+async fn the_live_row_due_last_of_a_duplicated_key_is_kept_or_else_the_newest() -> Result {
     let mut database = Database::with("kept", &[SEED, ADD_STS, ROWS]).await?;
     database.migrate().await?;
     assert_eq!(
@@ -17,7 +17,7 @@ async fn of_a_duplicated_key_the_live_row_due_last_is_kept_else_the_newest() -> 
 }
 
 #[tokio::test]
-async fn of_live_rows_that_fall_due_together_the_newest_is_kept() -> Result {
+async fn the_newest_of_live_rows_due_at_the_same_time_is_kept() -> Result {
     let mut database = Database::with(
         "tie",
         &[

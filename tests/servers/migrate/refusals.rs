@@ -6,7 +6,7 @@ use sqlx::{Connection, MySqlConnection};
 use crate::migrate::database::{Database, Result, SEED, plain, tb};
 
 #[tokio::test]
-async fn a_table_that_lacks_one_thing_is_told_which() -> Result {
+async fn an_incomplete_table_is_rejected_and_the_missing_part_named() -> Result {
     let mut database = Database::new("one_thing").await?;
     database.migrate().await?;
     for (damage, lack) in [
@@ -129,7 +129,7 @@ async fn a_connection_without_a_database_is_refused() -> Result {
 }
 
 #[tokio::test]
-async fn who_may_not_see_the_tables_beside_has_nothing_to_do() -> Result {
+async fn missing_rights_on_the_side_tables_cause_no_migration_step() -> Result {
     let mut database = Database::new("denied").await?;
     database.migrate().await?;
     for statement in [

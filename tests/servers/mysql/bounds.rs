@@ -54,7 +54,7 @@ fn of_state(state: StateFilter) -> ListFilter {
 }
 
 #[tokio::test]
-async fn what_gauges_and_lists_read_does_not_grow_with_the_table() {
+async fn gauges_and_lists_read_a_bounded_number_of_rows() {
     let (_server, ledger, url) = start().await;
     let mut admin = MySqlConnection::connect(&url).await.unwrap();
     fill(&mut admin, 40_000, 20_000, 10_000).await;
@@ -114,7 +114,7 @@ async fn what_gauges_and_lists_read_does_not_grow_with_the_table() {
 }
 
 #[tokio::test]
-async fn what_people_are_shown_of_methods_is_read_from_a_bounded_number_of_rows() {
+async fn statistics_of_methods_read_a_bounded_number_of_rows() {
     let (_server, ledger, url) = start().await;
     let mut admin = MySqlConnection::connect(&url).await.unwrap();
     fill(&mut admin, 1, 60_000, 60_000).await;
@@ -158,7 +158,7 @@ async fn a_search_for_few_among_many_goes_on_from_its_cursor() {
 }
 
 #[tokio::test]
-async fn of_many_finished_rows_those_beyond_a_number_are_pruned_the_oldest_first() {
+async fn finished_rows_beyond_a_maximum_are_pruned_oldest_first() {
     let (_server, ledger, url) = start().await;
     let mut admin = MySqlConnection::connect(&url).await.unwrap();
     fill(&mut admin, 120_000, 1, 1).await;

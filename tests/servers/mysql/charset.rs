@@ -78,7 +78,7 @@ async fn a_key_that_does_not_fit_touches_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_asked_about_a_key_that_does_not_fit_is_answered() {
+async fn questions_about_a_key_that_the_table_cannot_hold_are_answered() {
     let (_server, ledger, _) = with_charset("utf8").await;
     let due = UnixMs(9_000_000_000_000);
     ledger

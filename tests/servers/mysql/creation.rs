@@ -52,7 +52,7 @@ async fn creations_at_the_same_time_share_statements() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_refused_fails_nobody_elses_creation() {
+async fn a_refused_task_fails_no_other_creation() {
     let (_server, ledger, _) = start().await;
     let mut connection = ledger.connection().await.unwrap();
     // A rule of the owner of the database that lapsed knows nothing of.
@@ -82,7 +82,7 @@ async fn a_task_that_is_refused_fails_nobody_elses_creation() {
 }
 
 #[tokio::test]
-async fn a_locked_row_fails_nobody_elses_creation() {
+async fn a_locked_row_fails_no_other_creation() {
     let (_server, ledger, url) = start().await;
     let timer = Arc::new(LedgerPoll::new(ledger.clock().clone()));
     let tasks = TaskClient::with_parts(Arc::new(ledger) as _, timer);
@@ -124,7 +124,7 @@ async fn a_locked_row_fails_nobody_elses_creation() {
 }
 
 #[tokio::test]
-async fn of_a_key_that_a_call_names_twice_the_later_stands() {
+async fn the_later_task_of_a_key_wins_in_one_call() {
     let (_server, ledger, _) = start().await;
     let far = 9_000_000_000_000;
     let task = |n: i64, due: i64, payload: &str| NewTask {

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 use crate::mysql::rig::{claimant, overdue, start};
 
 #[tokio::test]
-async fn what_is_pending_cannot_be_deleted_even_by_its_row() {
+async fn a_pending_row_cannot_be_deleted() {
     let (_server, ledger, url) = start().await;
     let rows = overdue(&ledger, 4).await;
     let mut connection = MySqlConnection::connect(&url).await.unwrap();

@@ -109,7 +109,7 @@ async fn a_late_claim_that_cannot_be_stopped_is_given_back_after_it_came() {
 }
 
 #[tokio::test]
-async fn claims_that_cannot_be_read_back_are_told_and_given_back() {
+async fn claims_that_cannot_be_read_back_are_logged_and_released() {
     let (_server, ledger, url) = start().await;
     let armings = overdue(&ledger, 3).await;
     let stale = Arc::new(AtomicBool::new(true));
@@ -170,7 +170,7 @@ async fn a_creation_that_reaches_the_server_late_does_not_come_after_its_repetit
 }
 
 #[tokio::test]
-async fn doctor_tells_that_reads_go_elsewhere() {
+async fn doctor_reports_that_reads_go_to_another_server() {
     let (_server, _ledger, url) = start().await;
     let proxy = Proxy::before(&url, |sql| match sql.starts_with("SELECT route FROM") {
         true => Act::With(" LIMIT 0"),
@@ -190,7 +190,7 @@ async fn doctor_tells_that_reads_go_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_is_armed_anew_before_its_claim_is_read_back_is_not_claimed() {
+async fn a_task_armed_again_before_its_claim_is_read_back_is_not_claimed() {
     let (_server, ledger, url) = start().await;
     let proxy = Proxy::before(&url, |sql| match sql {
         reads_back if reads_back.starts_with("SELECT") && reads_back.ends_with("AND owner = ?") => {

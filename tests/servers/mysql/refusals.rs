@@ -19,7 +19,7 @@ const MAY_PASS: [u16; 22] = [
 const ABOUT_DATA: [u16; 7] = [1406, 1366, 1264, 3140, 1292, 1267, 3988];
 
 #[tokio::test]
-async fn only_errors_about_data_are_final() {
+async fn only_data_errors_are_permanent() {
     let (_server, ledger, url) = start().await;
     let armings = overdue(&ledger, 1).await;
     let claim = ledger.claim(&armings, &claimant()).await.unwrap().remove(0);

@@ -189,7 +189,7 @@ async fn rows_read(connection: &mut MySqlConnection) -> u64 {
 }
 
 #[tokio::test]
-async fn keys_that_are_no_task_keys_are_passed_by() {
+async fn scans_skip_keys_that_are_no_task_keys() {
     let (_server, ledger, _) = start().await;
     let mut connection = ledger.connection().await.unwrap();
     let insert = "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) VALUES (?, 0, 1, 2, 0)";

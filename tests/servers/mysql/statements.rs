@@ -292,7 +292,7 @@ async fn statements_of_keys_lock_no_other_pending_row() {
 }
 
 #[tokio::test]
-async fn looking_again_at_what_is_known_reads_the_index_alone() {
+async fn a_scan_of_known_tasks_reads_the_index_alone() {
     let (_server, ledger, _) = start().await;
     overdue(&ledger, 2_000).await;
     let queries = Queries::new(ledger.table());
@@ -310,7 +310,7 @@ async fn looking_again_at_what_is_known_reads_the_index_alone() {
 }
 
 #[tokio::test]
-async fn what_is_to_be_cancelled_is_found_in_an_index_alone() {
+async fn tasks_to_cancel_are_found_in_an_index_alone() {
     let (_server, ledger, _) = start().await;
     overdue(&ledger, 2_000).await;
     let queries = Queries::new(ledger.table());

@@ -34,7 +34,7 @@ fn members(prefix: &str, count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_zrem_removes_while_no_daemon_runs_never_starts() {
+async fn an_entry_removed_by_zrem_while_no_daemon_runs_never_starts() {
     let rig = with_events(MAPPED).await;
     let daemon = rig.listening_daemon().await;
     until_kept(&rig).await;
@@ -58,7 +58,7 @@ async fn what_zrem_removes_while_no_daemon_runs_never_starts() {
 }
 
 #[tokio::test]
-async fn what_zrem_removes_during_a_pause_never_starts() {
+async fn an_entry_removed_by_zrem_during_a_pause_never_starts() {
     let rig = with_events(MAPPED).await;
     let _daemon = rig.listening_daemon().await;
     until_kept(&rig).await;

@@ -72,7 +72,9 @@ pub async fn entries_of_programs_run_once(timer: TimerUnderTest) {
     }
 }
 
-pub async fn a_killed_daemon_loses_repeats_and_hastens_nothing(timer: TimerUnderTest) {
+pub async fn a_killed_daemon_loses_no_task_repeats_none_and_starts_none_early(
+    timer: TimerUnderTest,
+) {
     kill_a_daemon(&rig(timer).await).await;
 }
 

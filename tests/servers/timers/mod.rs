@@ -155,7 +155,7 @@ macro_rules! conformance {
                 servers::a_server_that_was_away_is_used_again
                 servers::alarms_that_fall_due_while_the_server_is_silent_are_signalled
                 engine::entries_of_programs_run_once
-                engine::a_killed_daemon_loses_repeats_and_hastens_nothing
+                engine::a_killed_daemon_loses_no_task_repeats_none_and_starts_none_early
                 engine::an_audit_restores_what_the_store_has_lost
                 engine::two_daemons_run_each_task_once
             }

@@ -58,7 +58,7 @@ async fn identical_entries_are_as_many_tasks() {
 }
 
 #[tokio::test]
-async fn what_is_no_entry_is_refused_once_and_kept() {
+async fn an_element_that_is_no_entry_is_rejected_once_and_kept() {
     let rig = WheelRig::new(SMALL).await;
     let daemon = rig.turning().await;
     let long = "x".repeat(10 * 1024 * 1024);
@@ -113,7 +113,7 @@ async fn entries_that_no_route_adopts_stay_in_their_lists() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_where_nothing_is_adopted() {
+async fn a_daemon_that_adopts_nothing_takes_no_entry() {
     let rig = WheelRig::new(&format!("{SMALL}\nadopt.enabled = false")).await;
     rig.push(1, "kept", 0).await;
     rig.push_text(2, "garbage").await;

@@ -163,7 +163,7 @@ async fn entries_that_redis_returns_with_are_known_to_another_daemon() {
 }
 
 #[tokio::test]
-async fn what_a_program_loads_into_an_emptied_redis_runs_once() {
+async fn entries_loaded_by_a_program_into_an_emptied_redis_run_once() {
     let mut rig = WheelRig::new("").await;
     let daemon = rig.turning().await;
     let second = rig.now_ms().await / 1_000;

@@ -22,11 +22,11 @@ rules! {
     an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_anew
     adopting_during_a_run_supersedes_that_run
     a_finished_task_that_is_adopted_begins_anew
-    only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn
-    a_task_of_an_entry_is_withdrawn_when_it_is_due_too
-    what_waits_for_a_retry_or_behind_a_run_is_withdrawn
-    a_cancellation_ends_what_waits_behind_a_run
-    what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_program
+    a_deleted_key_cancels_only_an_adopted_task_that_is_not_nearly_due
+    a_removed_entry_cancels_its_task_even_if_due
+    a_deleted_key_cancels_a_retry_and_an_arming_behind_a_run
+    a_cancellation_ends_the_arming_behind_a_run
+    a_cancellation_during_a_run_is_not_mistaken_for_a_deletion_by_a_program
     every_change_of_an_arming_is_stamped
     a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was
 }
@@ -214,7 +214,7 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &impl Ledger) {
     }
 }
 
-async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger: &impl Ledger) {
+async fn a_deleted_key_cancels_only_an_adopted_task_that_is_not_nearly_due(ledger: &impl Ledger) {
     let rule = "only_an_adopted_task_is_withdrawn";
     let far = in_ms(ledger, 60_000).await;
     let made = key(rule, "made");
@@ -263,8 +263,8 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger:
 }
 
 /// Many new ones at a time, and one over a row.
-async fn a_task_of_an_entry_is_withdrawn_when_it_is_due_too(ledger: &impl Ledger) {
-    let rule = "a_task_of_an_entry_is_withdrawn_when_it_is_due_too";
+async fn a_removed_entry_cancels_its_task_even_if_due(ledger: &impl Ledger) {
+    let rule = "a_removed_entry_cancels_its_task_even_if_due";
     let due = in_ms(ledger, -5_000).await;
     let entry = |number: i32, over| AdoptionRequest {
         key: key(rule, number),
@@ -308,8 +308,8 @@ async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
     answers == [Withdrawn::Cancelled]
 }
 
-async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &impl Ledger) {
-    let rule = "what_waits_for_a_retry_or_behind_a_run_is_withdrawn";
+async fn a_deleted_key_cancels_a_retry_and_an_arming_behind_a_run(ledger: &impl Ledger) {
+    let rule = "a_deleted_key_cancels_a_retry_and_an_arming_behind_a_run";
     let far = in_ms(ledger, 60_000).await;
     for behind in [false, true] {
         let key = key(rule, behind);
@@ -338,8 +338,8 @@ async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &impl Ledge
     }
 }
 
-async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &impl Ledger) {
-    let rule = "a_cancellation_ends_what_waits_behind_a_run";
+async fn a_cancellation_ends_the_arming_behind_a_run(ledger: &impl Ledger) {
+    let rule = "a_cancellation_ends_the_arming_behind_a_run";
     let key = key(rule, 1);
     let run = claim_due(ledger, &key, LEASE).await;
     create(ledger, &key, 60_000).await;
@@ -351,7 +351,7 @@ async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &impl Ledger) {
     assert!(!ledger.undelete(row.arming).await.unwrap());
 }
 
-async fn what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_program(
+async fn a_cancellation_during_a_run_is_not_mistaken_for_a_deletion_by_a_program(
     ledger: &impl Ledger,
 ) {
     let rule = "what_was_cancelled_during_a_run_is_not_revived";

@@ -18,7 +18,7 @@ rules! {
     changes_of_many_tasks_keep_payloads_that_were_not_read
     a_task_is_written_over_at_the_same_due_time
     a_finished_arming_is_not_written_over
-    what_waits_for_an_older_run_is_written_over_moved_and_cancelled
+    an_arming_behind_an_older_run_is_overwritten_moved_and_cancelled
     a_refused_change_changes_nothing_of_the_others
     counting_up_in_parallel_loses_nothing
     one_of_many_creates_a_missing_task
@@ -179,7 +179,7 @@ async fn a_task_is_written_over_at_the_same_due_time(ledger: &impl Ledger) {
     assert_eq!((record.state, record.due), (State::Pending, due));
 }
 
-async fn what_waits_for_an_older_run_is_written_over_moved_and_cancelled(ledger: &impl Ledger) {
+async fn an_arming_behind_an_older_run_is_overwritten_moved_and_cancelled(ledger: &impl Ledger) {
     let claim = claim_due(ledger, &key("change_behind", 1), LEASE).await;
     let keys = [claim.key.clone()];
     let due = in_ms(ledger, 60_000).await;

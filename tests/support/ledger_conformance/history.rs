@@ -9,10 +9,10 @@ use crate::ledger_conformance::rig::{
 };
 
 rules! {
-    what_failed_is_in_the_history_until_the_task_is_armed_anew
+    failed_attempts_stay_in_the_history_until_the_task_is_armed_again
     a_history_has_room_for_the_newest
     a_snooze_gives_its_attempt_back_and_is_counted_in_a_row
-    a_dead_task_says_why_in_a_word
+    a_dead_task_has_a_reason
     a_result_is_kept_with_the_completion
 }
 
@@ -39,7 +39,7 @@ fn attempts(record: &TaskRecord) -> Vec<u16> {
     record.history.iter().map(|entry| entry.attempt).collect()
 }
 
-async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(ledger: &impl Ledger) {
+async fn failed_attempts_stay_in_the_history_until_the_task_is_armed_again(ledger: &impl Ledger) {
     let key = key("history", 1);
     create(ledger, &key, -10).await;
     let first = Mishap {
@@ -143,7 +143,7 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &impl L
     assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Cancelled);
 }
 
-async fn a_dead_task_says_why_in_a_word(ledger: &impl Ledger) {
+async fn a_dead_task_has_a_reason(ledger: &impl Ledger) {
     for reason in Reason::ALL {
         let key = key("reason", reason);
         let claimed = claim_due(ledger, &key, LEASE).await;

@@ -17,9 +17,9 @@ rules! {
     a_result_that_arrives_after_its_lease_was_ended_counts_unless_it_runs_again
     ending_the_lease_of_an_older_arming_counts_no_crash
     a_task_cancelled_during_its_run_stays_cancelled_when_its_lease_is_ended
-    rows_that_are_free_are_told_from_those_that_are_not
+    free_rows_are_distinguished_from_leased_ones
     the_lease_of_a_dead_daemon_is_ended_though_another_arming_waits_for_it
-    what_was_cancelled_during_a_run_whose_lease_ran_out_ends_as_cancelled
+    a_task_cancelled_during_a_run_whose_lease_expired_is_cancelled
     a_pardoned_suspect_stays_one_when_its_lease_is_ended
 }
 
@@ -165,7 +165,7 @@ async fn a_task_cancelled_during_its_run_stays_cancelled_when_its_lease_is_ended
     assert!(claim(ledger, claimed.lease.arming, LEASE).await.is_none());
 }
 
-async fn rows_that_are_free_are_told_from_those_that_are_not(ledger: &impl Ledger) {
+async fn free_rows_are_distinguished_from_leased_ones(ledger: &impl Ledger) {
     let due = create(ledger, &key("lease", "due"), -10).await;
     let ahead = create(ledger, &key("lease", "ahead"), 600_000).await;
     let leased = claim_due(ledger, &key("lease", "leased"), LEASE).await;
@@ -198,9 +198,7 @@ async fn the_lease_of_a_dead_daemon_is_ended_though_another_arming_waits_for_it(
     assert_eq!(lease_of(ledger, &claimed).await, None);
 }
 
-async fn what_was_cancelled_during_a_run_whose_lease_ran_out_ends_as_cancelled(
-    ledger: &impl Ledger,
-) {
+async fn a_task_cancelled_during_a_run_whose_lease_expired_is_cancelled(ledger: &impl Ledger) {
     let names = ["ran-out", "behind", "runs", "open"];
     let mut claims = Vec::new();
     for name in names {

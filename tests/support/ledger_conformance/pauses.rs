@@ -11,13 +11,13 @@ use lapsed::task::{PauseKind, Paused, Scope, TaskKey};
 use crate::ledger_conformance::rig::{create, pass};
 
 rules! {
-    a_pause_stands_until_it_is_lifted
+    a_pause_is_active_until_it_is_removed
     pausing_twice_changes_nothing_and_says_who_was_first
     a_reason_that_is_too_long_is_refused
-    a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts
-    a_release_says_nothing_about_the_next_hold
+    a_hold_covers_tasks_due_before_it_and_is_released_in_parts
+    a_release_does_not_affect_the_next_hold
     a_scan_goes_around_what_is_paused_and_held
-    there_is_an_end_to_pauses_and_a_way_back_from_it
+    pauses_are_limited_and_can_be_removed_at_the_limit
     run_now_lets_a_held_task_go
 }
 
@@ -31,7 +31,7 @@ async fn paused(ledger: &impl Pauses) -> Vec<(PauseKind, String)> {
         .collect()
 }
 
-async fn a_pause_stands_until_it_is_lifted(ledger: &impl Ledger) {
+async fn a_pause_is_active_until_it_is_removed(ledger: &impl Ledger) {
     let before = ledger.sync_clock().await.unwrap();
     for name in ["Order", "Order@close"] {
         ledger.pause(&scope(name), "me", "because").await.unwrap();
@@ -94,7 +94,7 @@ async fn a_reason_that_is_too_long_is_refused(ledger: &impl Ledger) {
     ledger.resume(&name).await.unwrap();
 }
 
-async fn a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts(ledger: &impl Ledger) {
+async fn a_hold_covers_tasks_due_before_it_and_is_released_in_parts(ledger: &impl Ledger) {
     let name = scope("Order@close");
     let none = ledger.release(&name, "me").await.unwrap();
     assert_eq!(none, ReleaseAnswer::NoHold);
@@ -129,7 +129,7 @@ async fn a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts(ledger: &
     ledger.resume(&scope("Order")).await.unwrap();
 }
 
-async fn a_release_says_nothing_about_the_next_hold(ledger: &impl Ledger) {
+async fn a_release_does_not_affect_the_next_hold(ledger: &impl Ledger) {
     ledger.hold_overdue("me", "").await.unwrap();
     ledger.release(&scope("Order"), "me").await.unwrap();
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
@@ -239,7 +239,7 @@ async fn run_now_lets_a_held_task_go(ledger: &impl Ledger) {
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
 }
 
-async fn there_is_an_end_to_pauses_and_a_way_back_from_it(ledger: &impl Ledger) {
+async fn pauses_are_limited_and_can_be_removed_at_the_limit(ledger: &impl Ledger) {
     let name = |number: usize| scope(&format!("Many{number}"));
     ledger.hold_overdue("me", "").await.unwrap();
     for number in 1..PAUSES_MAX {

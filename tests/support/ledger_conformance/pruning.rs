@@ -11,7 +11,7 @@ use crate::ledger_conformance::rig::{
 use crate::ledger_conformance::series::{hourly, series};
 
 rules! {
-    pruning_forgets_what_is_finished_and_old_enough_and_nothing_else
+    pruning_deletes_old_finished_rows_and_no_others
     a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it
 }
 
@@ -72,7 +72,7 @@ async fn prune_all(ledger: &impl Retention, mut prune: Prune) -> Pruned {
     }
 }
 
-async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(ledger: &impl Ledger) {
+async fn pruning_deletes_old_finished_rows_and_no_others(ledger: &impl Ledger) {
     let key = |arg: &str| key("prune", arg);
     // Pending, waiting, running: all of them long overdue.
     create(ledger, &key("pending"), -5_000).await;

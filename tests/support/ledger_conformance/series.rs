@@ -25,7 +25,7 @@ rules! {
     an_occurrence_that_is_run_now_comes_at_its_own_time_too
     a_series_that_is_dead_goes_on_when_it_is_redriven
     a_release_counts_no_attempt_of_a_recurring_task
-    a_series_whose_key_is_deleted_is_not_called_off
+    deleting_the_key_does_not_cancel_a_recurring_task
     an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before
 }
 
@@ -283,7 +283,7 @@ async fn a_release_counts_no_attempt_of_a_recurring_task(ledger: &impl Ledger) {
     assert!(claimed.due_at > arming.due);
 }
 
-async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &impl Ledger) {
+async fn deleting_the_key_does_not_cancel_a_recurring_task(ledger: &impl Ledger) {
     let key = key("series-withdrawn", 1);
     hourly(ledger, &key).await;
     let over = lookup(ledger, &key).await;

@@ -21,7 +21,7 @@ rules! {
     a_configured_series_that_was_ended_stays_ended_until_it_is_another_one
     a_series_that_a_configuration_finds_says_so_from_then_on
     noting_that_a_configuration_wants_a_series_changes_nothing_else
-    a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
+    a_recurring_task_requested_again_restarts_and_is_moved_while_it_runs
     a_task_created_over_a_series_runs_once
     recurring_tasks_are_listed_in_the_order_of_their_creation
 }
@@ -215,7 +215,7 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 
-async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs(
+async fn a_recurring_task_requested_again_restarts_and_is_moved_while_it_runs(
     ledger: &impl Ledger,
 ) {
     let key = key("series-now", 1);

@@ -19,7 +19,7 @@ rules! {
     a_task_moved_away_and_back_during_its_run_can_be_released
     settling_twice_answers_the_same
     another_report_of_a_settled_claim_is_fenced
-    what_was_said_to_run_starts_once_though_its_claim_is_given_back
+    a_task_forced_to_run_starts_once_although_its_claim_is_released
     a_fenced_settlement_writes_nothing
     long_errors_are_cut
 }
@@ -205,7 +205,7 @@ async fn another_report_of_a_settled_claim_is_fenced(ledger: &impl Ledger) {
     assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
 }
 
-async fn what_was_said_to_run_starts_once_though_its_claim_is_given_back(ledger: &impl Ledger) {
+async fn a_task_forced_to_run_starts_once_although_its_claim_is_released(ledger: &impl Ledger) {
     for (n, verdict, expected) in [
         (1, Verdict::Complete, State::Done),
         (2, retry_at(UnixMs(1)), State::Cancelled),

@@ -16,7 +16,7 @@ rules! {
     refuse_leaves_what_is_pending_or_running_as_it_is
     a_crashed_run_counts_as_pending_for_every_policy
     the_same_due_time_again_changes_the_contents_under_move_and_nothing_under_other_policies
-    what_is_over_begins_anew_under_every_policy
+    a_finished_task_restarts_under_every_policy
     a_call_may_mix_policies
     one_call_may_ask_twice_for_a_key
 }
@@ -180,7 +180,7 @@ async fn the_same_due_time_again_changes_the_contents_under_move_and_nothing_und
     }
 }
 
-async fn what_is_over_begins_anew_under_every_policy(ledger: &impl Ledger) {
+async fn a_finished_task_restarts_under_every_policy(ledger: &impl Ledger) {
     for policy in IfPending::ALL {
         for over in ["done", "dead", "cancelled"] {
             let key = key("policy_over", format!("{}-{over}", policy.as_str()));

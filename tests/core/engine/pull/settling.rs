@@ -241,7 +241,7 @@ async fn a_cancellation_during_the_run_is_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_said_to_run_is_given_to_a_worker_though_the_first_one_was_gone() {
+async fn a_task_forced_to_run_is_delivered_although_its_first_worker_left() {
     let rig = mail("");
     let queues = rig.status.pull();
     for (key, report, state) in [

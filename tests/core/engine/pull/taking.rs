@@ -66,7 +66,7 @@ async fn a_waiting_worker_gets_a_task_when_it_falls_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn takers_get_tasks_in_order_of_arrival() {
+async fn workers_get_tasks_in_order_of_arrival() {
     let rig = mail("");
     let mut takers = Vec::new();
     for _ in 0..4 {
@@ -120,7 +120,7 @@ async fn a_take_that_does_not_block_finds_what_fell_due_while_no_worker_asked() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taker_that_goes_away_loses_nothing() {
+async fn a_worker_that_disconnects_loses_no_task() {
     let rig = mail("");
     let taker = waiting(&rig, 10, seconds(600));
     sleep(seconds(1)).await;
@@ -148,7 +148,7 @@ async fn a_taker_that_goes_away_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn takers_that_give_up_while_tasks_are_claimed_lose_none() {
+async fn workers_that_give_up_during_a_claim_lose_no_task() {
     let rig = mail("");
     for n in 0..300 {
         let due = Duration::from_millis(3_000 + 7 * n);
@@ -176,7 +176,7 @@ async fn takers_that_give_up_while_tasks_are_claimed_lose_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_answers_waiting_takers_with_none() {
+async fn a_stop_answers_waiting_workers_with_no_task() {
     let rig = mail("");
     let takers: Vec<_> = (0..100)
         .map(|_| waiting(&rig, 1, seconds(86_400)))

@@ -10,7 +10,7 @@ use crate::support::scene::Scene;
 use crate::support::wait::until;
 
 #[tokio::test]
-async fn a_daemon_that_was_away_leaves_out_what_was_missed() {
+async fn a_restarted_daemon_skips_missed_occurrences() {
     missed_occurrences_are_left_out(&Rig::new("").await).await;
 }
 
@@ -26,7 +26,7 @@ pub async fn missed_occurrences_are_left_out(scene: &impl Scene) {
 }
 
 #[tokio::test]
-async fn a_daemon_that_was_away_makes_up_once_for_all_that_was_missed() {
+async fn a_restarted_daemon_runs_one_occurrence_for_all_missed() {
     missed_occurrences_are_made_up_for_once(&Rig::new("").await).await;
 }
 
@@ -44,7 +44,7 @@ pub async fn missed_occurrences_are_made_up_for_once(scene: &impl Scene) {
 }
 
 #[tokio::test]
-async fn a_daemon_that_was_away_runs_each_that_was_missed_up_to_a_number() {
+async fn a_restarted_daemon_runs_missed_occurrences_up_to_a_maximum() {
     missed_occurrences_are_run_up_to_a_number(&Rig::new("").await).await;
 }
 

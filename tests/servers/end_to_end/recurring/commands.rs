@@ -56,7 +56,7 @@ async fn the_command_line_begins_shows_moves_and_ends_a_series() {
 }
 
 #[tokio::test]
-async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
+async fn the_command_line_rejects_invalid_recurrences_with_the_expected_form() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
     let refused: [(&[&str], &str); 10] = [

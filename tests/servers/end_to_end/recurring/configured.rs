@@ -51,7 +51,7 @@ async fn daemons_with_the_same_configuration_make_one_series_and_move_nothing() 
 }
 
 #[tokio::test]
-async fn what_the_configuration_says_anew_is_taken_and_what_a_person_ended_stays_ended() {
+async fn a_changed_configured_task_is_updated_and_a_cancelled_one_stays_cancelled() {
     let rig = Rig::new("").await;
     let daily = "key = 'Job@record@1'\ncron = '@daily'\n";
     let daemon = configured(&rig, daily);
@@ -138,7 +138,7 @@ async fn a_series_changed_during_a_run_loses_none_of_its_effects() {
 }
 
 #[tokio::test]
-async fn at_sighup_the_daemon_takes_the_series_and_says_which_are_gone() {
+async fn sighup_reloads_recurring_tasks_and_reports_removed_ones() {
     let rig = Rig::new("[[routes]]\nmatch = '.'\nlog = {}").await;
     let config = config_file(&rig);
     let series = |names: &[&str]| {
@@ -166,7 +166,7 @@ async fn at_sighup_the_daemon_takes_the_series_and_says_which_are_gone() {
 }
 
 #[tokio::test]
-async fn retention_brings_no_configured_series_back_and_forgets_the_others() {
+async fn retention_revives_no_configured_task_and_deletes_the_others() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
     begin(&client, "Job@record@theirs", every(420_000)).await;

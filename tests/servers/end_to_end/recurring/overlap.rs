@@ -60,7 +60,7 @@ async fn occurrences_that_may_overlap_are_tasks_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_died_between_an_occurrences_task_and_its_series_has_harmed_nothing() {
+async fn a_daemon_killed_between_writing_an_occurrence_and_its_recurring_task_loses_none() {
     let rig = Rig::new("engine.lease = '1s'").await;
     let rule = every(3_600_000)
         .overlap(Overlap::Allow)

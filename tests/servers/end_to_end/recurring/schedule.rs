@@ -231,11 +231,11 @@ async fn a_recurrence_that_cannot_be_read_is_dead_and_not_forgotten() {
 }
 
 #[tokio::test]
-async fn a_series_of_so_many_times_ends_done() {
-    a_series_of_some_times_ends_done(&Rig::new("").await).await;
+async fn a_recurring_task_with_a_count_ends_done_in_mysql() {
+    a_recurring_task_with_a_count_ends_done(&Rig::new("").await).await;
 }
 
-pub async fn a_series_of_some_times_ends_done(scene: &impl Scene) {
+pub async fn a_recurring_task_with_a_count_ends_done(scene: &impl Scene) {
     let daemon = Daemon::start(&scene.config(), scene.handlers());
     let rule = every(1_000).catch_up(CatchUp::All).times(3).unwrap();
     begin(&daemon.tasks, "Job@effect@1", rule.clone()).await;
