@@ -150,6 +150,7 @@ const ADAPTERS: [(&str, &[&str]); 8] = [
             "cli/backup.rs",
             "cli/bench/store.rs",
             "cli/dev.rs",
+            "cli/migrate.rs",
             "doctor/file",
         ],
     ),
