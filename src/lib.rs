@@ -117,6 +117,7 @@ pub mod clock;
 #[doc(hidden)] // for the program and the tests
 pub mod compose;
 pub mod config;
+pub mod diagnosis;
 #[cfg(feature = "doctor")]
 #[doc(hidden)] // for the program
 pub mod doctor;

@@ -1,4 +1,4 @@
-//! Hysteresis: turns a condition that comes and goes into few messages.
+//! Hysteresis: debounces a flapping condition. One alert when it fires, one when it clears.
 
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::condition::Condition;
 use super::hysteresis::Change;
 use crate::config::AlertFormat;
 use crate::task::UnixMs;
@@ -19,7 +18,7 @@ pub struct Message {
     /// What is wrong, or was.
     pub summary: String,
     /// What to do; empty when it is over.
-    pub remedy: &'static str,
+    pub remedy: String,
     /// Name of the daemon that reports.
     pub daemon: String,
     /// RFC 3339.
@@ -31,9 +30,9 @@ pub struct Message {
 impl Message {
     /// A message with a new id.
     pub fn new(
-        condition: Condition,
+        alert: &'static str,
         change: Change,
-        summary: String,
+        (summary, remedy): (String, String),
         daemon: &str,
         since: UnixMs,
         at: UnixMs,
@@ -41,10 +40,10 @@ impl Message {
         let is_over = change == Change::Resolved;
         Self {
             id: format!("alert-{:032x}", rand::random::<u128>()),
-            alert: condition.as_str(),
+            alert,
             state: if is_over { "resolved" } else { "firing" },
             summary,
-            remedy: if is_over { "" } else { condition.remedy() },
+            remedy: if is_over { String::new() } else { remedy },
             daemon: daemon.to_owned(),
             since: since.to_string(),
             at: at.to_string(),
@@ -96,10 +95,11 @@ mod tests {
 
     fn message(change: Change) -> Message {
         let summary = "tasks died in the last 5 min: <!channel>".to_owned();
+        let remedy = "Mend the cause.".to_owned();
         let (since, at) = (UnixMs(0), UnixMs(60_000));
         Message {
             id: "alert-1".to_owned(),
-            ..Message::new(Condition::Dead, change, summary, "a:1", since, at)
+            ..Message::new("dead", change, (summary, remedy), "a:1", since, at)
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn json_has_a_field_for_each_fact() {
         assert_eq!(
             message(Change::Fired).body(AlertFormat::Json),
-            r#"{"id":"alert-1","alert":"dead","state":"firing","summary":"tasks died in the last 5 min: <!channel>","remedy":"`lapsed list --state dead` shows their errors. Mend the cause, then `lapsed redrive --error TEXT`, with a part of the error.","daemon":"a:1","since":"1970-01-01T00:00:00.000Z","at":"1970-01-01T00:01:00.000Z"}"#
+            r#"{"id":"alert-1","alert":"dead","state":"firing","summary":"tasks died in the last 5 min: <!channel>","remedy":"Mend the cause.","daemon":"a:1","since":"1970-01-01T00:00:00.000Z","at":"1970-01-01T00:01:00.000Z"}"#
         );
     }
 
@@ -122,15 +122,8 @@ mod tests {
     #[test]
     fn each_message_has_its_own_id() {
         let new = || {
-            Message::new(
-                Condition::Late,
-                Change::Fired,
-                String::new(),
-                "",
-                UnixMs(0),
-                UnixMs(0),
-            )
-            .id
+            let at = UnixMs(0);
+            Message::new("late", Change::Fired, Default::default(), "", at, at).id
         };
         assert_ne!(new(), new());
     }

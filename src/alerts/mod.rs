@@ -1,12 +1,11 @@
 //! Alerts: messages to a webhook when something is wrong, and when it is right again.
 //!
 //! ```text
-//! figures ── condition: what is wrong? ── hysteresis: is it to be reported? ── message ── delivery
+//! facts ── diagnosis: what is wrong? ── hysteresis: is it to be reported? ── message ── delivery
 //! ```
 //!
-//! Reads the figures that the engine keeps anyway; the engine never waits for alerts. A restart forgets what was reported.
+//! Reads what the engine keeps anyway; the engine never waits for alerts. A restart forgets what was reported.
 
-mod condition;
 mod delivery;
 mod hysteresis;
 mod message;
@@ -18,15 +17,15 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::condition::{Condition, Figures};
-use self::hysteresis::{Alert, Change, Pace};
+use self::hysteresis::{Alert, Pace};
 use self::message::Message;
 use crate::clock;
 use crate::config::AlertsConfig;
+use crate::diagnosis::{CONDITIONS, Condition, Facts, Patience, Thresholds};
 use crate::engine::Handle;
 use crate::handler::Poster;
 use crate::telemetry::Metrics;
-use crate::telemetry::history::Totals;
+use crate::telemetry::history::{Minute, Totals};
 
 /// Number of observations in a window.
 const OBSERVATIONS: u32 = 20;
@@ -42,9 +41,36 @@ pub struct Alerts {
     metrics: Arc<Metrics>,
     /// The totals of the last window, oldest first, with the keys armed again and the tasks cancelled at once.
     totals: VecDeque<(Instant, Totals, u64, u64)>,
-    alerts: [Alert; Condition::ALL.len()],
-    /// What was found last, by condition.
-    summaries: [String; Condition::ALL.len()],
+    thresholds: Thresholds,
+    watched: Vec<Watched>,
+}
+
+/// A condition that is reported, and what was found of it last.
+struct Watched {
+    condition: &'static Condition,
+    patience: Duration,
+    alert: Alert,
+    summary: String,
+    remedy: String,
+}
+
+impl Watched {
+    fn all(config: &AlertsConfig) -> Vec<Self> {
+        let watched = CONDITIONS.iter().filter_map(|condition| {
+            Some(Self {
+                condition,
+                patience: match condition.reported? {
+                    Patience::None => Duration::ZERO,
+                    Patience::DownFor => config.down_for,
+                    Patience::Window => config.window,
+                },
+                alert: Alert::default(),
+                summary: String::new(),
+                remedy: String::new(),
+            })
+        });
+        watched.collect()
+    }
 }
 
 impl Alerts {
@@ -55,8 +81,8 @@ impl Alerts {
             engine,
             metrics,
             totals: VecDeque::from([(Instant::now(), Totals::default(), 0, 0)]),
-            alerts: Default::default(),
-            summaries: Default::default(),
+            thresholds: Thresholds::from(config),
+            watched: Watched::all(config),
         }
     }
 
@@ -98,54 +124,44 @@ impl Alerts {
     }
 
     fn observe(&mut self, now: Instant) -> Vec<Message> {
-        let figures = self.figures(now);
+        let facts = self.facts(now);
         // A daemon that is about to end is not ready, and that is no outage.
         if self.engine.is_stopping() {
             return Vec::new();
         }
         let mut messages = Vec::new();
-        for (index, condition) in Condition::ALL.into_iter().enumerate() {
-            if !condition.is_known(&figures) {
+        for watched in &mut self.watched {
+            if !watched.condition.is_known(&facts) {
                 continue;
             }
-            let finding = condition.finding(&self.config, &figures);
+            let found = watched.condition.found(&facts, &self.thresholds);
             let pace = Pace {
-                patience: condition.patience(&self.config),
+                patience: watched.patience,
                 clear_after: self.config.clear_after,
                 repeat: self.config.repeat,
             };
-            let since = self.alerts[index].since().unwrap_or(now);
-            let change = self.alerts[index].observe(finding.is_some(), now, pace);
-            if let Some(finding) = finding {
-                self.summaries[index] = finding;
+            let since = watched.alert.since().unwrap_or(now);
+            let change = watched.alert.observe(!found.is_empty(), now, pace);
+            if let Some(found) = found.first() {
+                (watched.summary, watched.remedy) = (found.summary(), found.advice());
             }
-            messages.extend(change.map(|change| self.message(condition, change, index, since)));
+            let Some(change) = change else { continue };
+            let at = clock::wall();
+            messages.push(Message::new(
+                watched.condition.id,
+                change,
+                (watched.summary.clone(), watched.remedy.clone()),
+                self.engine.daemon(),
+                at.minus(since.elapsed()),
+                at,
+            ));
         }
         messages
     }
 
-    fn message(
-        &self,
-        condition: Condition,
-        change: Change,
-        index: usize,
-        since: Instant,
-    ) -> Message {
-        let at = clock::wall();
-        let (summary, daemon) = (self.summaries[index].clone(), self.engine.daemon());
-        Message::new(
-            condition,
-            change,
-            summary,
-            daemon,
-            at.minus(since.elapsed()),
-            at,
-        )
-    }
-
-    fn figures(&mut self, now: Instant) -> Figures {
-        let history = self.metrics.history();
-        let totals = history.read();
+    /// What was counted in the window, and how the daemon is now.
+    fn facts(&mut self, now: Instant) -> Facts {
+        let totals = self.metrics.history().read();
         let (rearmed, withdrawn) = (self.metrics.keys_rearmed(), self.metrics.many_withdrawn());
         let window = self.config.window;
         // The oldest of them is the last one before the window.
@@ -156,7 +172,7 @@ impl Alerts {
         {
             self.totals.pop_front();
         }
-        let (did, keys_lost, lately_withdrawn) = match self.totals.front() {
+        let (did, keys_lost, withdrawn_lately): (Minute, u64, u64) = match self.totals.front() {
             Some((_, before, rearmed_before, withdrawn_before)) => (
                 totals.since(before),
                 rearmed - rearmed_before,
@@ -165,25 +181,24 @@ impl Alerts {
             None => Default::default(),
         };
         self.totals.push_back((now, totals, rearmed, withdrawn));
-        let ledger_answers = self.engine.ledger_answers();
+        let engine = &self.engine;
         // What concerns all daemons is reported by one of them.
-        let is_first = self.engine.is_first();
-        Figures {
-            did,
+        let is_first = engine.is_first();
+        Facts {
+            window,
+            late: did.lateness.percentiles().map(|late| (late, window)),
+            started: did.started,
+            died: did.dead,
             keys_lost,
-            withdrawn: lately_withdrawn,
+            withdrawn: withdrawn_lately,
             overdue: is_first.then(|| self.metrics.overdue_unpaused()),
-            gone: match is_first {
-                true => self.engine.gone(window),
+            lost_daemons: match is_first {
+                true => engine.gone(window),
                 false => Vec::new(),
             },
-            listens: self.engine.is_listening() != Some(false),
-            ledger_trouble: (!ledger_answers).then(|| {
-                let trouble = self.engine.ledger_trouble();
-                trouble.unwrap_or_else(|| "the ledger does not answer".to_owned())
-            }),
-            sentinel_silent: self.metrics.is_sentinel_silent(),
+            sentinel: Some(self.metrics.sentinel()),
             retention_behind: self.metrics.is_prune_behind(),
+            ..engine.facts()
         }
     }
 }

@@ -11,10 +11,10 @@ use anyhow::Context;
 use clap::Args;
 use lapsed::compose::Adapters;
 use lapsed::config::{ConfigSource, TimerKind};
-use lapsed::doctor::{self, Severity};
+use lapsed::doctor;
 use lapsed::engine::Handle;
 use lapsed::handler::Router;
-use lapsed::http::{self, Checkup, CheckupFinding, CheckupSeverity, Site};
+use lapsed::http::{self, Checkup, Site};
 use lapsed::{Config, ConfigError, Due, Handlers, clock};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
@@ -160,6 +160,7 @@ async fn serve_http(
     let metrics = Arc::clone(&adapters.metrics);
     let site = Site::new(&config.http, adapters.client(), handle, metrics);
     let site = site.with_checkup(checkup(config));
+    let site = site.with_thresholds((&config.alerts).into());
     let serving = http::serve(listener, site, stop.cancelled_owned());
     Ok(Some((address, tokio::spawn(serving))))
 }
@@ -169,22 +170,7 @@ fn checkup(config: &Config) -> Arc<Checkup> {
     let config = Arc::new(config.clone());
     Checkup::new(move || {
         let config = Arc::clone(&config);
-        async move {
-            let report = doctor::examine(&config).await;
-            let findings = report.findings.into_iter();
-            let findings = findings.map(|finding| CheckupFinding {
-                check: finding.check,
-                severity: match finding.severity {
-                    Severity::Ok => CheckupSeverity::Ok,
-                    Severity::Note => CheckupSeverity::Note,
-                    Severity::Warning => CheckupSeverity::Warning,
-                    Severity::Error => CheckupSeverity::Error,
-                },
-                found: finding.found,
-                remedy: finding.remedy,
-            });
-            findings.collect()
-        }
+        async move { doctor::examine(&config).await.findings }
     })
 }
 

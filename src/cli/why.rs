@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lapsed::compose::Adapters;
-use lapsed::engine::{Daemons, RouteFacts, Why, WhyCause, WhyFacts};
+use lapsed::diagnosis::{Daemons, RouteFacts, Why, WhyCause, WhyFacts};
 use lapsed::handler::Router;
 use lapsed::ledger::TaskRecord;
 use lapsed::membership::{Capabilities, GoneMember, Heartbeat, Member, MemberId, Readiness};

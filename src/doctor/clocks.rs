@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use super::{Finding, units};
+use super::units;
 use crate::clock;
+use crate::diagnosis::Finding;
 use crate::task::UnixMs;
 
 const CHECK: &str = "clocks";
@@ -87,7 +88,7 @@ pub(super) fn compare(redis: Option<Reading>, ledger: Option<Reading>) -> Vec<Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
+    use crate::diagnosis::Severity;
 
     fn ahead(ms: i64, error_ms: u64) -> Option<Reading> {
         Some(Reading {

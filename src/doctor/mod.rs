@@ -14,7 +14,6 @@ mod clocks;
 mod daemon;
 #[cfg(feature = "sqlite")]
 mod file;
-mod finding;
 mod ledger;
 mod programs;
 mod redis;
@@ -27,7 +26,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-pub use finding::{Finding, Severity};
+pub use crate::diagnosis::{Finding, Severity};
 pub use programs::missing_programs;
 pub use report::Report;
 pub use secrets::{examine_secrets, exposed_secrets, has_password};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::Finding;
+use crate::diagnosis::Finding;
 use crate::ledger::migrate::MigrateError;
 use crate::redis::RedisError;
 
@@ -15,6 +15,27 @@ pub(super) const CHECK_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Runner {
     pub(super) findings: Vec<Finding>,
     until: Instant,
+}
+
+/// What a check finds: one finding, several or none.
+pub(super) struct Findings(Vec<Finding>);
+
+impl From<Finding> for Findings {
+    fn from(finding: Finding) -> Self {
+        Self(vec![finding])
+    }
+}
+
+impl From<Option<Finding>> for Findings {
+    fn from(finding: Option<Finding>) -> Self {
+        Self(finding.into_iter().collect())
+    }
+}
+
+impl From<Vec<Finding>> for Findings {
+    fn from(findings: Vec<Finding>) -> Self {
+        Self(findings)
+    }
 }
 
 /// The server stopped answering: its remaining checks are skipped. The finding has been added.
@@ -45,6 +66,19 @@ impl Runner {
     pub(super) async fn bounded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let left = self.until.saturating_duration_since(Instant::now());
         timeout(CHECK_WITHIN.min(left), work).await.ok()
+    }
+
+    /// Runs the query of a check, and adds what `judge` makes of its answer.
+    pub(super) async fn check<T, E: Into<QueryError>, F: Into<Findings>>(
+        &mut self,
+        check: &'static str,
+        question: impl Future<Output = Result<T, E>>,
+        judge: impl FnOnce(T) -> F,
+    ) -> Result<(), Unresponsive> {
+        if let Some(answer) = self.query(&[check], question).await? {
+            self.add(judge(answer).into().0);
+        }
+        Ok(())
     }
 
     /// Runs the query that `checks` need. A refusal adds a note for each of them and returns `None`.

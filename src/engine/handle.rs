@@ -14,9 +14,9 @@ use super::lifecycle::Lifecycle;
 use super::pull::PullQueues;
 use super::queue::SignalQueue;
 use super::queue::fair::Blocked;
-use super::why::{Daemons, RouteFacts, WhyCause, WhyFacts};
 use crate::clock::LedgerClock;
 use crate::config::{RecurringConfig, RetentionConfig};
+use crate::diagnosis::{Daemons, Facts, LedgerState, RouteFacts, WhyCause, WhyFacts};
 use crate::handler::Router;
 use crate::membership::{GoneMember, Member, Ownership, Readiness};
 use crate::task::{Pause, TaskKey, UnixMs};
@@ -57,6 +57,27 @@ impl Handle {
     /// How long the ledger has not answered; `None` if it answers, or has not failed yet.
     pub fn ledger_fails_for(&self) -> Option<Duration> {
         self.health.failing_for()
+    }
+
+    /// Whether the ledger answers, as far as this daemon knows.
+    pub fn ledger_state(&self) -> LedgerState {
+        let now = self.clock.now();
+        let since = self.ledger_fails_for().map(|ago| now.minus(ago));
+        LedgerState::of(self.ledger_answers(), self.ledger_trouble(), since)
+    }
+
+    /// What the daemon knows of itself at once, without asking anyone.
+    pub fn facts(&self) -> Facts {
+        let background = self.background().into_iter();
+        let failing = background.filter_map(|task| Some((task.name, task.error?)));
+        Facts {
+            ledger: self.ledger_state(),
+            is_listening: self.is_listening(),
+            hears_keys: self.hears_keys(),
+            is_stopping: self.is_stopping(),
+            failing: failing.collect(),
+            ..Facts::default()
+        }
     }
 
     /// True if the timer receives expired events; `None` for a timer without a server.

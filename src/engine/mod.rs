@@ -42,7 +42,6 @@ mod stepper;
 mod suspects;
 mod taker;
 mod undelete;
-mod why;
 mod wiring;
 mod workers;
 
@@ -72,7 +71,6 @@ pub use self::pull::{
 };
 pub(crate) use self::stepper::Stepper;
 pub use self::taker::{TakeReport, TakenTask, Taker};
-pub use self::why::{Daemons, RouteFacts, Urgency, Why, WhyCause, WhyFacts};
 pub use crate::telemetry::history::{LatenessPercentiles, PerSource};
 pub use crate::telemetry::{DropReason, Metrics};
 

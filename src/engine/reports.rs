@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::diagnosis::WITHDRAWN_MIN;
 use crate::ledger::{AdoptionRequest, Claim, Settled};
 use crate::task::{Death, Reason, State, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
@@ -209,12 +210,9 @@ impl TaskWithdrawn<'_> {
     }
 }
 
-/// Fewer tasks cancelled at once, because their entries or keys are missing, are no pattern.
-const WITHDRAWN_MANY: usize = 20;
-
 /// Reports that many tasks were cancelled at once.
 pub fn withdrawn_many(reporter: &Reporter, count: usize) {
-    if count < WITHDRAWN_MANY {
+    if count < WITHDRAWN_MIN {
         return;
     }
     reporter.metrics.withdrawn_at_once(count as u64);

@@ -9,34 +9,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use crate::diagnosis::Finding;
+
 /// Findings of this age are shown without another checkup.
 const FRESH: Duration = Duration::from_secs(30);
-
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckupSeverity {
-    /// In order.
-    Ok,
-    /// For information, or the check was not possible.
-    Note,
-    /// Works with restrictions, or not permanently.
-    Warning,
-    /// Broken.
-    Error,
-}
-
-/// A result of a check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckupFinding {
-    /// Id of the check.
-    pub check: &'static str,
-    /// How bad it is.
-    pub severity: CheckupSeverity,
-    /// What was found, in one line.
-    pub found: String,
-    /// What to do, in one line.
-    pub remedy: Option<String>,
-}
 
 /// The findings of a checkup.
 #[derive(Debug)]
@@ -44,10 +20,10 @@ pub struct CheckupReport {
     /// When it ended.
     pub at: Instant,
     /// In the order of the checks.
-    pub findings: Vec<CheckupFinding>,
+    pub findings: Vec<Finding>,
 }
 
-type Examine = dyn Fn() -> Pin<Box<dyn Future<Output = Vec<CheckupFinding>> + Send>> + Send + Sync;
+type Examine = dyn Fn() -> Pin<Box<dyn Future<Output = Vec<Finding>> + Send>> + Send + Sync;
 
 /// Runs the checks for those who look, once at a time and at most once in 30 s.
 pub struct Checkup {
@@ -61,7 +37,7 @@ impl Checkup {
     /// Runs these checks.
     pub fn new<F>(examine: impl Fn() -> F + Send + Sync + 'static) -> Arc<Self>
     where
-        F: Future<Output = Vec<CheckupFinding>> + Send + 'static,
+        F: Future<Output = Vec<Finding>> + Send + 'static,
     {
         Arc::new(Self {
             examine: Box::new(move || Box::pin(examine())),

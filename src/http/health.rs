@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::access::{Caller, Scope};
 use super::problem::Problem;
 use super::site::Site;
+use crate::diagnosis::{Found, LedgerState, Thresholds, diagnose};
 
 /// Routes of probes and metrics. Probes need no credentials: an orchestrator has none, and the answers are not confidential.
 pub fn routes() -> Router<Site> {
@@ -40,67 +41,26 @@ struct Readiness {
     reasons: Vec<String>,
 }
 
-/// What keeps the daemon from starting tasks on time, in sentences.
-fn reasons(
-    ledger: bool,
-    trouble: Option<&str>,
-    subscription: Option<bool>,
-    hears_keys: bool,
-    stopping: bool,
-) -> Vec<String> {
-    let ledger = (!ledger).then(|| match trouble {
-        Some(trouble) => format!("The ledger does not answer, so no task starts: {trouble}."),
-        None => "The ledger has not answered yet, so no task starts.".to_owned(),
-    });
-    let subscription = (subscription == Some(false)).then(|| {
-        let what = "No events arrive from Redis: tasks may start up to 2 s late";
-        match hears_keys {
-            true => format!(
-                "{what}, and a bare SETEX is not seen: it is lost if it expires before a scan finds its key."
-            ),
-            false => format!("{what}."),
-        }
-    });
-    let stopping = stopping
-        .then(|| "The daemon is stopping: runs end, and no further task starts here.".to_owned());
-    [ledger, subscription, stopping]
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
 async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
-    let (ledger, subscription, stopping) = (
-        engine.ledger_answers(),
-        engine.is_listening(),
-        engine.is_stopping(),
-    );
-    let reason = engine.ledger_trouble();
-    let ready = ledger && subscription != Some(false) && !stopping;
-    let code = if ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
+    let facts = engine.facts();
+    let found = diagnose(&facts, &Thresholds::default());
+    let unready = found.iter().filter(|found| found.condition.is_unready);
+    let reasons: Vec<String> = unready.map(Found::sentences).collect();
+    let ready = reasons.is_empty();
+    let code = match ready {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    (
-        code,
-        Json(Readiness {
-            ready,
-            ledger,
-            reasons: reasons(
-                ledger,
-                reason.as_deref(),
-                subscription,
-                engine.hears_keys(),
-                stopping,
-            ),
-            reason,
-            subscription,
-            stopping,
-            members: engine.members(),
-        }),
-    )
-        .into_response()
+    let readiness = Readiness {
+        ready,
+        ledger: facts.ledger == LedgerState::Answers,
+        reason: engine.ledger_trouble(),
+        subscription: facts.is_listening,
+        stopping: facts.is_stopping,
+        members: engine.members(),
+        reasons,
+    };
+    (code, Json(readiness)).into_response()
 }
 
 async fn metrics(State(site): State<Site>, caller: Caller) -> Result<Response, Problem> {

@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use self::checkup::{Checkup, CheckupFinding, CheckupSeverity};
+pub use self::checkup::Checkup;
 use self::server::Limits;
 pub use self::site::Site;
 

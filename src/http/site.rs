@@ -18,6 +18,7 @@ use super::problem::{Problem, ProblemKind};
 use super::recent::Recent;
 use crate::client::TaskClient;
 use crate::config::HttpConfig;
+use crate::diagnosis::Thresholds;
 use crate::engine::Handle;
 use crate::ledger::DetailedStats;
 use crate::net::room::Room;
@@ -61,6 +62,8 @@ pub struct Site {
     pub figures: Arc<Figures>,
     /// What `lapsed doctor` finds; `None` for a program without checks.
     pub checkup: Option<Arc<Checkup>>,
+    /// From when on something counts as wrong.
+    pub thresholds: Arc<Thresholds>,
     /// `[http]`
     pub config: Arc<HttpConfig>,
     /// Hints for open pages.
@@ -103,6 +106,7 @@ impl Site {
             figures: Arc::default(),
             config,
             checkup: None,
+            thresholds: Arc::default(),
             events: Arc::default(),
             stopping: CancellationToken::new(),
             work: TaskTracker::new(),
@@ -119,6 +123,15 @@ impl Site {
     pub fn with_checkup(self, checkup: Arc<Checkup>) -> Self {
         Self {
             checkup: Some(checkup),
+            ..self
+        }
+    }
+
+    /// Judges the installation by these thresholds, instead of the defaults.
+    #[must_use]
+    pub fn with_thresholds(self, thresholds: Thresholds) -> Self {
+        Self {
+            thresholds: Arc::new(thresholds),
             ..self
         }
     }

@@ -3,7 +3,7 @@
 use super::access::Caller;
 use super::problem::Problem;
 use super::site::Site;
-use crate::engine::{Why, WhyCause, WhyFacts};
+use crate::diagnosis::{Why, WhyCause, WhyFacts};
 use crate::ledger::TaskRecord;
 
 /// What is known about why tasks do not start.

@@ -161,14 +161,14 @@ async fn a_task_says_why_it_has_not_run() {
     ]);
     let browser = Browser::open(&daemon, "/task?key=Mail%40send%401").await;
     browser
-        .shows_in(".why", "no worker asks for its queue mail")
+        .shows_in(".why", "No worker asks any daemon for the queue `mail`")
         .await;
     browser.picture("task-why").await;
     browser.click(".why a", "Show queues").await;
     browser.shows_in("h1", "Queues").await;
     daemon.run(&["pause", "Shop", "--reason", "the stock is counted"]);
     browser.go("/task?key=Shop%40open%401").await;
-    browser.shows_in(".why", "Shop is paused since").await;
+    browser.shows_in(".why", "`Shop` is paused since").await;
     browser
         .shows_in(".why", "Reason: the stock is counted.")
         .await;

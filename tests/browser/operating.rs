@@ -302,7 +302,7 @@ async fn a_killed_daemon_leaves_the_page_of_another_daemon() {
     until("one is shown", async || daemons().await == 1).await;
     browser.shows("this one").await;
     browser.go("/").await;
-    browser.shows("A daemon is gone").await;
+    browser.shows("A daemon is lost").await;
     browser.picture("overview-gone").await;
     browser.close().await;
 }

@@ -78,7 +78,8 @@ async fn every_page_shows_what_it_is_for() {
         browser.shows(text).await;
         if path == "/" {
             // What is wrong, and where to go.
-            browser.shows("No worker asks for their queue mail").await;
+            let said = "No worker asks any daemon for the queue `mail`";
+            browser.shows(said).await;
             browser.shows("Show queues").await;
         }
         browser.picture(name).await;

@@ -5,7 +5,7 @@ use regex::Regex;
 use crate::source_files::{Module, SourceFile, references, source_files};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
@@ -22,8 +22,20 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("membership", &["task", "clock", "config", "redis"]),
     ("limiter", &["task", "config", "ledger", "redis"]),
     (
+        "diagnosis",
+        &[
+            "task",
+            "config",
+            "handler",
+            "ledger",
+            "membership",
+            "telemetry",
+        ],
+    ),
+    (
         "engine",
         &[
+            "diagnosis",
             "membership",
             "limiter",
             "task",
@@ -42,13 +54,22 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ),
     (
         "alerts",
-        &["clock", "config", "engine", "handler", "task", "telemetry"],
+        &[
+            "clock",
+            "config",
+            "diagnosis",
+            "engine",
+            "handler",
+            "task",
+            "telemetry",
+        ],
     ),
     (
         "http",
         &[
             "client",
             "config",
+            "diagnosis",
             "engine",
             "ledger",
             "membership",

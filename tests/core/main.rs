@@ -5,6 +5,7 @@
 mod ledger_rules;
 
 mod circles;
+mod conditions;
 mod engine;
 mod evidence;
 mod exports;

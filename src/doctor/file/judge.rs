@@ -1,6 +1,6 @@
 //! Judges the facts of a file.
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::units::bytes;
 use crate::ledger::sqlite::FileFacts;
 
@@ -106,8 +106,8 @@ fn wal(facts: &FileFacts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     fn sound() -> FileFacts {
         FileFacts {

@@ -4,13 +4,12 @@ mod judge;
 
 use std::time::Duration;
 
-use super::Finding;
-use super::Severity;
+use super::ledger::access::{DOCUMENTS, WITHOUT_DOCUMENTS};
 use super::ledger::backlog::{BACKLOG, BACKLOG_MAX, Backlog, Overdue};
-use super::ledger::documents::{DOCUMENTS, WITHOUT};
 use super::runner::{Runner, words};
 use super::units::count;
 use crate::Config;
+use crate::diagnosis::{Finding, Severity, Thresholds};
 use crate::handler::{Handlers, Router};
 use crate::ledger::sqlite::{NEWER, SqliteLedger};
 use crate::ledger::{
@@ -63,8 +62,10 @@ async fn examine_file(config: &Config, ledger: &SqliteLedger, runner: &mut Runne
     let read = ledger.find_document(Collection::Audit, "doctor");
     let documents = match runner.bounded(read).await {
         Some(Ok(_)) => Finding::ok(DOCUMENTS, "the audit log and the history can be written"),
-        Some(Err(error)) => Finding::warning(DOCUMENTS, format!("{}: {WITHOUT}", words(&error)))
-            .remedy("run `lapsed migrate`, which creates the table of documents"),
+        Some(Err(error)) => {
+            Finding::warning(DOCUMENTS, format!("{}: {WITHOUT_DOCUMENTS}", words(&error)))
+                .remedy("run `lapsed migrate`, which creates the table of documents")
+        }
         None => Finding::unknown(DOCUMENTS, "it took too long"),
     };
     runner.add([documents]);
@@ -99,7 +100,8 @@ async fn examine_file(config: &Config, ledger: &SqliteLedger, runner: &mut Runne
         }
         Some(Ok((_, paused, tasks))) => {
             let router = Router::new(Handlers::new(), config);
-            let finding = Backlog::of(&tasks, &router, &paused).judge();
+            let thresholds = Thresholds::from(&config.alerts);
+            let finding = Backlog::of(&tasks, &router, &paused).judge(&thresholds);
             match finding.severity {
                 Severity::Note => finding
                     .remedy("look whether a daemon runs, and whether `lapsed pauses` lists them"),

@@ -8,9 +8,10 @@ use sqlx::query::Query;
 use sqlx::{MySql, MySqlConnection, Row};
 
 use super::{clock, statement};
+use crate::diagnosis::{
+    Finding, Message, OVERDUE, Phrase, Severity, Thresholds, Value, overdue_severity,
+};
 use crate::doctor::units::{count, span};
-use crate::doctor::{Finding, Severity};
-use crate::engine::Urgency;
 use crate::handler::Router;
 use crate::ledger::mysql::decode_pause;
 use crate::ledger::mysql::queries::{PAUSES, Queries, SCAN_OVERDUE_OLDEST};
@@ -20,9 +21,6 @@ pub(in crate::doctor) const BACKLOG: &str = "ledger.backlog";
 
 /// Maximum number of overdue rows that are counted.
 pub(in crate::doctor) const BACKLOG_MAX: u32 = 10_000;
-
-/// Workers that ask have their tasks sooner.
-const WORKERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Maximum number of malformed keys that are named.
 const MALFORMED_NAMED: usize = 3;
@@ -122,7 +120,7 @@ impl Backlog {
         }
     }
 
-    pub(in crate::doctor) fn judge(&self) -> Finding {
+    pub(in crate::doctor) fn judge(&self, thresholds: &Thresholds) -> Finding {
         let Self {
             with_route,
             pulled,
@@ -182,17 +180,16 @@ impl Backlog {
             tasks => format!("{found}; {} are paused or held", count(*tasks as u64)),
         };
         // As the overview of the dashboard judges.
-        let urgency = Urgency::of(*oldest, false).max(Urgency::of(*kept_back_for, true));
-        let severity = match urgency {
-            Urgency::None => Severity::Note,
-            Urgency::Warning => Severity::Warning,
-            Urgency::Act => Severity::Error,
-        };
-        if of_workers > 0 && *oldest >= WORKERS_WITHIN && malformed.is_empty() {
-            let names: Vec<String> = pulled.keys().map(|queue| format!("`{queue}`")).collect();
+        let severity =
+            |overdue: &Duration, is_kept_back| overdue_severity(*overdue, is_kept_back, thresholds);
+        let severity = severity(oldest, false).max(severity(kept_back_for, true));
+        if of_workers > 0 && *oldest > OVERDUE && malformed.is_empty() {
+            let names: Vec<&str> = pulled.keys().map(String::as_str).collect();
+            // The sentence of the dashboard, which knows whether it is so.
+            let said = Message::new(Phrase::NoWorkerOf, [Value::Text(names.join("`, `"))]);
             return Finding::new(BACKLOG, severity, found).remedy(format!(
-                "if no worker asks for {}, start its workers: no daemon runs these tasks by itself",
-                names.join(", ")
+                "if {said}: {} No daemon runs these tasks itself",
+                Phrase::NoWorkerDo.english()
             ));
         }
         let finding = match malformed.len() {
@@ -253,7 +250,7 @@ mod tests {
                 due: UnixMs(0),
                 waited: Duration::from_secs(secs),
             });
-            Backlog::of(&tasks, &router, paused).judge()
+            Backlog::of(&tasks, &router, paused).judge(&Thresholds::default())
         };
         let judged = of(61, &Paused::default());
         assert_eq!(judged.severity, Severity::Error, "as the overview says");
@@ -261,7 +258,12 @@ mod tests {
             judged.found,
             "4 tasks are overdue, the oldest for 1 min 1 s: 1 has a route here and runs as soon as a daemon has a free slot, 1 has none and stays; 2 wait until a worker asks for them: 2 for the queue `mail`"
         );
-        assert!(judged.remedy.unwrap().contains("no worker asks for `mail`"));
+        assert!(
+            judged
+                .remedy
+                .unwrap()
+                .contains("no worker asks any daemon for the queue `mail`")
+        );
         // Workers that are busy, or about to ask.
         assert_eq!(of(5, &Paused::default()).severity, Severity::Warning);
         assert_eq!(of(3, &Paused::default()).severity, Severity::Note);
@@ -290,7 +292,7 @@ mod tests {
             oldest: Duration::from_secs(7200),
             ..Backlog::default()
         };
-        let judged = backlog.judge();
+        let judged = backlog.judge(&Thresholds::default());
         assert_eq!(
             judged.found,
             "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon has a free slot, 3 have none and stay"
@@ -303,7 +305,7 @@ mod tests {
             ..backlog
         };
         assert_eq!(
-            malformed.judge().found,
+            malformed.judge(&Thresholds::default()).found,
             "4 tasks are overdue, the oldest for 2 h: 0 have a route here and run as soon as a daemon has a free slot, 0 have none and stay; 4 of them never run because their key is malformed: `a`, `b\\n`, `c` and more"
         );
         let one = Backlog {
@@ -312,7 +314,7 @@ mod tests {
             ..malformed
         };
         assert_eq!(
-            one.judge().found,
+            one.judge(&Thresholds::default()).found,
             "1 task is overdue, the oldest for 2 h: 1 has a route here and runs as soon as a daemon has a free slot, 0 have none and stay"
         );
     }

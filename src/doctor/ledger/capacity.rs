@@ -3,7 +3,7 @@
 use sqlx::{MySqlConnection, Row};
 
 use super::statement;
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::units::{bytes, count};
 use crate::ledger::mysql::queries::Queries;
 use crate::task::TableName;
@@ -111,7 +111,7 @@ pub(super) fn buffer_pool(size: u64, pool: Option<u64>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
+    use crate::diagnosis::Severity;
 
     #[test]
     fn ids_warn_when_four_fifths_are_used() {

@@ -5,7 +5,7 @@ use sqlx::{Column, MySqlConnection, Row};
 
 use super::backlog::scan;
 use super::number;
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::ledger::mysql::queries::{Queries, SCAN_OVERDUE_OLDEST};
 use crate::task::TableName;
 
@@ -128,7 +128,7 @@ pub(super) fn legacy_index(table: &TableName, indexes: &[KeyIndex]) -> Option<Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
+    use crate::diagnosis::Severity;
 
     #[test]
     fn a_scan_of_the_table_or_of_the_whole_index_is_a_warning() {

@@ -1,14 +1,11 @@
 //! Ledger checks: connection, server, table, and their order.
 
+pub(super) mod access;
 pub(super) mod backlog;
 mod capacity;
-pub(super) mod documents;
-mod grants;
 mod index;
 mod pauses;
-mod rates;
 mod read_back;
-mod rights;
 mod server;
 mod table;
 
@@ -17,10 +14,10 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySql, MySqlConnection, Row};
 use tracing::log::LevelFilter;
 
-use super::Finding;
 use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive, words};
 use crate::Config;
+use crate::diagnosis::Finding;
 use crate::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
 use crate::task::{TableName, UnixMs};
 

@@ -2,33 +2,23 @@
 
 use sqlx::MySqlConnection;
 
+use super::access::NO_SUCH_TABLE;
 use super::{is_about_rights, number, statement};
-use crate::doctor::Finding;
-use crate::doctor::runner::{Runner, Unresponsive};
+use crate::diagnosis::Finding;
 use crate::ledger::mysql::queries::Queries;
 
-const READ_BACK: &str = "ledger.read_back";
+pub(super) const READ_BACK: &str = "ledger.read_back";
 
 /// Test row in the table of rates, with a name that no route has. Nothing lists that table.
 const WRITE: &str = "INSERT INTO `{t}_rates` (route) VALUES (?)";
 const READ: &str = "SELECT route FROM `{t}_rates` WHERE route = ?";
 const REMOVE: &str = "DELETE FROM `{t}_rates` WHERE route = ?";
 
-const NO_SUCH_TABLE: u16 = 1146;
-
-/// Writes a row and reads it back, if this user may write and delete there.
-pub(super) async fn examine(
+/// Writes a row and reads it back, if this user may write and delete there; else returns `None`.
+pub(super) async fn read_back(
     conn: &mut MySqlConnection,
     queries: &Queries,
-    runner: &mut Runner,
-) -> Result<(), Unresponsive> {
-    let read = runner.query(&[READ_BACK], read_back(conn, queries)).await?;
-    runner.add(read.map(judge));
-    Ok(())
-}
-
-/// Returns `None` if the test is not possible.
-async fn read_back(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Option<bool>> {
+) -> sqlx::Result<Option<bool>> {
     let name = format!("#lapsed doctor {:016x}", rand::random::<u64>());
     let asks = |template| statement(queries.plain(template)).bind(name.clone());
     // Delete first, so that no row stays where this user may not delete it.
@@ -46,7 +36,7 @@ async fn read_back(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Resul
     Ok(Some(read?.is_some()))
 }
 
-fn judge(read: Option<bool>) -> Finding {
+pub(super) fn judge(read: Option<bool>) -> Finding {
     match read {
         Some(true) => Finding::ok(READ_BACK, "a row can be read back as soon as it is written"),
         Some(false) => Finding::error(
@@ -64,8 +54,8 @@ fn judge(read: Option<bool>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn a_split_of_reads_and_writes_is_an_error() {

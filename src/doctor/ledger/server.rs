@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sqlx::{MySqlConnection, Row};
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::units::bytes;
 use crate::ledger::migrate::generated_index_bug;
 
@@ -250,8 +250,8 @@ fn statements(variables: &Variables, pool: u32) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());

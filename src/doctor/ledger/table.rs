@@ -2,17 +2,17 @@
 
 use sqlx::{MySqlConnection, Row as _};
 
+use super::access::{self, GRANTS, Identity, PAUSES, SIDE_TABLES, TASKS};
 use super::backlog::{BACKLOG, Backlog};
 use super::capacity::{BUFFER_POOL, ID, buffer_pool, id_capacity, next_id, size};
-use super::documents;
-use super::grants::{GRANTS, grants, identity, refused};
-use super::index::{INDEX, LEGACY_INDEX, explain, judge_plan, key_indexes, legacy_index};
+use super::index::{
+    AccessPlan, INDEX, KeyIndex, LEGACY_INDEX, explain, judge_plan, key_indexes, legacy_index,
+};
 use super::pauses;
-use super::rates;
-use super::read_back;
+use super::read_back::{self, READ_BACK};
 use super::server::Variables;
 use crate::Config;
-use crate::doctor::Finding;
+use crate::diagnosis::{Finding, Thresholds};
 use crate::doctor::runner::{Runner, Unresponsive};
 use crate::handler::{Handlers, Router};
 use crate::ledger::migrate::{self, MigrateError};
@@ -41,43 +41,48 @@ pub(super) async fn examine(
         return Ok(());
     }
 
-    let charset = runner
-        .query(&[KEY_CHARSET], key_charset(conn, table))
+    let judge = |charset: String| judge_key_charset(table, &charset);
+    runner
+        .check(KEY_CHARSET, key_charset(conn, table), judge)
         .await?;
-    runner.add(charset.map(|charset| judge_key_charset(table, &charset)));
-    let identity = runner.query(&[GRANTS], identity(conn)).await?;
-    let refused = runner.query(&[GRANTS], refused(conn, &queries)).await?;
-    if let (Some(identity), Some(refused)) = (identity, refused) {
-        let deletes = !config.retention.is_off();
-        runner.add(grants(table, &identity, &refused, deletes));
+    let identity = runner.query(&[GRANTS], Identity::read(conn)).await?;
+    if let Some(identity) = &identity {
+        let tables = std::slice::from_ref(&TASKS);
+        access::examine(config, conn, (&queries, identity), tables, runner).await?;
     }
     if shape.is_ok() {
         let optional = async { passed(migrate::check_optional(conn, table).await) };
-        let optional = runner.query(&[SHAPE], optional).await?;
-        runner.add(optional.and_then(|optional| judge_optional(table, &optional)));
-        pauses::examine(conn, &queries, runner).await?;
-        rates::examine(config, conn, &queries, runner).await?;
-        documents::examine(config, conn, &queries, runner).await?;
-        read_back::examine(conn, &queries, runner).await?;
-        let plan = runner.query(&[INDEX], explain(conn, &queries)).await?;
-        runner.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
+        let judge = |optional| judge_optional(table, &optional);
+        runner.check(SHAPE, optional, judge).await?;
+        if let Some(identity) = &identity {
+            access::examine(config, conn, (&queries, identity), &SIDE_TABLES, runner).await?;
+        }
+        let active = pauses::count(conn, &queries);
+        runner.check(PAUSES, active, pauses::judge).await?;
+        let read_back = read_back::read_back(conn, &queries);
+        runner.check(READ_BACK, read_back, read_back::judge).await?;
+        let judge = |plan: Option<AccessPlan>| judge_plan(table, plan.as_ref());
+        runner.check(INDEX, explain(conn, &queries), judge).await?;
     }
-    let indexes = key_indexes(conn, table);
-    if let Some(indexes) = runner.query(&[LEGACY_INDEX], indexes).await? {
-        runner.add(legacy_index(table, &indexes));
-    }
-    let next_id = next_id(conn, table, &queries);
-    if let Some(Some((next, column_type))) = runner.query(&[ID], next_id).await? {
-        runner.add([id_capacity(table, next, &column_type)]);
-    }
-    let size = runner.query(&[BUFFER_POOL], size(conn, table)).await?;
+    let judge = |indexes: Vec<KeyIndex>| legacy_index(table, &indexes);
+    runner
+        .check(LEGACY_INDEX, key_indexes(conn, table), judge)
+        .await?;
+    let judge = |next: Option<(u64, String)>| {
+        next.map(|(next, column_type)| id_capacity(table, next, &column_type))
+    };
+    runner
+        .check(ID, next_id(conn, table, &queries), judge)
+        .await?;
     let pool = variables.and_then(|variables| variables.number("innodb_buffer_pool_size"));
-    runner.add(size.map(|size| buffer_pool(size, pool)));
+    let judge = |size| buffer_pool(size, pool);
+    runner.check(BUFFER_POOL, size(conn, table), judge).await?;
     if shape.is_ok() {
         let router = Router::new(Handlers::new(), config);
+        let thresholds = Thresholds::from(&config.alerts);
+        let judge = |backlog: Backlog| backlog.judge(&thresholds);
         let backlog = Backlog::read(conn, &queries, &router);
-        let backlog = runner.query(&[BACKLOG], backlog).await?;
-        runner.add(backlog.map(|backlog| backlog.judge()));
+        runner.check(BACKLOG, backlog, judge).await?;
     }
     Ok(())
 }
@@ -142,8 +147,8 @@ fn judge_shape(table: &TableName, shape: &Result<(), MigrateError>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn a_key_column_that_lacks_characters_is_reported() {

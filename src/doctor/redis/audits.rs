@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::units::{count, span};
 use crate::redis::Facts;
 
@@ -36,8 +36,8 @@ pub(super) fn audits(info: &Facts, database: i64, between: Duration) -> Option<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn an_audit_longer_than_the_sentinel_interval_is_a_warning() {

@@ -1,6 +1,6 @@
 //! Connectivity check: the server answers and accepts the credentials.
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::runner::words;
 use crate::redis::{Endpoint, RedisError};
 
@@ -52,8 +52,8 @@ pub(super) fn unreachable(error: &RedisError) -> Finding {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn a_server_that_accepts_the_login_is_reachable_despite_a_refused_command() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::units::{count, span};
 use crate::redis::Facts;
 
@@ -53,8 +53,8 @@ pub(super) fn lateness(info: &Facts, effort: Option<u64>, database: i64, nudge: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn the_predicted_lateness_is_within_a_tenth_of_the_measured_one() {

@@ -1,6 +1,6 @@
 //! Listener check: running daemons and other subscribers.
 
-use crate::doctor::Finding;
+use crate::diagnosis::{Finding, Phrase};
 use crate::membership::Heartbeat;
 use crate::redis::{Client, LIBRARY, Listeners};
 
@@ -17,7 +17,7 @@ pub(super) fn daemons(members: Option<&[Heartbeat]>) -> Finding {
         );
     };
     if members.is_empty() {
-        return Finding::note(DAEMONS, "no daemon is running: nothing starts")
+        return Finding::note(DAEMONS, Phrase::NoDaemon.english())
             .remedy("start `lapsed listen`, unless a daemon with `fleet.share = false` is meant to run everything");
     }
     let names = members.iter().take(5).map(|note| note.name.as_str());
@@ -116,8 +116,8 @@ pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Fin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn other_listeners_are_counted_and_named() {

@@ -1,6 +1,6 @@
 //! Memory checks: eviction policy, and output buffer limit of subscribers.
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::units::{bytes, count};
 use crate::redis::Facts;
 
@@ -95,8 +95,8 @@ pub(super) fn output_buffer(setting: Option<&str>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn every_policy_but_noeviction_is_a_warning() {

@@ -14,14 +14,16 @@ mod wheel;
 
 use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive};
-use super::{Finding, Severity};
 use crate::compose::name_of;
 use crate::config::{Config, TimerKind};
+use crate::diagnosis::{Finding, Severity};
 use crate::ledger::LedgerError;
 use crate::ledger::mysql::MysqlLedger;
 use crate::membership::Heartbeat;
 use crate::membership::RedisMembership;
-use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection, LedgerName, RedisError};
+use crate::redis::{
+    Commands, Endpoint, EventKind, Events, Facts, Inspection, LedgerName, Listeners, RedisError,
+};
 use crate::task::UnixMs;
 
 use self::audits::audits;
@@ -154,10 +156,10 @@ async fn examine_server(
     let listens = |note: &&Heartbeat| note.listening || note.expired_only;
     let running = members.map_or(0, |members| members.iter().filter(listens).count());
     // Before this program subscribes itself.
-    let listeners = runner.query(&[LISTENERS], server.listeners(&channel));
-    if let Some(listeners) = listeners.await? {
-        runner.add([listeners::judge(&channel, &listeners, running)]);
-    }
+    let judge = |found: Listeners| listeners::judge(&channel, &found, running);
+    runner
+        .check(LISTENERS, server.listeners(&channel), judge)
+        .await?;
     let prefix = &config.redis.key_prefix;
     let refused = refused(&server, &endpoint, prefix);
     let refused = runner.query(&[RIGHTS], refused).await?;
@@ -178,17 +180,15 @@ async fn examine_server(
             false => Events::Expired,
         };
         let arrived = probe::probe(&endpoint, prefix, wanted);
-        if let Some(arrived) = runner.query(&[EVENTS], arrived).await? {
-            runner.add([probe::judge(arrived, wanted)]);
-        }
+        let judge = |arrived| probe::judge(arrived, wanted);
+        runner.check(EVENTS, arrived, judge).await?;
     }
     if let Some(info) = &info {
         runner.add([eviction(info)]);
     }
     let limit = server.settings(&[BUFFER_LIMIT]);
-    if let Some(settings) = runner.query(&[OUTPUT_BUFFER], limit).await? {
-        runner.add([output_buffer(settings.raw(BUFFER_LIMIT))]);
-    }
+    let judge = |settings: Facts| output_buffer(settings.raw(BUFFER_LIMIT));
+    runner.check(OUTPUT_BUFFER, limit, judge).await?;
     if let Some(info) = &info {
         // If the setting cannot be read, the default is assumed; `INFO` has `hz`.
         let effort = match runner.bounded(server.settings(&[EFFORT])).await {

@@ -1,7 +1,7 @@
 //! Notification check: required keyspace events are enabled; `--fix` enables them.
 
 use crate::config::{Config, TimerKind};
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::runner::words;
 use crate::redis::{
     Commands, Endpoint, Events, Notifications, NotifyFlags, RedisError, ensure_notifications,
@@ -129,8 +129,8 @@ pub(super) fn persist(flags: &NotifyFlags) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn flags_that_include_expired_events_suffice() {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::notifications::persist;
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::redis::{
     Commands, Connected, Endpoint, EventKind, Events, Heard, Keyspace, NotifyFlags, ProbeId,
     RedisError,
@@ -105,8 +105,8 @@ pub(super) fn judge(arrived: Arrived, wanted: Events) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn an_event_is_missed_only_if_it_is_wanted() {

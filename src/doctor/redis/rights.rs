@@ -1,6 +1,6 @@
 //! Permission check of Redis: tries each command of a daemon without changing anything.
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::runner::words;
 use crate::redis::{Connected, Endpoint, EventKind, Inspection, Names, RedisError};
 
@@ -88,8 +88,8 @@ pub(super) fn adoption(endpoint: &Endpoint, refused: Option<&RedisError>) -> Fin
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     fn no_permission() -> RedisError {
         RedisError::NoPermission {

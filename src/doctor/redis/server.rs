@@ -1,6 +1,6 @@
 //! Redis server checks: version, role, cluster and persistence.
 
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::redis::Facts;
 
 pub(super) const VERSION: &str = "redis.version";
@@ -80,8 +80,8 @@ pub(super) fn persistence(info: &Facts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn servers_are_distinguished_by_name_and_version() {

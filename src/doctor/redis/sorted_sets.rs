@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::config::{Config, ScoreUnit};
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::runner::{Runner, Unresponsive, words};
 use crate::doctor::units::count;
-use crate::redis::{Commands, Endpoint, Inspection, NotifyFlags, RedisError, ScoredSets};
+use crate::redis::{Commands, Endpoint, Facts, Inspection, NotifyFlags, RedisError, ScoredSets};
 use crate::task::UnixMs;
 use crate::timer::sorted_set::{OWN_FROM, own_score};
 
@@ -55,14 +55,14 @@ pub(super) async fn examine(
 ) -> Result<(), Unresponsive> {
     let commands = Commands::new(endpoint.clone());
     let server = Inspection::new(commands.clone());
-    let flags = runner.query(&[EVENTS], server.settings(&[FLAGS])).await?;
-    if let Some(flags) = flags {
-        runner.add([events(flags.raw(FLAGS))]);
-    }
-    let scripts = refusal_of_scripts(&server);
-    if let Some(refusal) = runner.query(&[SCRIPTS], scripts).await? {
-        runner.add([scripted(refusal.as_ref())]);
-    }
+    let judge_flags = |flags: Facts| events(flags.raw(FLAGS));
+    runner
+        .check(EVENTS, server.settings(&[FLAGS]), judge_flags)
+        .await?;
+    let judge_refusal = |refusal: Option<RedisError>| scripted(refusal.as_ref());
+    runner
+        .check(SCRIPTS, refusal_of_scripts(&server), judge_refusal)
+        .await?;
     for set in 0..config.sorted_set.keys.len() {
         let contents = contents(config, &server, &commands, set);
         if let Some(contents) = runner.query(&[SETS, REQUESTS], contents).await? {
@@ -73,10 +73,10 @@ pub(super) async fn examine(
         return Ok(());
     }
     let shared = shared_members(config, &commands);
-    if let Some(Some((one, other, members))) = runner.query(&[SHARED], shared).await? {
-        runner.add([shares(&one, &other, members)]);
-    }
-    Ok(())
+    let judge_shared = |found: Option<(String, String, usize)>| {
+        found.map(|(one, other, members)| shares(&one, &other, members))
+    };
+    runner.check(SHARED, shared, judge_shared).await
 }
 
 /// Looks for two sets with the same members. Returns the first two, and how many members of a part of the one are in
@@ -292,8 +292,8 @@ fn events(flags: Option<&str>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     fn set(kind: &str) -> Contents {
         Contents {

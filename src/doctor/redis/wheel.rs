@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::Config;
-use crate::doctor::Finding;
+use crate::diagnosis::Finding;
 use crate::doctor::runner::{Runner, Unresponsive};
 use crate::doctor::units::count;
 use crate::redis::{Commands, Endpoint, Inspection, RedisError, WheelKeys};
@@ -172,8 +172,8 @@ fn judge(found: &Contents) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
-    use crate::doctor::finding::tests::assert_is;
+    use crate::diagnosis::Severity;
+    use crate::diagnosis::finding::tests::assert_is;
 
     #[test]
     fn entries_without_a_route_are_named() {

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::overdue::OldestUnpaused;
 use crate::clock::LedgerClock;
+use crate::diagnosis::{OVERDUE, WhyCause};
 use crate::engine::activity::Activity;
 use crate::engine::handle::Handle;
 use crate::engine::health::LedgerHealth;
 use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
 use crate::engine::reports::Reporter;
-use crate::engine::why::WhyCause;
 use crate::handler::Router;
 use crate::ledger::{Admin, DetailedStatsLimits, DueScan, LedgerError, Scans, Window};
 use crate::membership::Ownership;
@@ -28,10 +28,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(15);
 /// Counting takes at most one part in this many of the time.
 const COUNT_SHARE: u32 = 100;
 
-/// Tasks of a pull queue that are overdue for longer are reported, if no worker asks for them.
-const UNASKED_FOR: Duration = Duration::from_secs(60);
-
-/// Overdue tasks that are looked at for that, oldest first.
+/// Overdue tasks that are looked at for a queue without workers, oldest first.
 const UNASKED_MAX: u32 = 1_000;
 
 /// Counts the tasks of each state.
@@ -101,7 +98,7 @@ impl TaskGauges {
             return Ok(());
         }
         let scan = DueScan {
-            window: Window::OverdueOldest(UNASKED_FOR),
+            window: Window::OverdueOldest(OVERDUE),
             after: None,
             limit: UNASKED_MAX,
         };

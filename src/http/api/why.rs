@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::{AnyOther, NoTask};
-use crate::engine::{Why, WhyCause};
+use crate::diagnosis::{Why, WhyCause};
 use crate::http::access::{Caller, Scope};
 use crate::http::named::{Named, TaskInPath};
 use crate::http::problem::Problem;
@@ -46,7 +46,7 @@ struct CauseView {
     cause: &'static str,
     /// What is so.
     #[schema(
-        example = "No worker asks any daemon for its queue `mail` since 2026-11-24T03:10:00.000Z."
+        example = "No worker asks any daemon for the queue `mail` since 2026-11-24T03:10:00.000Z."
     )]
     text: String,
     /// Since when, RFC 3339; `null` if it is not known.

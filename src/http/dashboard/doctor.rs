@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::frame::{Frame, Place};
 use super::moment::Moment;
 use super::panel::{Panel, Source};
+use super::phrases;
 use super::texts::texts;
-use crate::http::checkup::{CheckupFinding, CheckupSeverity};
+use crate::diagnosis::{Finding, Severity};
 use crate::http::site::Site;
 use crate::task::UnixMs;
 
@@ -132,39 +133,37 @@ async fn list<'a>(site: &Site, f: &'a Frame) -> List<'a> {
     let ago = u64::try_from(report.at.elapsed().as_millis()).unwrap_or(u64::MAX);
     let at = UnixMs(f.now.0.saturating_sub_unsigned(ago));
     list.at = Some(f.relative(&at));
-    let of = |severity: CheckupSeverity| {
+    let of = |severity: Severity| {
         let findings = report.findings.iter();
         findings.filter(move |finding| finding.severity == severity)
     };
-    let (error, warning) = (CheckupSeverity::Error, CheckupSeverity::Warning);
+    let (error, warning) = (Severity::Error, Severity::Warning);
     list.counts = [error, warning].map(|severity| of(severity).count() as u64);
-    for severity in [error, warning, CheckupSeverity::Note] {
+    for severity in [error, warning, Severity::Note] {
         list.findings
             .extend(of(severity).map(|finding| shown(finding, t)));
     }
-    list.passed = of(CheckupSeverity::Ok)
-        .map(|finding| shown(finding, t))
-        .collect();
+    list.passed = of(Severity::Ok).map(|finding| shown(finding, t)).collect();
     list
 }
 
-fn shown(finding: &CheckupFinding, t: &DoctorTexts) -> Shown {
-    let CheckupFinding {
+fn shown(finding: &Finding, t: &DoctorTexts) -> Shown {
+    let Finding {
         check,
         severity,
         found,
         remedy,
     } = finding;
-    let (name, class) = match severity {
-        CheckupSeverity::Error => (t.error, "bad"),
-        CheckupSeverity::Warning => (t.warning, "warning"),
-        CheckupSeverity::Note => (t.note, "note"),
-        CheckupSeverity::Ok => (t.ok, "good"),
+    let name = match severity {
+        Severity::Error => t.error,
+        Severity::Warning => t.warning,
+        Severity::Note => t.note,
+        Severity::Ok => t.ok,
     };
     Shown {
         check,
         name,
-        class,
+        class: phrases::class(*severity),
         found: found.clone(),
         remedy: remedy.clone(),
     }

@@ -10,8 +10,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::assets;
 use super::login;
 use super::moment::{self, Moment};
+use super::phrases;
 use super::preferences::{Preferences, Theme};
 use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
+use crate::diagnosis::{LedgerState, Message, Phrase, Value};
 use crate::engine::Handle;
 use crate::http::access::{Caller, Masks, Scope};
 use crate::http::problem::Problem;
@@ -119,15 +121,45 @@ impl Frame {
 
     /// Says that the ledger does not answer, and since when; `None` if it does.
     pub fn ledger_gone(&self) -> Option<String> {
-        if self.engine.ledger_answers() {
-            return None;
+        match self.engine.ledger_state() {
+            LedgerState::Answers => None,
+            LedgerState::Fails {
+                since: Some(since), ..
+            } => Some(self.headline(&Message::new(
+                Phrase::LedgerFailsSince,
+                [Value::Time(since)],
+            ))),
+            LedgerState::Unread | LedgerState::Fails { .. } => Some(self.ledger_fails()),
         }
-        let Some(length) = self.engine.ledger_fails_for() else {
-            return Some(self.t.ledger_gone.to_owned());
+    }
+
+    /// Says that the ledger does not answer.
+    pub fn ledger_fails(&self) -> String {
+        self.headline(&Phrase::LedgerFails.into())
+    }
+
+    /// Says what to do if the ledger does not answer.
+    pub fn ledger_do(&self) -> String {
+        self.sentences([&Phrase::LedgerDo.into()])
+    }
+
+    /// Says messages, each as a sentence.
+    pub fn sentences<'a>(&self, messages: impl IntoIterator<Item = &'a Message>) -> String {
+        let said = messages
+            .into_iter()
+            .map(|message| phrases::say(message, self.language(), |at| self.clock_text(at)));
+        let said: Vec<String> = said.collect();
+        let space = match self.language() {
+            Language::English => " ",
+            Language::Chinese => "",
         };
-        let ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-        let since = UnixMs(self.now.0.saturating_sub_unsigned(ms));
-        Some(fill(self.t.ledger_gone_since, &[&self.clock_text(&since)]))
+        said.join(space)
+    }
+
+    /// Says a message without a full stop.
+    pub fn headline(&self, message: &Message) -> String {
+        let said = self.sentences([message]);
+        said.trim_end_matches(['.', '。']).to_owned()
     }
 
     /// True if the page has no banner, since its content says whether the ledger answers.

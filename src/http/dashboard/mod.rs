@@ -19,6 +19,7 @@ mod moment;
 mod overview;
 mod panel;
 mod pauses;
+mod phrases;
 mod preferences;
 mod queues;
 mod reasons;

@@ -69,7 +69,7 @@ impl Panel {
                 let gone = problem
                     .is(ProblemKind::LedgerUnavailable)
                     .then(|| frame.ledger_gone())
-                    .map(|known| known.unwrap_or_else(|| frame.t.ledger_gone.to_owned()));
+                    .map(|known| known.unwrap_or_else(|| frame.ledger_fails()));
                 failed(frame, problem.status(), gone, problem.detail())
             }
             Err(_) => {

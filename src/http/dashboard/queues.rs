@@ -14,6 +14,7 @@ use super::frame::{Frame, Place};
 use super::moment::{self, Moment};
 use super::panel::{Panel, Source};
 use super::texts::texts;
+use crate::diagnosis::STARTING;
 use crate::engine::{PullQueueStatus, WorkerStatus};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
@@ -227,9 +228,7 @@ fn trouble(
     workers: &[WorkerStatus],
     f: &Frame,
 ) -> Option<String> {
-    /// A task that is overdue for longer was not only handed over late.
-    const LATE_MS: u64 = 3_000;
-    if tasks.overdue_ms_max <= LATE_MS {
+    if Duration::from_millis(tasks.overdue_ms_max) <= STARTING {
         return None;
     }
     let t = QueuesTexts::of(f.language());

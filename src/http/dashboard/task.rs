@@ -12,7 +12,7 @@ use super::panel::{Panel, Source};
 use super::reasons::{self, Reason};
 use super::row::is_overdue;
 use super::texts::texts;
-use crate::engine::{Why, WhyCause, WhyFacts};
+use crate::diagnosis::{Why, WhyCause, WhyFacts};
 use crate::http::listing;
 use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
@@ -251,10 +251,9 @@ fn found(site: &Site, task: TaskRecord, named: String, facts: &WhyFacts, f: &Fra
     let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
     let took = task.finished.map(|finished| finished.since(task.due));
     let Why { cause, then } = why::of_task(site, &f.caller, facts, &task);
-    let kept = |cause: &WhyCause| matches!(cause, WhyCause::Paused(_) | WhyCause::Held(_));
     Found {
         actions: Actions::of(&task, f),
-        kept_back: kept(&cause) || then.as_ref().is_some_and(kept),
+        kept_back: cause.is_kept_back() || then.as_ref().is_some_and(WhyCause::is_kept_back),
         is_overdue: waits && is_overdue(task.due_at, f.now),
         // The page says the state, and when it may start.
         why: [waits.then_some(cause).filter(is_said), then]

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+pub use crate::diagnosis::fill;
+
 /// A language of the dashboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Language {
@@ -92,17 +94,6 @@ pub const fn places(text: &str) -> usize {
     count
 }
 
-/// Puts values into the places `{}` of a text, in order.
-pub fn fill(text: &str, values: &[&str]) -> String {
-    let mut parts = text.split("{}");
-    let mut filled = parts.next().unwrap_or_default().to_owned();
-    for (part, value) in parts.zip(values.iter().chain(std::iter::repeat(&""))) {
-        filled += value;
-        filled += part;
-    }
-    filled
-}
-
 texts! {
     /// What every page has.
     FrameTexts {
@@ -138,9 +129,6 @@ texts! {
         read_only: "Read only", "只读";
         read_only_detail: "This daemon allows no changes over HTTP: `http.read_only` is set.", "此守护进程不允许通过 HTTP 修改：已设置 `http.read_only`。";
         panel_failed: "This part could not be loaded", "此部分无法加载";
-        ledger_gone: "The ledger does not answer", "账本没有响应";
-        ledger_gone_since: "The ledger does not answer since {}", "账本自 {} 起没有响应";
-        ledger_gone_do: "No task starts until it does; none is lost. Check the database server and `ledger.url`.", "恢复之前任务不会开始，也不会丢失。请检查数据库服务器和 `ledger.url`。";
         panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";
         undivided: "This is about all classes. Your access is limited to some of them.", "此处涉及所有类，而您的访问仅限于其中一部分。";
         panel_late: "No answer within {} s", "{} 秒内没有响应";
@@ -278,11 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_put_into_their_places_in_order() {
-        assert_eq!(fill("{} of {}", &["1", "2"]), "1 of 2");
-        assert_eq!(fill("{} of {}", &["{}", "2"]), "{} of 2");
-        assert_eq!(fill("{} of {}", &["1"]), "1 of ");
-        assert_eq!(fill("none", &["1"]), "none");
+    fn the_places_of_a_text_are_counted() {
         assert_eq!((places("{} of {}"), places("{"), places("")), (2, 0, 0));
     }
 }

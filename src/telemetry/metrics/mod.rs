@@ -215,10 +215,17 @@ impl Metrics {
             .set(interval.as_secs_f64());
     }
 
-    /// True if no sentinel was heard although one should have expired, and half as much time again has passed.
-    pub fn is_sentinel_silent(&self) -> bool {
+    /// The time since a sentinel was written or heard, and the time between the expiries of two.
+    pub fn sentinel(&self) -> (Duration, Duration) {
         let families = &self.families;
-        families.sentinel_age_seconds.get() > 1.5 * families.sentinel_interval_seconds.get()
+        let [age, interval] = [
+            families.sentinel_age_seconds.get(),
+            families.sentinel_interval_seconds.get(),
+        ];
+        (
+            Duration::from_secs_f64(age),
+            Duration::from_secs_f64(interval),
+        )
     }
 
     /// Counts a row written for a key.

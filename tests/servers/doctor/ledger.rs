@@ -108,18 +108,21 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
     finding(&report, "ledger.index", Severity::Ok);
     let pausing = finding(&report, "ledger.pauses", Severity::Note);
     assert_contains(&pausing.found, "may not INSERT, DELETE");
-    assert_contains(remedy(pausing), "GRANT SELECT, INSERT, DELETE ON");
+    assert_contains(
+        remedy(pausing),
+        "GRANT INSERT, DELETE ON grants.tb_time_limit_task_pauses TO 'reader'@'%'",
+    );
     let rates = finding(&report, "ledger.rates", Severity::Note);
     assert_contains(
         &rates.found,
-        "may not SELECT, INSERT, UPDATE on the table of rates",
+        "may not SELECT, INSERT, UPDATE on `tb_time_limit_task_rates`",
     );
     assert_contains(remedy(rates), "GRANT SELECT, INSERT, UPDATE ON");
     let documents = finding(&report, "ledger.documents", Severity::Warning);
     assert_contains(&documents.found, "may not SELECT, INSERT, UPDATE, DELETE");
     assert_contains(
         remedy(documents),
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON tb_time_limit_task_documents TO",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON grants.tb_time_limit_task_documents TO 'reader'@'%'",
     );
     let pruning = finding(&report, "ledger.grants", Severity::Note);
     assert_contains(&pruning.found, "reader@% may not DELETE");

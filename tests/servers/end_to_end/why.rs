@@ -60,7 +60,7 @@ async fn one_daemon_of_several_warns_of_a_queue_without_workers_and_all_report_i
     ] {
         assert_eq!(why["cause"], "no_worker", "{why}");
         let text = why["text"].as_str().unwrap();
-        let said = text.starts_with("No worker asks any daemon for its queue `mail` since 20");
+        let said = text.starts_with("No worker asks any daemon for the queue `mail` since 20");
         assert!(said, "{why}");
         assert_eq!(why["remedy"], "Start the workers of the queue.");
         assert!(why["since"].is_string(), "{why}");

@@ -7,9 +7,10 @@ use askama::Template;
 use axum::extract::State;
 use tokio::time::timeout;
 
-use super::verdict::{self, Blocked, Facts, Finding, Severity, VerdictTexts};
+use super::verdict::{self, Shown, VerdictTexts};
 use super::{OverviewTexts, source};
-use crate::engine::{HistoryPoint, WhyCause};
+use crate::diagnosis::{Blocked, Facts, LedgerState, Message, Phrase, Value, WhyCause, diagnose};
+use crate::engine::{HistoryPoint, LatenessPercentiles};
 use crate::http::dashboard::figures::Count;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::moment::Moment;
@@ -25,14 +26,14 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 /// Tasks that started late within this time start late now: minutes are told when they are over.
 const LATELY: Duration = Duration::from_secs(150);
 
-/// The end of the latest minute in which one of a hundred tasks started later than is promised.
-fn late_until(minutes: &[HistoryPoint]) -> Option<UnixMs> {
+/// The latest minute in which one of a hundred tasks started later than `limit`, if any.
+fn late_minute(minutes: &[HistoryPoint], limit: Option<Duration>) -> Option<&HistoryPoint> {
+    let limit = limit?.as_millis();
     let is_late = |minute: &&HistoryPoint| {
         let late = minute.lateness.as_ref();
-        late.is_some_and(|late| late.p99_ms > verdict::PROMISED_MS)
+        late.is_some_and(|late| u128::from(late.p99_ms) > limit)
     };
-    let last = minutes.iter().rev().find(is_late)?;
-    Some(last.at.plus(Duration::from_secs(60)))
+    minutes.iter().rev().find(is_late)
 }
 
 #[derive(Template)]
@@ -49,9 +50,9 @@ struct VerdictPart<'a> {
     /// When tasks last started late within the hour.
     late_until: Option<Moment>,
     /// The worst finding, if it is worse than a note.
-    worst: Option<Finding>,
+    worst: Option<Shown>,
     /// The others.
-    findings: Vec<Finding>,
+    findings: Vec<Shown>,
 }
 
 pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
@@ -61,17 +62,20 @@ pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
 pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
     let source = source("verdict", "stats pauses workers");
     Panel::load(f, source, async {
-        let facts = facts(site, f).await?;
-        let on_time = verdict::on_time(&facts, f.language());
-        let mut findings = verdict::findings(&facts, f.language());
-        let is_trouble = |first: &Finding| first.severity != Severity::Note;
-        let worst = findings.first().is_some_and(is_trouble);
+        let Known {
+            facts,
+            late,
+            late_until,
+        } = known(site, f).await?;
+        let found = diagnose(&facts, &site.thresholds).into_iter();
+        let mut findings: Vec<Shown> = found.map(|found| verdict::shown(&found, f)).collect();
+        let worst = findings.first().is_some_and(|first| first.is_trouble);
         Ok(VerdictPart {
             f,
             t: OverviewTexts::of(f.language()),
             v: VerdictTexts::of(f.language()),
-            on_time,
-            late_until: facts.late_until.map(|until| f.clock(&until)),
+            on_time: late.map(|late| verdict::on_time(late, f)),
+            late_until: late_until.map(|until| f.clock(&until)),
             worst: worst.then(|| findings.remove(0)),
             findings,
         })
@@ -79,90 +83,101 @@ pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
     .await
 }
 
-/// What the verdict is about. A ledger that fails is one of the facts.
+/// What the verdict is about.
+struct Known {
+    facts: Facts,
+    /// How late the tasks of the last hour started; `None` if none did.
+    late: Option<LatenessPercentiles>,
+    /// When tasks last started late within the hour.
+    late_until: Option<UnixMs>,
+}
+
+/// Gathers what is known. A ledger that fails is one of the facts.
 ///
 /// # Errors
 /// The table is too large to say so of the caller's classes alone.
-async fn facts(site: &Site, f: &Frame) -> Result<Facts, Problem> {
-    let caller = &f.caller;
-    let (known, trouble) = match site.engine.ledger_answers() {
-        // Not asked: the answer would be late, and the question one more that waits.
-        false => (None, Some(site.engine.ledger_trouble().unwrap_or_default())),
-        true => {
+async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
+    const HOUR: Duration = Duration::from_secs(3600);
+    const MINUTE: Duration = Duration::from_secs(60);
+    let (caller, engine) = (&f.caller, &site.engine);
+    let (counted, ledger) = match engine.ledger_state() {
+        LedgerState::Answers => {
             let count = async { Ok::<_, Problem>(site.figures.count(&site.tasks).await?) };
-            let known = async { tokio::try_join!(count, site.pauses()) };
-            match timeout(PATIENCE, known).await {
-                Ok(Ok(known)) => (Some(known), None),
-                Ok(Err(problem)) => (None, Some(problem.detail().to_owned())),
+            let counted = async { tokio::try_join!(count, site.pauses()) };
+            let why = match timeout(PATIENCE, counted).await {
+                Ok(Ok(counted)) => Ok(counted),
+                Ok(Err(problem)) => Err(problem.detail().to_owned()),
                 Err(_) => {
-                    let late = VerdictTexts::of(f.language()).ledger_late;
-                    (
-                        None,
-                        Some(f.fill(late, &[&PATIENCE.as_millis().to_string()])),
-                    )
+                    let late = Message::new(Phrase::LedgerLate, [Value::Span(PATIENCE)]);
+                    Err(f.headline(&late))
                 }
+            };
+            match why {
+                Ok(counted) => (Some(counted), LedgerState::Answers),
+                Err(why) => (None, LedgerState::Fails { why, since: None }),
             }
         }
+        // Not asked: the answer would be late, and the question one more that waits.
+        silent => (None, silent),
     };
-    let failing = site.engine.background().into_iter();
+    let answers = ledger == LedgerState::Answers;
     // What is not divided by class is left out for a limited caller.
-    let failing = failing.filter(|_| !caller.is_limited());
-    let failing = failing.filter_map(|task| Some((task.name, task.error?)));
-    let hour = Duration::from_secs(3600);
+    let sees_all = !caller.is_limited();
     let lately = async {
-        let history = site.engine.history();
-        let minutes = history.points(hour, Duration::from_secs(60)).await;
-        let hour = history.points(hour, hour).await.pop()?;
-        Some((hour, late_until(&minutes)))
+        let history = engine.history();
+        let minutes = history.points(HOUR, MINUTE).await;
+        let hour = history.points(HOUR, HOUR).await.pop()?;
+        Some((hour, minutes))
     };
-    let lately = match trouble {
-        None => timeout(PATIENCE, lately).await.ok().flatten(),
-        Some(_) => None,
+    let lately = match answers && sees_all {
+        true => timeout(PATIENCE, lately).await.ok().flatten(),
+        false => None,
     };
-    let lately = lately.filter(|_| !caller.is_limited());
-    let counts = known.as_ref();
+    let late = lately.as_ref();
+    let late = late.and_then(|(_, minutes)| late_minute(minutes, site.thresholds.late));
+    let late_until = late.map(|minute| minute.at.plus(MINUTE));
+    let is_late = late_until.is_some_and(|until| f.now.since(until) <= LATELY);
+    let late = late.and_then(|minute| Some((minute.lateness?, MINUTE)));
+    let counts = counted.as_ref();
     let counts = counts.map(|(count, _)| stats_of(&count.stats, caller));
     let counts = counts.transpose()?.map(|stats| stats.counts);
-    let pauses = known
+    let pauses = counted
         .as_ref()
         .map_or(&[][..], |(_, pauses)| pauses.as_slice());
     let pauses = pauses.iter().filter_map(|pause| caller.pause_seen(pause));
-    let pauses: Vec<Pause> = pauses.collect();
-    let stands = |pause: &&Pause| pause.kind == PauseKind::Pause;
-    Ok(Facts {
-        is_listening: site.engine.is_listening(),
-        is_stopping: site.engine.is_stopping(),
+    let (pauses, others): (Vec<Pause>, Vec<Pause>) =
+        pauses.partition(|pause| pause.kind == PauseKind::Pause);
+    let own = engine.facts();
+    let facts = Facts {
+        ledger,
+        window: HOUR,
         counts,
-        // What is not divided by class is left out for a limited caller.
-        gone: match caller.is_limited() {
-            true => Vec::new(),
-            false => site.engine.gone(hour),
+        lost_daemons: match sees_all {
+            true => engine.gone(HOUR),
+            false => Vec::new(),
         },
-        blocked: known.map_or_else(Vec::new, |(count, pauses)| {
+        blocked: counted.map_or_else(Vec::new, |(count, pauses)| {
             blocked(site, f, &count, &pauses)
         }),
         // The history has full minutes. Of the current one, what other daemons did is not known yet.
-        dead_lately: lately.as_ref().map_or(0, |(hour, _)| {
+        died: lately.as_ref().map_or(0, |(hour, _)| {
             hour.dead + site.metrics.history().dead_in_this_minute()
         }),
-        late_until: lately.as_ref().and_then(|(_, until)| *until),
-        is_late: lately
-            .as_ref()
-            .is_some_and(|(_, until)| until.is_some_and(|until| f.now.since(until) <= LATELY)),
-        late: lately.and_then(|(hour, _)| hour.lateness),
-        pauses: pauses.iter().filter(stands).count(),
-        all_paused: pauses
-            .iter()
-            .filter(stands)
-            .any(|pause| pause.scope.is_everything()),
-        has_hold: pauses.iter().any(|pause| pause.kind == PauseKind::Hold),
+        late: late.filter(|_| is_late),
+        pauses: pauses.len() as u64,
+        all_paused: pauses.iter().any(|pause| pause.scope.is_everything()),
+        has_hold: others.iter().any(|pause| pause.kind == PauseKind::Hold),
         // If the ledger does not answer, everything that asks it fails: that is said once.
-        failing: match trouble {
-            Some(_) => Vec::new(),
-            None => failing.collect(),
+        failing: match answers && sees_all {
+            true => own.failing,
+            false => Vec::new(),
         },
-        ledger_gone: f.ledger_gone().filter(|_| trouble.is_some()),
-        ledger_trouble: trouble,
+        ..own
+    };
+    Ok(Known {
+        facts,
+        late: lately.and_then(|(hour, _)| hour.lateness),
+        late_until,
     })
 }
 
@@ -181,8 +196,7 @@ fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<B
     for (key, method) in own.into_iter().take(MOST) {
         let route = site.engine.route_facts(&key);
         let cause = match facts.of_due(&key, UnixMs(0), route.as_ref()) {
-            WhyCause::Paused(pause) => WhyCause::Paused(pause),
-            WhyCause::Held(pause) => WhyCause::Held(pause),
+            cause if cause.is_kept_back() => cause,
             // What is not divided by class is left out for a limited caller.
             _ if f.caller.is_limited() => WhyCause::Unknown,
             cause => cause,

@@ -147,7 +147,10 @@ fn a_pause_comes_before_what_else_hinders_and_says_by_whom() {
     assert_eq!(mail(&facts), WhyCause::Paused(pause.clone()));
     let text = WhyCause::Paused(pause).text();
     assert!(text.starts_with("`Mail` is paused since "), "{text}");
-    assert!(text.ends_with(" by ann: provider is down."), "{text}");
+    assert!(
+        text.ends_with(". By ann. Reason: provider is down."),
+        "{text}"
+    );
     let order = |due| facts.of_due(&key("Order@close@1"), due, None);
     assert_eq!(order(ago(600)), WhyCause::Held(hold));
     assert_eq!(

@@ -1,6 +1,8 @@
+//! A finding: what a check or a condition says.
+
 use serde::Serialize;
 
-/// Result of one check.
+/// What one check has found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Id of the check: the subject and, after the dot, the aspect.
@@ -13,7 +15,7 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// Severity of a finding, in ascending order.
+/// How much a finding or a condition matters, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -21,14 +23,15 @@ pub enum Severity {
     Ok,
     /// For information, or the check was not possible.
     Note,
-    /// Works with restrictions, or not permanently.
+    /// Something is not as it should be, or will not stay so: look at it today.
     Warning,
-    /// Broken.
+    /// Tasks do not start, or start very late: act now.
     Error,
 }
 
 impl Finding {
-    pub(super) fn new(check: &'static str, severity: Severity, found: impl AsRef<str>) -> Self {
+    /// Creates a finding without a remedy. Text of several lines becomes one line.
+    pub fn new(check: &'static str, severity: Severity, found: impl AsRef<str>) -> Self {
         Self {
             check,
             severity,
@@ -37,27 +40,34 @@ impl Finding {
         }
     }
 
-    pub(super) fn ok(check: &'static str, found: impl AsRef<str>) -> Self {
+    /// Creates a finding of [`Severity::Ok`].
+    pub fn ok(check: &'static str, found: impl AsRef<str>) -> Self {
         Self::new(check, Severity::Ok, found)
     }
 
-    pub(super) fn note(check: &'static str, found: impl AsRef<str>) -> Self {
+    /// Creates a finding of [`Severity::Note`].
+    pub fn note(check: &'static str, found: impl AsRef<str>) -> Self {
         Self::new(check, Severity::Note, found)
     }
 
-    pub(super) fn warning(check: &'static str, found: impl AsRef<str>) -> Self {
+    /// Creates a finding of [`Severity::Warning`].
+    pub fn warning(check: &'static str, found: impl AsRef<str>) -> Self {
         Self::new(check, Severity::Warning, found)
     }
 
-    pub(super) fn error(check: &'static str, found: impl AsRef<str>) -> Self {
+    /// Creates a finding of [`Severity::Error`].
+    pub fn error(check: &'static str, found: impl AsRef<str>) -> Self {
         Self::new(check, Severity::Error, found)
     }
 
-    pub(super) fn unknown(check: &'static str, why: impl AsRef<str>) -> Self {
+    /// Creates a note that the check was not possible, and why.
+    pub fn unknown(check: &'static str, why: impl AsRef<str>) -> Self {
         Self::note(check, format!("could not be checked: {}", why.as_ref()))
     }
 
-    pub(super) fn remedy(mut self, remedy: impl AsRef<str>) -> Self {
+    /// Adds a remedy.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl AsRef<str>) -> Self {
         self.remedy = Some(one_line(remedy.as_ref()));
         self
     }
@@ -85,12 +95,12 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Asserts severity and text, and that every bad finding has a remedy.
     #[track_caller]
-    pub(in crate::doctor) fn assert_is(finding: &Finding, severity: Severity, part: &str) {
+    pub(crate) fn assert_is(finding: &Finding, severity: Severity, part: &str) {
         assert_eq!(finding.severity, severity, "{finding:?}");
         assert!(finding.found.contains(part), "{finding:?}");
         let bad = severity >= Severity::Warning;

@@ -5,38 +5,11 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::STARTING;
 use crate::handler::{Route, Router};
 use crate::ledger::TaskRecord;
 use crate::membership::{CapabilityMatcher, GoneMember, Member, MemberId, Readiness};
 use crate::task::{Hindrance, Pause, PauseKind, Paused, Rate, State, TaskKey, UnixMs};
-
-/// A task that fell due at most this long ago is about to start: a sweep finds every task within 2 s.
-const ABOUT_TO_START: Duration = Duration::from_secs(3);
-
-/// Tasks that are overdue for longer need a person, unless they are paused or held.
-const VERY_LATE: Duration = Duration::from_secs(60);
-
-/// How much overdue tasks matter: the same on every page and in `lapsed doctor`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// They start in a moment.
-    None,
-    /// Something is not as it should be.
-    Warning,
-    /// They do not start: a person must act.
-    Act,
-}
-
-impl Urgency {
-    /// Judges tasks by how long the oldest has been overdue, and whether they are paused or held.
-    pub fn of(overdue: Duration, is_kept_back: bool) -> Self {
-        match () {
-            () if overdue <= ABOUT_TO_START => Self::None,
-            () if overdue > VERY_LATE && !is_kept_back => Self::Act,
-            () => Self::Warning,
-        }
-    }
-}
 
 /// A worker that asked a daemon for tasks at most this long ago may be busy with one, if the queue is not known here.
 const BUSY_FOR: Duration = Duration::from_secs(30);
@@ -66,7 +39,7 @@ pub enum WhyCause {
     NoDaemon,
     /// None of the daemons has a handler or a route for it.
     NoRoute,
-    /// Only daemons that are gone or accept no task have a handler or a route for it: their names.
+    /// Only daemons that are lost or accept no task have a handler or a route for it: their names.
     Away(Vec<String>),
     /// No worker asks any daemon for its queue. Since when, and the name of the queue, if they are known.
     NoWorker(Option<Arc<str>>, Option<UnixMs>),
@@ -101,7 +74,7 @@ pub struct Daemons {
 }
 
 impl Daemons {
-    /// Takes the daemons that live, and those that have ended without saying so.
+    /// Takes the daemons that live, and those that have ended without deregistering.
     pub fn new(live: Vec<Member>, gone: Vec<GoneMember>) -> Self {
         let live = live.into_iter().map(|member| {
             let matcher = CapabilityMatcher::new(&member.capabilities);
@@ -151,7 +124,7 @@ impl RouteFacts {
         router.find(key).map(|route| Self::of_route(&route))
     }
 
-    pub(super) fn of_route(route: &Route) -> Self {
+    pub(crate) fn of_route(route: &Route) -> Self {
         let pull = route.pull.as_ref();
         Self {
             queue: pull.map(|pull| Arc::clone(&pull.queue)),
@@ -163,7 +136,7 @@ impl RouteFacts {
 
     /// Adds the limit that holds its tasks back in this process.
     #[must_use]
-    pub(super) fn limited(self, limit: Option<WhyCause>) -> Self {
+    pub(crate) fn limited(self, limit: Option<WhyCause>) -> Self {
         Self { limit, ..self }
     }
 }
@@ -214,7 +187,7 @@ impl WhyFacts {
                 };
             }
             State::Pending | State::Waiting => {
-                let is_new = self.now.since(task.due_at) < ABOUT_TO_START;
+                let is_new = self.now.since(task.due_at) < STARTING;
                 match self.of_due(&task.key, task.due, route) {
                     WhyCause::Unknown if is_new => WhyCause::Starting,
                     cause => cause,
