@@ -36,7 +36,11 @@ async fn a_failure_climbs_the_ladder_until_it_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn after_the_ladder_the_task_is_dead_and_says_why() {
-    let rig = start("", failing(|_| Err(HandlerError::new("never"))));
+    // A day and more: a sweep each second of it would be nearly all that the test does.
+    let rig = start(
+        "sweep.interval = '1h'",
+        failing(|_| Err(HandlerError::new("never"))),
+    );
     rig.due_now("Job@fail").await;
     let record = rig.until("Job@fail", State::Dead).await;
     assert_eq!(
