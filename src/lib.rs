@@ -122,6 +122,8 @@ pub mod diagnosis;
 #[doc(hidden)] // for the program
 pub mod doctor;
 pub mod engine;
+#[doc(hidden)] // for the program
+pub mod format;
 pub mod handler;
 #[cfg(feature = "http")]
 pub mod http;

@@ -11,6 +11,7 @@ use lapsed::client::{NotArmed, Stands};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
 
+use lapsed::format::duration;
 use lapsed::task::{Due, PAYLOAD_BYTES_MAX, SECRET_BYTES_MIN, TaskKey, Traceparent, UnixMs};
 use lapsed::{Config, IfPending, Receipt, Task};
 use serde_json::json;
@@ -120,7 +121,7 @@ impl Schedule {
         tell(&adapters, &key, &made, output).await?;
         let late = now.since(made.due());
         if due.is_some() && late >= LONG_AGO {
-            stderr_line!("note: due now: the time has passed {} ago", ago(late));
+            stderr_line!("note: due now: the time has passed {} ago", duration(late));
         }
         if !config.routes.is_empty() && !config.routes.iter().any(|route| route.fits(&key)) {
             stderr_line!(
@@ -158,17 +159,6 @@ impl Schedule {
 
 /// A task that is due for longer was given a time in the past, maybe by mistake.
 const LONG_AGO: Duration = Duration::from_secs(60);
-
-/// Describes a length of time by its largest unit.
-fn ago(length: Duration) -> String {
-    let (count, unit) = match length.as_secs() {
-        minutes @ ..3_600 => (minutes / 60, "minute"),
-        hours @ ..172_800 => (hours / 3_600, "hour"),
-        days => (days / 86_400, "day"),
-    };
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {unit}{plural}")
-}
 
 /// Prints the result of creating a task.
 async fn tell(
@@ -245,23 +235,5 @@ fn read_some(from: impl Read, bytes: Option<u64>) -> anyhow::Result<String> {
         _ if text.len() <= PAYLOAD_BYTES_MAX => Ok(text.trim_end().to_owned()),
         Some(bytes) => bail!("payload has {bytes} bytes, expected at most {limit}"),
         None => bail!("payload has more than {limit} bytes, expected at most {limit}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_of_time_is_said_by_its_largest_unit() {
-        for (seconds, said) in [
-            (60, "1 minute"),
-            (3_599, "59 minutes"),
-            (3_600, "1 hour"),
-            (172_799, "47 hours"),
-            (172_800, "2 days"),
-        ] {
-            assert_eq!(ago(Duration::from_secs(seconds)), said);
-        }
     }
 }

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use clap::Args;
 use lapsed::config::hash_token;
+use lapsed::format::hex;
 use serde_json::json;
 
 use super::output::Output;
@@ -28,8 +29,7 @@ impl Token {
     /// Prints a token and its hash. Stores neither.
     pub fn run(self, output: Output) -> anyhow::Result<ExitCode> {
         let token = format!("{PREFIX}{}", BASE64.encode(rand::random::<[u8; 32]>()));
-        let hash = hash_token(&token);
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(hash_token(&token));
         let Self { name, scopes } = self;
         let value = json!({ "token": token, "name": name, "token_sha256": hash, "scopes": scopes });
         let text = format!(

@@ -8,9 +8,7 @@ use sha2::{Digest, Sha256};
 use super::ClassGlob;
 use super::http_proxy::{ProxyConfig, proxy};
 use super::reader::{Problems, Reader};
-
-/// Number of hexadecimal digits of a token's hash.
-const HASH_DIGITS: usize = 64;
+use crate::format::from_hex;
 
 /// `[http]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,7 +240,7 @@ fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
     let proof = match (hash?, user) {
         (Some(hash), None) => {
             // What was found may be a token.
-            let hash = hash_of(&hash).ok_or_else(|| {
+            let hash = from_hex(hash.as_bytes()).map(ClientProof::Token).ok_or_else(|| {
                 let found = hash.chars().count();
                 format!("expected the 64 hexadecimal digits that `lapsed token` prints, found {found} characters")
             });
@@ -264,17 +262,6 @@ fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
         scopes: scopes?,
         classes: classes?,
     })
-}
-
-fn hash_of(text: &str) -> Option<ClientProof> {
-    if text.len() != HASH_DIGITS || !text.is_ascii() {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (index, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(ClientProof::Token(hash))
 }
 
 fn scopes(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpScope>> {

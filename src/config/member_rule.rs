@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
+use crate::format::hex;
 use crate::task::{Foreign, KeyName, PAYLOAD_BYTES_MAX, TaskKey};
 
 /// Where the member stands in a rule.
@@ -161,10 +162,7 @@ impl SetRule {
             return Err(Foreign::TooLong);
         }
         let hash = Sha256::digest(member);
-        let digest: String = hash[..DIGEST_CHARS / 2]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = hex(&hash[..DIGEST_CHARS / 2]);
         TaskKey::parse(&self.filled(&format!("{DIGEST}{digest}"))).map_err(|_| foreign)
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::reader::{Problems, Reader, Span};
+use crate::format::duration;
 use crate::task::{Backoff, RetryPolicy};
 
 /// All keys, including those that the chosen backoff does not use: a route may choose another backoff.
@@ -172,10 +173,7 @@ fn retry_over(mut section: Reader, below: &RetryKeys, p: &mut Problems) -> Optio
     if keys.kind == Kind::Exponential && keys.base > keys.max && p.0.len() == before {
         p.add(
             &section.at("max"),
-            format!(
-                "expected at least `base`, which is {}",
-                crate::task::spoken(keys.base)
-            ),
+            format!("expected at least `base`, which is {}", duration(keys.base)),
         );
     }
     section.done(p);
@@ -250,7 +248,7 @@ mod tests {
         );
         assert_eq!(
             route("base = '2h', max = '1h'"),
-            "`routes[0].retry.max`: expected at least `base`, which is 2h"
+            "`routes[0].retry.max`: expected at least `base`, which is 2 h"
         );
         assert_eq!(
             problems("retry = { backoff = 'linear', ladder = [], deadline = '0s', jitter = 2.0 }"),

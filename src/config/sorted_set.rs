@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::MemberRule;
 use super::reader::{Problems, Reader};
+use crate::format::hex;
 
 /// `[sorted_set]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +30,7 @@ impl SortedSetConfig {
             hash.update(part.len().to_le_bytes());
             hash.update(part);
         }
-        let digest = hash.finalize();
-        digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hex(&hash.finalize()[..8])
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Phrase;
+use crate::format;
 use crate::task::{State, UnixMs};
 
 /// A value in a message. Pages format it by language and time zone.
@@ -90,31 +91,6 @@ pub fn sentence(text: &str) -> String {
     let first = chars.next().into_iter().flat_map(char::to_uppercase);
     let stop = if text.ends_with(['.', ')']) { "" } else { "." };
     first.chain(chars).chain(stop.chars()).collect()
-}
-
-/// Numbers and durations in English.
-mod format {
-    use std::time::Duration;
-
-    pub fn count(number: u64) -> String {
-        let digits = number.to_string();
-        let mut text = String::new();
-        for (at, digit) in digits.chars().enumerate() {
-            if at > 0 && (digits.len() - at).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
-        text
-    }
-
-    pub fn duration(span: Duration) -> String {
-        match span.as_millis() {
-            ms @ ..1_000 => format!("{ms} ms"),
-            ms @ ..60_000 => format!("{} s", ms as f64 / 1_000.0),
-            ms => format!("{} min", ms / 60_000),
-        }
-    }
 }
 
 #[cfg(test)]

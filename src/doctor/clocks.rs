@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::units;
 use crate::clock;
 use crate::diagnosis::Finding;
+use crate::format::duration;
 use crate::task::UnixMs;
 
 const CHECK: &str = "clocks";
@@ -69,7 +69,7 @@ pub(super) fn compare(redis: Option<Reading>, ledger: Option<Reading>) -> Vec<Fi
             apart.push(
                 Finding::warning(
                     CHECK,
-                    format!("{one} is {} {direction} {other}", units::span(apart_by)),
+                    format!("{one} is {} {direction} {other}", duration(apart_by)),
                 )
                 .remedy("synchronize the clocks of all machines (`chronyd`, `systemd-timesyncd`): programs that compute due times from their own clock are off by as much"),
             );
@@ -78,7 +78,7 @@ pub(super) fn compare(redis: Option<Reading>, ledger: Option<Reading>) -> Vec<Fi
     match (largest, apart.is_empty()) {
         (Some(largest), true) => {
             let names: Vec<&str> = clocks.iter().map(|(name, _)| *name).collect();
-            let found = format!("{} agree within {}", names.join(", "), units::span(largest));
+            let found = format!("{} agree within {}", names.join(", "), duration(largest));
             vec![Finding::ok(CHECK, found)]
         }
         _ => apart,

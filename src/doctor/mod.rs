@@ -20,7 +20,6 @@ mod redis;
 mod report;
 mod runner;
 mod secrets;
-mod units;
 
 use std::time::Duration;
 

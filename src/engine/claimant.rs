@@ -9,6 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::format::hex;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use sha2::{Digest, Sha256};
@@ -122,7 +123,7 @@ impl Claimer {
             return None;
         }
         let digest = Sha256::digest(facts.join("\n"));
-        let mut place: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut place = hex(digest);
         place.truncate(PLACE_DIGITS);
         Some(Self {
             pid: Pid::from_raw(pid.cast_signed())?,

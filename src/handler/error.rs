@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::task::{Failure, Outcome, RetryAdvice, spoken, with_causes};
+use crate::format::duration;
+use crate::task::{Failure, Outcome, RetryAdvice, with_causes};
 
 /// Why a run failed, and whether the task is tried again. Any error converts into one that is tried again by the retry
 /// policy, so `?` works.
@@ -65,7 +66,7 @@ impl HandlerError {
     pub fn snooze(delay: Duration) -> Self {
         Self {
             snooze: Some(delay),
-            ..Self::new(format!("snoozed for {}", spoken(delay)))
+            ..Self::new(format!("snoozed for {}", duration(delay)))
         }
     }
 

@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn a_program_does_not_spin_by_snoozing_for_no_time_at_all() {
         let error = Advice::Snooze(Duration::ZERO).into_error(String::new());
-        assert_eq!(error.to_string(), "snoozed for 1s");
+        assert_eq!(error.to_string(), "snoozed for 1 s");
         let error = Advice::Snooze(Duration::from_secs(90)).into_error(String::new());
-        assert_eq!(error.to_string(), "snoozed for 1m 30s");
+        assert_eq!(error.to_string(), "snoozed for 1 min 30 s");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::format::hex;
 use crate::task::{Arming, Attempt, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs};
 
 /// Owner token: 16 random bytes, new for each claim statement. Only its holder may change the claimed row.
@@ -21,7 +22,7 @@ impl Owner {
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({:02x}{:02x}..)", self.0[0], self.0[1])
+        write!(f, "Owner({}..)", hex(&self.0[..2]))
     }
 }
 

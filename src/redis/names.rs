@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::format::from_hex;
 use crate::task::{Foreign, KeyName, SENTINEL_PREFIX, TaskKey};
 
 const PROBE_PREFIX: &str = "#lapsed:probe:";
@@ -235,9 +236,7 @@ impl ProbeId {
     }
 
     fn parse(digits: &[u8]) -> Option<Self> {
-        let exact = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
-        let digits = std::str::from_utf8(digits).ok().filter(|_| exact)?;
-        u64::from_str_radix(digits, 16).ok().map(Self)
+        from_hex(digits).map(u64::from_be_bytes).map(Self)
     }
 }
 

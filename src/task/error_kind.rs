@@ -9,7 +9,7 @@ const CUT: char = '…';
 /// What begins an error before the message of the program, as a regular expression. See [`own_prefix`].
 #[cfg(any(feature = "mysql", test))]
 const OWN_PREFIXES: &str = "(permanent failure: |gave up after [0-9#]+ of [0-9#]+ attempts: |\
-     gave up after [0-9#]+ attempts: the next would have begun after its deadline of [0-9#a-z ]+: |\
+     gave up after [0-9#]+ attempts: the next would have begun after its deadline of [0-9#a-z. ]+: |\
      `[^`\r\n]*` ended with exit status: [0-9#]+: )*";
 
 /// Matches no text, in each syntax of regular expressions.
@@ -86,7 +86,7 @@ fn own_prefix(text: &str) -> Option<&str> {
         }
         let rest =
             rest.strip_prefix(" attempts: the next would have begun after its deadline of ")?;
-        let is_length = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || "# ".contains(c);
+        let is_length = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || "#. ".contains(c);
         let end = rest.find(|c| !is_length(c)).filter(|end| *end > 0)?;
         return rest[end..].strip_prefix(": ");
     }
@@ -188,11 +188,13 @@ mod tests {
     }
 
     /// What the engine and targets put before messages.
-    const PREFIXES: [&str; 6] = [
+    const PREFIXES: [&str; 8] = [
         "",
         "permanent failure: ",
         "gave up after 16 of 16 attempts: ",
         "gave up after 3 attempts: the next would have begun after its deadline of 1m 40s: ",
+        "gave up after 3 attempts: the next would have begun after its deadline of 1 min 40 s: ",
+        "gave up after 3 attempts: the next would have begun after its deadline of 1.25 s: ",
         "`sh` ended with exit status: 3: ",
         "gave up after 5 of 5 attempts: `a b` ended with exit status: 1: ",
     ];

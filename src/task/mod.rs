@@ -61,8 +61,8 @@ pub use recurrence::{
     RecurrenceError, RecurrenceInput, RecurrenceOptions, TIMES_MAX,
 };
 pub use retry::{Backoff, RetryPolicy};
+pub(crate) use schedule::parse_span;
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs, parse_length};
-pub(crate) use schedule::{parse_span, spoken};
 pub use series::Occurrence;
 pub(crate) use series::instance_key;
 pub(crate) use signature::is_authentic;

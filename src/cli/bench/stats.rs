@@ -1,5 +1,6 @@
 //! Statistics of a run: named values as text and JSON, and their medians.
 
+use lapsed::format;
 use serde_json::{Map, Value as Json};
 
 use super::meter::Cost;
@@ -72,8 +73,8 @@ impl Value {
     pub fn text(self) -> String {
         match self {
             Self::Unknown => "-".to_owned(),
-            Self::Count(count) => thousands(&count.to_string()),
-            Self::Measured(value, decimals) => thousands(&format!("{value:.decimals$}")),
+            Self::Count(count) => format::count(count),
+            Self::Measured(value, decimals) => format::decimal(value, decimals),
             Self::MoreThanMs(ms) => format!("> {:.1} s", ms / 1000.0),
             Self::Held(held) => if held { "yes" } else { "NO" }.to_owned(),
         }
@@ -181,22 +182,6 @@ pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// `1234567.8` as `1,234,567.8`.
-fn thousands(number: &str) -> String {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let mut text = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if !fraction.is_empty() {
-        text = text + "." + fraction;
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,14 +231,8 @@ mod tests {
 
     #[test]
     fn people_read_thousands() {
-        for (number, text) in [
-            ("1234567.8", "1,234,567.8"),
-            ("999", "999"),
-            ("-100.5", "-100.5"),
-            ("1000", "1,000"),
-        ] {
-            assert_eq!(thousands(number), text);
-        }
+        assert_eq!(Value::Measured(1_234_567.8, 1).text(), "1,234,567.8");
+        assert_eq!(Value::Count(1_000).text(), "1,000");
         assert_eq!(Value::MoreThanMs(2000.0).text(), "> 2.0 s");
     }
 }

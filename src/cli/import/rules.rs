@@ -1,6 +1,7 @@
 //! Which task key a job gets.
 
 use lapsed::config::{ImportRule, ImportSource, JobPart, KeyTemplate};
+use lapsed::format::hex;
 use lapsed::task::{KeyError, TaskKey};
 use sha2::{Digest, Sha256};
 
@@ -45,8 +46,7 @@ impl<'a> Rules<'a> {
 /// Stands for an id that has no room in a key.
 fn digest(id: &[u8]) -> String {
     let digest = Sha256::digest(id);
-    let digits = digest[..16].iter().map(|byte| format!("{byte:02x}"));
-    format!("sha256-{}", digits.collect::<String>())
+    format!("sha256-{}", hex(&digest[..16]))
 }
 
 fn fits(rule: &ImportRule, job: &Job) -> bool {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use async_trait::async_trait;
 use lapsed::config::WheelConfig;
+use lapsed::format::hex;
 use lapsed::task::UnixMs;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -135,10 +136,7 @@ impl Seed004 {
         let left = self.left.entry(digest).or_insert(1);
         let number = *left;
         *left = left.saturating_sub(1).max(1);
-        let digest: String = digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = hex(&digest[..8]);
         match number {
             1 => format!("{}-{digest}", due.0),
             number => format!("{}-{digest}-{number}", due.0),

@@ -1,7 +1,7 @@
 //! Judges the facts of a file.
 
 use crate::diagnosis::Finding;
-use crate::doctor::units::bytes;
+use crate::format::bytes;
 use crate::ledger::sqlite::FileFacts;
 
 const VERSION: &str = "ledger.version";

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::ledger::access::{DOCUMENTS, WITHOUT_DOCUMENTS};
 use super::ledger::backlog::{BACKLOG, BACKLOG_MAX, Backlog, Overdue};
 use super::runner::{Runner, words};
-use super::units::count;
 use crate::Config;
 use crate::diagnosis::{Finding, Severity, Thresholds};
+use crate::format::count;
 use crate::handler::{Handlers, Router};
 use crate::ledger::sqlite::{NEWER, SqliteLedger};
 use crate::ledger::{

@@ -11,7 +11,7 @@ use super::{clock, statement};
 use crate::diagnosis::{
     Finding, Message, OVERDUE, Phrase, Severity, Thresholds, Value, overdue_severity,
 };
-use crate::doctor::units::{count, span};
+use crate::format::{count, duration};
 use crate::handler::Router;
 use crate::ledger::mysql::decode_pause;
 use crate::ledger::mysql::queries::{PAUSES, Queries, SCAN_OVERDUE_OLDEST};
@@ -154,7 +154,7 @@ impl Backlog {
         let of_those = if *more { "of the oldest of them, " } else { "" };
         let found = format!(
             "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon has a free slot, {} {lack} none and {stay}",
-            span(*oldest.max(kept_back_for)),
+            duration(*oldest.max(kept_back_for)),
             count(*with_route as u64),
             count(*without_route as u64),
         );

@@ -4,7 +4,7 @@ use sqlx::{MySqlConnection, Row};
 
 use super::statement;
 use crate::diagnosis::Finding;
-use crate::doctor::units::{bytes, count};
+use crate::format::{bytes, count};
 use crate::ledger::mysql::queries::Queries;
 use crate::task::TableName;
 
@@ -100,7 +100,7 @@ pub(super) fn buffer_pool(size: u64, pool: Option<u64>) -> Finding {
     }
     Finding::warning(
         BUFFER_POOL,
-        format!("the table and its indexes ({needs}) do not fit into the buffer pool ({has}): measured, that takes throughput from 20 000 tasks a second to 3 000"),
+        format!("the table and its indexes ({needs}) do not fit into the buffer pool ({has}): measured, that takes throughput from 20,000 tasks a second to 3,000"),
     )
     .remedy(format!(
         "set `innodb_buffer_pool_size` to {} or more, or delete rows that are finished (`status` 1 to 3)",

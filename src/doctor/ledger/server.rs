@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sqlx::{MySqlConnection, Row};
 
 use crate::diagnosis::Finding;
-use crate::doctor::units::bytes;
+use crate::format::bytes;
 use crate::ledger::migrate::generated_index_bug;
 
 const VERSION: &str = "ledger.version";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::diagnosis::Finding;
-use crate::doctor::units::{count, span};
+use crate::format::{count, duration};
 use crate::redis::Facts;
 
 pub(super) const AUDITS: &str = "redis.audits";
@@ -24,8 +24,8 @@ pub(super) fn audits(info: &Facts, database: i64, between: Duration) -> Option<F
     let found = format!(
         "{} keys expire: under load an audit takes about {}, and sentinels request one every {}",
         count(keys),
-        span(takes),
-        span(between),
+        duration(takes),
+        duration(between),
     );
     Some(Finding::warning(AUDITS, found).remedy(format!(
         "set `redis.arm_horizon`, such as \"6h\", so that at most {} keys are armed at a time: tasks due later need none",
@@ -48,9 +48,9 @@ mod tests {
         };
         assert!(judge(8_000_000).is_none());
         let found = judge(10_000_000).expect("a warning");
-        assert_is(&found, Severity::Warning, "10 000 000 keys expire");
+        assert_is(&found, Severity::Warning, "10,000,000 keys expire");
         assert!(found.found.contains("18 min"), "{}", found.found);
         let remedy = found.remedy.expect("a remedy");
-        assert!(remedy.contains("at most 8 100 000 keys"), "{remedy}");
+        assert!(remedy.contains("at most 8,100,000 keys"), "{remedy}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::diagnosis::Finding;
-use crate::doctor::units::{count, span};
+use crate::format::{count, duration};
 use crate::redis::Facts;
 
 pub(super) const LATENESS: &str = "redis.lateness";
@@ -32,7 +32,7 @@ pub(super) fn lateness(info: &Facts, effort: Option<u64>, database: i64, nudge: 
         count(expiring),
         or_default(hz, 10),
         or_default(effort, 1),
-        span(late),
+        duration(late),
     );
     if late < LATE {
         return Finding::ok(LATENESS, found);
@@ -79,7 +79,7 @@ mod tests {
         assert_is(
             &judged,
             Severity::Note,
-            "100 000 keys expire (hz 10, active-expire-effort 1)",
+            "100,000 keys expire (hz 10, active-expire-effort 1)",
         );
         assert!(judged.found.contains("up to 8 min 20 s late"));
         assert_is(

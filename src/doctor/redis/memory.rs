@@ -1,7 +1,7 @@
 //! Memory checks: eviction policy, and output buffer limit of subscribers.
 
 use crate::diagnosis::Finding;
-use crate::doctor::units::{bytes, count};
+use crate::format::{bytes, count};
 use crate::redis::Facts;
 
 pub(super) const EVICTION: &str = "redis.eviction";
@@ -139,16 +139,16 @@ mod tests {
         assert_is(
             &judged,
             Severity::Ok,
-            "about 284 359 events wait for it, or 71 089 for 60 s",
+            "about 284,359 events wait for it, or 71,089 for 60 s",
         );
         let told = [
-            ("pubsub 262144 131072 60", Severity::Warning, "2 221 events"),
+            ("pubsub 262144 131072 60", Severity::Warning, "2,221 events"),
             (
                 "pubsub 33554432 131072 1",
                 Severity::Warning,
-                "1 110 events",
+                "1,110 events",
             ),
-            ("pubsub 0 131072 1", Severity::Warning, "1 110 events"),
+            ("pubsub 0 131072 1", Severity::Warning, "1,110 events"),
             ("pubsub 0 0 0", Severity::Ok, "never disconnected"),
             ("normal 0 0 0", Severity::Note, "does not show"),
         ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::{Config, ScoreUnit};
 use crate::diagnosis::Finding;
 use crate::doctor::runner::{Runner, Unresponsive, words};
-use crate::doctor::units::count;
+use crate::format::count;
 use crate::redis::{Commands, Endpoint, Facts, Inspection, NotifyFlags, RedisError, ScoredSets};
 use crate::task::UnixMs;
 use crate::timer::sorted_set::{OWN_FROM, own_score};
@@ -314,7 +314,7 @@ mod tests {
         let list = judge(&set("list"), true);
         assert_is(&list[0], Severity::Error, "`queue` is a list, expected");
         let found = judge(&set("zset"), true);
-        assert_is(&found[0], Severity::Ok, "12 000 entries, of which 3 are");
+        assert_is(&found[0], Severity::Ok, "12,000 entries, of which 3 are");
         assert_is(&found[1], Severity::Warning, "1 members of `queue` are no");
         assert_is(&found[2], Severity::Warning, "no route takes 2 of the");
         assert_eq!(judge(&set("zset"), false).len(), 2);

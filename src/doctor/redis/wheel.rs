@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::Config;
 use crate::diagnosis::Finding;
 use crate::doctor::runner::{Runner, Unresponsive};
-use crate::doctor::units::count;
+use crate::format::count;
 use crate::redis::{Commands, Endpoint, Inspection, RedisError, WheelKeys};
 use crate::task::UnixMs;
 use crate::timer::wheel::task_of;
@@ -187,7 +187,7 @@ mod tests {
         found.unroutable.insert("Wheel@send_msg".to_owned(), 500);
         found.garbage.insert("it is no entry", 1);
         let findings = judge(&found);
-        assert_is(&findings[0], Severity::Ok, "3 600 lists `task_<slot>`");
+        assert_is(&findings[0], Severity::Ok, "3,600 lists `task_<slot>`");
         assert_is(&findings[1], Severity::Note, "2 of them were not read");
         assert_is(
             &findings[2],

@@ -19,6 +19,7 @@ use sha2::Sha256;
 use tokio::time::Instant;
 
 use self::rest::Rest;
+use crate::format::{from_hex, hex};
 use crate::ledger::{Claim, Lease, Owner, SharedKey};
 use crate::task::{Arming, Recurrence, TaskKey, UnixMs};
 
@@ -175,13 +176,7 @@ impl fmt::Display for ClaimToken {
 
 /// The part before the dot.
 fn fence(lease: &Lease) -> String {
-    let owner: String = lease
-        .owner
-        .0
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("{}-{owner}", lease.arming)
+    format!("{}-{}", lease.arming, hex(lease.owner.0))
 }
 
 /// Begins the signature of a token.
@@ -205,20 +200,8 @@ fn lease_of(fence: &str) -> Option<Lease> {
             row: row.parse().ok()?,
             due: UnixMs(due.parse().ok()?),
         },
-        owner: owner_of(owner)?,
+        owner: Owner(from_hex(owner.as_bytes())?),
     })
-}
-
-fn owner_of(text: &str) -> Option<Owner> {
-    let digits = text.as_bytes();
-    if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let mut owner = [0; 16];
-    for (byte, pair) in owner.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(Owner(owner))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use self::signature::sign;
 use super::{Handler, HandlerError, TaskContext};
 use crate::clock;
 use crate::config::WebhookConfig;
+use crate::format::duration;
 use crate::task::RESULT_BYTES_MAX;
 
 /// Maximum number of bytes of an error response that are read for the error of the task.
@@ -134,7 +135,7 @@ impl Webhook {
     fn explain(&self, error: reqwest::Error) -> String {
         let limit = self.config.connect_timeout;
         if error.is_timeout() && error.is_connect() {
-            return format!("no connection within {} s", limit.as_secs_f64());
+            return format!("no connection within {}", duration(limit));
         }
         let error = error.without_url();
         let mut text = String::new();

@@ -244,6 +244,6 @@ mod tests {
             .post("http://shop.example/")
             .timeout(Duration::from_secs(10));
         let error = sent.send().await.unwrap_err();
-        assert_eq!(webhook.explain(error), "no connection within 0.05 s");
+        assert_eq!(webhook.explain(error), "no connection within 50 ms");
     }
 }

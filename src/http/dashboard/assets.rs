@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest as _, Sha256};
 
+use crate::format::hex;
+
 struct Asset {
     name: &'static str,
     kind: &'static str,
@@ -44,8 +46,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
         hash.update((body.len() as u64).to_le_bytes());
         hash.update(body);
     }
-    let hash = hash.finalize();
-    hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize()[..8])
 });
 
 /// Returns the path of a file below the base path.

@@ -15,6 +15,7 @@ use super::preferences::{Preferences, Theme};
 use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
 use crate::diagnosis::{LedgerState, Message, Phrase, Value};
 use crate::engine::Handle;
+use crate::format;
 use crate::http::access::{Caller, Masks, Scope};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
@@ -291,21 +292,21 @@ impl Frame {
 
     /// A measured time in milliseconds: `4 ms`, `1.25 s`.
     pub fn took(&self, ms: &u64) -> String {
-        moment::took(*ms, self.language())
+        moment::duration(*ms, self.language())
     }
 
     /// A number with its thousands apart.
     pub fn number(&self, number: &u64) -> String {
-        moment::number(*number)
+        format::count(*number)
     }
 
     /// A number of tasks of some classes: of all of them, or of a part that was looked at. Of a part, there are at least as many,
     /// and if none was found, nothing is known.
     pub fn counted(&self, number: &u64, is_part: &bool) -> String {
         match (is_part, number) {
-            (false, _) => moment::number(*number),
+            (false, _) => format::count(*number),
             (true, 0) => "–".to_owned(),
-            (true, _) => format!("≥ {}", moment::number(*number)),
+            (true, _) => format!("≥ {}", format::count(*number)),
         }
     }
 

@@ -1,12 +1,14 @@
 //! Times and durations on pages.
 
 use std::fmt;
+use std::time::Duration;
 
 use askama::filters::HtmlSafe;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::texts::{Language, ScriptTexts, fill};
+use crate::format::{self, TimeUnit};
 use crate::task::UnixMs;
 
 /// A time as an element `<time>`: relative to now, or on the clock. JavaScript keeps the relative ones current.
@@ -85,7 +87,8 @@ fn clock(at: UnixMs, zone: &TimeZone, format: &str) -> String {
 fn relative(at: UnixMs, now: UnixMs, language: Language) -> String {
     let texts = ScriptTexts::of(language);
     let ms = at.0.saturating_sub(now.0);
-    let length = length(ms.unsigned_abs(), language);
+    let whole_seconds = ms.unsigned_abs() / 1000 * 1000;
+    let length = duration(whole_seconds, language);
     match ms {
         1000.. => fill(texts.ahead, &[&length]),
         ..=-1000 => fill(texts.ago, &[&length]),
@@ -93,52 +96,19 @@ fn relative(at: UnixMs, now: UnixMs, language: Language) -> String {
     }
 }
 
-/// Returns a length of time of at least a second in its two largest units: `2 h 5 min`.
-pub fn length(ms: u64, language: Language) -> String {
+/// Formats a duration in its two largest units: `2 h 5 min`, `1.25 s`, `4 ms`.
+pub fn duration(ms: u64, language: Language) -> String {
     let texts = ScriptTexts::of(language);
-    let units = [
-        (texts.day, 86_400),
-        (texts.hour, 3_600),
-        (texts.minute, 60),
-        (texts.second, 1),
-    ];
-    let mut left = ms / 1000;
-    let largest = units.iter().position(|(_, seconds)| left >= *seconds);
-    let mut parts = Vec::new();
-    for (unit, seconds) in &units[largest.unwrap_or(units.len() - 1)..] {
-        if parts.len() < 2 && (left >= *seconds || parts.is_empty()) {
-            parts.push(fill(unit, &[&(left / seconds).to_string()]));
-            left %= seconds;
-        } else {
-            break;
-        }
-    }
-    parts.join(" ")
-}
-
-/// Returns a measured time: `4 ms`, `1.25 s`, or as [`length`] from a minute on.
-pub fn took(ms: u64, language: Language) -> String {
-    match ms {
-        0..1000 => format!("{ms} ms"),
-        1000..60_000 => {
-            let seconds = format!("{}.{:02}", ms / 1000, ms % 1000 / 10);
-            fill(ScriptTexts::of(language).second, &[&seconds])
-        }
-        _ => length(ms, language),
-    }
-}
-
-/// Returns a number with its thousands apart: `12,345`.
-pub fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    format::duration_with(Duration::from_millis(ms), |number, unit| {
+        let text = match unit {
+            TimeUnit::Millisecond => "{} ms",
+            TimeUnit::Second => texts.second,
+            TimeUnit::Minute => texts.minute,
+            TimeUnit::Hour => texts.hour,
+            TimeUnit::Day => texts.day,
+        };
+        fill(text, &[number])
+    })
 }
 
 #[cfg(test)]
@@ -146,20 +116,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_has_its_two_largest_units() {
-        for (seconds, expected) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (61, "1 min 1 s"),
-            (3_600, "1 h"),
-            (3_605, "1 h"),
-            (7_500, "2 h 5 min"),
-            (90_061, "1 d 1 h"),
+    fn a_duration_is_said_in_the_language_of_the_page() {
+        for (ms, english, chinese) in [
+            (4, "4 ms", "4 ms"),
+            (1_250, "1.25 s", "1.25 秒"),
+            (61_000, "1 min 1 s", "1 分 1 秒"),
+            (7_500_000, "2 h 5 min", "2 小时 5 分"),
+            (90_061_000, "1 d 1 h", "1 天 1 小时"),
         ] {
-            assert_eq!(length(seconds * 1000, Language::English), expected);
+            assert_eq!(duration(ms, Language::English), english);
+            assert_eq!(duration(ms, Language::Chinese), chinese);
         }
-        assert_eq!(length(7_500_000, Language::Chinese), "2 小时 5 分");
     }
 
     #[test]
@@ -178,17 +145,5 @@ mod tests {
         assert!(ago.to_string().ends_with(">3 秒前</time>"), "{ago}");
         let never = Moment::clock(UnixMs(i64::MAX), now, &zone, Language::English);
         assert!(never.to_string().contains("9223372036854775807"));
-    }
-
-    #[test]
-    fn numbers_and_measured_times_are_short() {
-        assert_eq!(
-            [0, 999, 1_000, 1_234_567].map(number),
-            ["0", "999", "1,000", "1,234,567"]
-        );
-        assert_eq!(
-            [4, 1_250, 61_000].map(|ms| took(ms, Language::English)),
-            ["4 ms", "1.25 s", "1 min 1 s"]
-        );
     }
 }

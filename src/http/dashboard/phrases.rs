@@ -3,6 +3,7 @@
 use super::moment;
 use super::texts::{self, Language};
 use crate::diagnosis::{Message, Phrase, Severity, Value, sentence};
+use crate::format;
 use crate::task::UnixMs;
 
 /// The class of a severity in the style sheet.
@@ -19,14 +20,11 @@ pub fn class(severity: Severity) -> &'static str {
 pub fn say(message: &Message, language: Language, clock: impl Fn(&UnixMs) -> String) -> String {
     let value = |value: &Value| match value {
         Value::Text(text) => text.clone(),
-        Value::Count(number) => moment::number(*number),
-        Value::AtLeast(number) => format!("≥ {}", moment::number(*number)),
+        Value::Count(number) => format::count(*number),
+        Value::AtLeast(number) => format!("≥ {}", format::count(*number)),
         Value::Span(span) => {
             let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-            match ms.is_multiple_of(1_000) {
-                true => moment::length(ms, language),
-                false => moment::took(ms, language),
-            }
+            moment::duration(ms, language)
         }
         Value::Time(at) => clock(at),
         Value::State(state) => texts::state(language, state.as_str()).to_owned(),

@@ -16,6 +16,7 @@ use super::panel::{Panel, Source};
 use super::texts::texts;
 use crate::diagnosis::STARTING;
 use crate::engine::{PullQueueStatus, WorkerStatus};
+use crate::format;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::MethodStats;
@@ -178,7 +179,7 @@ fn queue(status: PullQueueStatus, methods: &[&MethodStats], f: &Frame) -> Queue 
     let is_part = workers.len() > WORKERS_MAX;
     Queue {
         trouble: trouble(&tasks, waiting, wanted, visibility, &workers, f),
-        visibility: moment::length(ms(visibility), f.language()),
+        visibility: moment::duration(ms(visibility), f.language()),
         wanted: wanted as u64,
         waiting: waiting as u64,
         methods: methods.iter().map(|method| method.name.clone()).collect(),
@@ -233,8 +234,8 @@ fn trouble(
     }
     let t = QueuesTexts::of(f.language());
     let (count, oldest) = (
-        moment::number(tasks.overdue),
-        moment::length(tasks.overdue_ms_max, f.language()),
+        format::count(tasks.overdue),
+        moment::duration(tasks.overdue_ms_max, f.language()),
     );
     let works = |worker: &WorkerStatus| worker.seen_ago <= visibility;
     Some(match (waiting, wanted) {

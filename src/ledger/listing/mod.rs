@@ -7,6 +7,7 @@ use super::LedgerError;
 #[cfg(any(feature = "mysql", feature = "sqlite", test))]
 use super::cancellation::end_of_prefix;
 use super::record::{MalformedRow, TaskRecord};
+use crate::format::from_hex;
 use crate::task::{ClassGlob, Reason, State, TaskKey, UnixMs};
 
 /// Selects tasks to list. A task must match every field that is set.
@@ -261,8 +262,8 @@ fn unescaped(text: &str) -> Option<String> {
     while let Some(byte) = bytes.next() {
         plain.push(match byte {
             b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                let [byte] = from_hex(&[bytes.next()?, bytes.next()?])?;
+                byte
             }
             byte => byte,
         });

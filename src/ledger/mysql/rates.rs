@@ -9,6 +9,7 @@ use super::connection::{Conn, statement};
 use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries};
+use crate::format::hex;
 use crate::ledger::LedgerError;
 use crate::task::{Grant, Rate};
 
@@ -109,9 +110,7 @@ fn name(route: &str) -> Cow<'_, str> {
         return Cow::Borrowed(route);
     }
     let kept: String = route.chars().take(NAME_CHARS_KEPT).collect();
-    let digest = Sha256::digest(route.as_bytes());
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    Cow::Owned(kept + &digest)
+    Cow::Owned(kept + &hex(Sha256::digest(route.as_bytes())))
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{DELAY_MAX, How, Mishap, Reason, RetryPolicy, UnixMs, spoken};
+use super::{DELAY_MAX, How, Mishap, Reason, RetryPolicy, UnixMs};
+use crate::format::duration;
 
 /// Number of expired leases after which a task counts as killing its daemon: it is buried without running.
 pub const POISON_CRASHES: u8 = 3;
@@ -116,7 +117,7 @@ impl Judged<'_> {
         let error = format!(
             "gave up after {} attempts: the next would have begun after its deadline of {}: {error}",
             self.run.attempt.number,
-            spoken(self.policy.deadline.unwrap_or_default())
+            duration(self.policy.deadline.unwrap_or_default())
         );
         self.bury(Reason::Deadline, error)
     }
@@ -319,12 +320,12 @@ impl Outcome {
     pub fn error(&self) -> String {
         match self {
             Self::Failed(failure) => failure.message.clone(),
-            Self::TimedOut { after } => format!("timed out after {} s", after.as_secs_f64()),
+            Self::TimedOut { after } => format!("timed out after {}", duration(*after)),
             Self::Panicked { message } => format!("panicked: {message}"),
             Self::Expired { late, limit } => format!(
                 "expired: it would have started {} after it fell due, {} at most is of use",
-                spoken(*late),
-                spoken(*limit)
+                duration(*late),
+                duration(*limit)
             ),
             Self::Succeeded
             | Self::Completed

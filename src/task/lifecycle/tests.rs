@@ -212,7 +212,7 @@ fn no_attempt_begins_after_the_deadline() {
     };
     assert!(matches!(late(60), Verdict::RetryAt { .. }));
     let error =
-        "gave up after 1 attempts: the next would have begun after its deadline of 1m 40s: no";
+        "gave up after 1 attempts: the next would have begun after its deadline of 1 min 40 s: no";
     assert_eq!(burial(late(61)), (Reason::Deadline, error.to_owned()));
     let snoozed = Outcome::Snoozed {
         delay: Duration::from_secs(101),
@@ -262,7 +262,7 @@ fn what_comes_too_late_is_buried_and_says_how_late() {
         late: Duration::from_secs(7200),
         limit: Duration::from_secs(3600),
     };
-    let error = "expired: it would have started 2h after it fell due, 1h at most is of use";
+    let error = "expired: it would have started 2 h after it fell due, 1 h at most is of use";
     assert_eq!(
         judged(expired, attempt(1)),
         Verdict::Bury(Death {

@@ -92,22 +92,6 @@ pub fn parse_length(text: &str) -> Result<Duration, ScheduleError> {
     }
 }
 
-/// Formats a duration: `1h 30m`, `7d`. Omits milliseconds from one minute on.
-pub(crate) fn spoken(span: Duration) -> String {
-    const DAY_SECS: u64 = 24 * 3600;
-    let short = match span.as_secs() {
-        60.. => Duration::from_secs(span.as_secs()),
-        _ => Duration::from_millis(span.as_millis() as u64),
-    };
-    match jiff::SignedDuration::try_from(short) {
-        Ok(_) if span.as_secs() >= DAY_SECS && span.as_secs().is_multiple_of(DAY_SECS) => {
-            format!("{}d", span.as_secs() / DAY_SECS)
-        }
-        Ok(short) => format!("{short:#}"),
-        Err(_) => format!("{} s", span.as_secs()),
-    }
-}
-
 /// When a task is due: after a delay, or at a given time.
 ///
 /// A delay is resolved once, against the ledger's clock, when the task is created.

@@ -71,16 +71,6 @@ fn a_duration_is_neither_negative_nor_longer_than_the_maximum() {
 }
 
 #[test]
-fn durations_are_formatted_for_reading() {
-    let said = |ms| spoken(Duration::from_millis(ms));
-    assert_eq!(said(0), "0s");
-    assert_eq!(said(1_500), "1s 500ms");
-    assert_eq!(said(90_500), "1m 30s");
-    assert_eq!(said(2 * 86_400_000), "2d");
-    assert_eq!(said(90_000_000), "25h");
-}
-
-#[test]
 fn times_are_parsed_to_the_millisecond() {
     let due = Due::parse_moment("2026-11-21T20:00:00.250Z")
         .unwrap()

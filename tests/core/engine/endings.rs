@@ -61,7 +61,7 @@ async fn no_attempt_begins_after_the_deadline() {
     let dead = rig.until("Job@fail", State::Dead).await;
     assert_eq!((dead.attempt, dead.reason), (3, Some(Reason::Deadline)));
     let error = dead.last_error.unwrap();
-    assert!(error.contains("after its deadline of 25s: no"), "{error}");
+    assert!(error.contains("after its deadline of 25 s: no"), "{error}");
     // A redrive gives it the whole of it again.
     let key = TaskKey::parse("Job@fail").unwrap();
     tokio::time::sleep(seconds(3600)).await;
@@ -119,7 +119,7 @@ async fn a_task_that_would_start_too_late_is_dead_until_it_is_redriven() {
     assert_eq!(dead.history[0].attempt, 0, "no run started");
     let error = dead.last_error.unwrap();
     assert!(
-        error.starts_with("expired: it would have started 1h 1m 40s after it fell due, 1h"),
+        error.starts_with("expired: it would have started 1 h 1 min after it fell due, 1 h"),
         "{error}"
     );
     assert_eq!(runs.load(Ordering::SeqCst), 1);

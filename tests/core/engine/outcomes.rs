@@ -103,7 +103,7 @@ async fn a_run_that_hangs_is_ended_at_its_timeout_and_renewed_until_then() {
     let record = rig.until("Job@hang", State::Waiting).await;
     assert_eq!(
         (record.attempt, record.crashes, record.last_error.as_deref()),
-        (1, 0, Some("timed out after 90 s"))
+        (1, 0, Some("timed out after 1 min 30 s"))
     );
     assert!(rig.ledger.clock().now().since(START) >= Duration::from_secs(90));
     assert_eq!(rig.until("Job@hang", State::Done).await.attempt, 2);

@@ -159,7 +159,7 @@ async fn a_policy_that_evicts_keys_is_a_warning() -> Result {
     assert_contains(&evicts.found, "`allkeys-lru`");
     assert_contains(remedy(evicts), "noeviction");
     let buffer = finding(&report, "redis.output_buffer", Severity::Warning);
-    assert_contains(&buffer.found, "about 2 221 events");
+    assert_contains(&buffer.found, "about 2,221 events");
     Ok(())
 }
 
@@ -256,7 +256,7 @@ async fn the_lateness_of_bare_events_is_predicted_from_the_keys_that_expire() ->
     let report = doctor::examine(&config(&redis.url(), &ledger)?).await;
     let late = finding(&report, "redis.lateness", Severity::Note);
     // 5 000 / (10 * 25)
-    assert_contains(&late.found, "up to 20.0 s late");
+    assert_contains(&late.found, "up to 20 s late");
     let config = config_with(&redis.url(), &ledger, "nudge.enabled = false")?;
     finding(
         &doctor::examine(&config).await,

@@ -181,7 +181,7 @@ async fn a_failure_says_what_it_was() {
     )
     .await;
     let told = [
-        ("silent", "timed out after 0.7 s"),
+        ("silent", "timed out after 700 ms"),
         ("reset", "webhook http://127.0.0.1:"),
         ("moved", "answered 302 Found (redirects are not followed"),
         ("flood", "answered 500 Internal Server Error: zzzz"),

@@ -2,8 +2,9 @@
 
 use crate::diagnosis::{Found, Severity};
 use crate::engine::LatenessPercentiles;
+use crate::format::count;
 use crate::http::dashboard::frame::Frame;
-use crate::http::dashboard::moment::{number, took};
+use crate::http::dashboard::moment::duration;
 use crate::http::dashboard::phrases;
 use crate::http::dashboard::reasons::{Link, LinkTexts, link};
 use crate::http::dashboard::texts::texts;
@@ -78,7 +79,7 @@ fn page_of(found: &Found, f: &Frame) -> Option<Link> {
 
 /// Says how late the tasks of the last hour started.
 pub fn on_time(late: LatenessPercentiles, f: &Frame) -> String {
-    let values = [number(late.count), took(late.p99_ms, f.language())];
+    let values = [count(late.count), duration(late.p99_ms, f.language())];
     f.fill(
         VerdictTexts::of(f.language()).on_time,
         &[&values[0], &values[1]],
