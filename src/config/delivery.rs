@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Secret;
 use super::reader::{Problems, Reader};
+use super::rules::{any, checked, or};
 use crate::task::{KeyName, SENTINEL_PREFIX, TaskKey};
 
 /// Longest name of a key or channel.
@@ -135,12 +136,8 @@ pub(super) fn stream(
     let key = name(&mut section, "key", p, |name| {
         name.checked_as_key(key_prefix)
     });
-    let entries_max = match section.table.contains_key("maxlen") {
-        true => section
-            .checked("maxlen", p, |entries| *entries >= 1, "at least 1 entry")
-            .map(Some),
-        false => Some(None),
-    };
+    let at_least_1 = checked(|entries| *entries >= 1, "at least 1 entry");
+    let entries_max = section.given("maxlen", p, at_least_1);
     delivery(section, p, || {
         Some(Place::Stream {
             key: key?,
@@ -164,10 +161,7 @@ pub(super) fn list(
 /// `publish = { channel = "lapsed:orders" }`
 pub(super) fn publish(mut section: Reader, p: &mut Problems) -> Option<DeliveryConfig> {
     let channel = name(&mut section, "channel", p, NameTemplate::checked_as_channel);
-    let require_receivers = match section.table.contains_key("require_receivers") {
-        true => section.take("require_receivers", p),
-        false => Some(false),
-    };
+    let require_receivers = section.by("require_receivers", p, or(false, any));
     delivery(section, p, || {
         Some(Place::Channel {
             channel: channel?,

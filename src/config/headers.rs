@@ -7,7 +7,7 @@ use super::reader::{Problems, Reader, read_file};
 
 /// `headers = { name = "value", other = { file = "path" } }`
 pub(super) fn headers(section: &mut Reader, p: &mut Problems) -> Option<HeaderMap> {
-    let Reader { table, path } = section.section("headers", p);
+    let Reader { table, path, .. } = section.section("headers", p);
     let mut headers = HeaderMap::new();
     let mut sound = true;
     for (name, value) in table {

@@ -106,14 +106,7 @@ impl fmt::Display for ImportSource {
 
 /// Reads the entries.
 pub(super) fn import(section: &mut Reader, p: &mut Problems) -> Vec<ImportRule> {
-    let readers = section
-        .entries("import", p)
-        .into_iter()
-        .enumerate()
-        .map(|(index, table)| Reader {
-            table,
-            path: format!("import[{index}]"),
-        });
+    let readers = section.entries("import", p).into_iter();
     readers.filter_map(|reader| rule(reader, p)).collect()
 }
 

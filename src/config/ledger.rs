@@ -6,6 +6,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use super::reader::{Problems, Reader};
+use super::rules::{at_least, checked, section, within};
 use super::server_url::without_stray_at;
 use super::{ConfigError, Secret, TimerKind};
 use crate::task::TableName;
@@ -13,22 +14,26 @@ use crate::task::TableName;
 /// Schemes of ledgers on a server.
 const SERVER_SCHEMES: [&str; 2] = ["mysql://", "mariadb://"];
 
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
 /// Scheme of a ledger in a file.
 const FILE_SCHEME: &str = "sqlite://";
 
-/// `[ledger]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LedgerConfig {
-    /// URL with credentials; the password is redacted when shown.
-    pub url: Secret,
-    /// The table's name.
-    pub table: String,
-    /// Maximum number of connections.
-    pub max_connections: u32,
-    /// Time limit for one statement.
-    pub statement_timeout: Duration,
-    /// Time limit for statements of `list`, `stats`, `redrive`, `discard`, `prune` and `sweep`.
-    pub command_timeout: Duration,
+section! {
+    /// `[ledger]`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LedgerConfig {
+        /// URL with credentials; the password is redacted when shown.
+        pub url: Secret = ledger_url,
+        /// The table's name.
+        pub table: String = checked(|table: &String| TableName::new(table).is_ok(), "1 to 55 letters, digits or `_`"),
+        /// Maximum number of connections.
+        pub max_connections: u32 = within(2..=1000),
+        /// Time limit for one statement.
+        pub statement_timeout: Duration = at_least(TIMEOUT_MIN),
+        /// Time limit for statements of `list`, `stats`, `redrive`, `discard`, `prune` and `sweep`.
+        pub command_timeout: Duration = at_least(TIMEOUT_MIN),
+    }
 }
 
 impl LedgerConfig {
@@ -69,39 +74,15 @@ fn file_of(url: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path.into_owned()))
 }
 
-pub(super) fn ledger(mut section: Reader, p: &mut Problems) -> Option<LedgerConfig> {
-    let url = section.checked(
-        "url",
-        p,
-        |url: &String| is_file(url) || SERVER_SCHEMES.iter().any(|s| url.starts_with(s)),
-        "mysql://user:password@host:port/database or sqlite:///path/to/file.db",
-    );
-    let url = match url {
-        Some(url) if is_file(&url) => file_url(&section, url, p),
-        url => without_stray_at(&section, url, p),
+fn ledger_url(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Secret> {
+    let is_ledger =
+        |url: &String| is_file(url) || SERVER_SCHEMES.iter().any(|s| url.starts_with(s));
+    let expected = "mysql://user:password@host:port/database or sqlite:///path/to/file.db";
+    let url = match section.checked(key, p, is_ledger, expected) {
+        Some(url) if is_file(&url) => file_url(section, url, p),
+        url => without_stray_at(section, url, p),
     };
-    let table = section.checked(
-        "table",
-        p,
-        |table: &String| TableName::new(table).is_ok(),
-        "1 to 55 letters, digits or `_`",
-    );
-    let max_connections = section.checked(
-        "max_connections",
-        p,
-        |n| (2..=1000).contains(n),
-        "2 to 1000",
-    );
-    let statement_timeout = section.duration("statement_timeout", p, Duration::from_millis(100));
-    let command_timeout = section.duration("command_timeout", p, Duration::from_millis(100));
-    section.done(p);
-    Some(LedgerConfig {
-        url: Secret::from(url?),
-        table: table?,
-        max_connections: max_connections?,
-        statement_timeout: statement_timeout?,
-        command_timeout: command_timeout?,
-    })
+    url.map(Secret::from)
 }
 
 fn file_url(section: &Reader, url: String, p: &mut Problems) -> Option<String> {
@@ -115,6 +96,6 @@ fn file_url(section: &Reader, url: String, p: &mut Problems) -> Option<String> {
         }
         () => return Some(url),
     };
-    p.add(&section.at("url"), problem.to_owned());
+    p.add(&section.at("url"), problem);
     None
 }

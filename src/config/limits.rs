@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::reader::{Problems, Reader};
+use super::rules::at_least;
 use crate::task::{Limits, Rate, RateError};
 
 /// Upper bound, as of `engine.concurrency`.
@@ -13,10 +14,7 @@ const CONCURRENCY_MAX: i64 = 100_000;
 
 /// Reads the limits. An invalid limit is added to the problems and left out of the result.
 pub(super) fn limits(section: &mut Reader, p: &mut Problems) -> Limits {
-    let timeout = section
-        .table
-        .contains_key("timeout")
-        .then(|| section.duration("timeout", p, Duration::from_millis(1)));
+    let timeout = section.given("timeout", p, at_least(Duration::from_millis(1)));
     let runs = |n: i64| (1..=CONCURRENCY_MAX).contains(&n).then_some(n);
     let runs = number(section, "concurrency", p, runs, "1 to 100000");
     let as_runs = |n| u32::try_from(n).ok().and_then(NonZeroU32::new);
@@ -32,13 +30,13 @@ pub(super) fn limits(section: &mut Reader, p: &mut Problems) -> Limits {
 
 /// `rate = "100/s"`, and `burst = 20` beside it.
 fn rate(section: &mut Reader, p: &mut Problems) -> Option<Rate> {
-    let text = section.table.remove("rate");
+    let text = section.remove("rate");
     let burst = |n: i64| u32::try_from(n).ok().filter(|n| *n <= 1_000_000 && *n > 0);
     let said = text.is_some();
-    let has_burst = section.table.contains_key("burst");
+    let has_burst = section.has("burst");
     let burst = number(section, "burst", p, burst, "1 to 1000000");
     if has_burst && !said {
-        p.add(&section.at("burst"), "expected `rate` beside it".to_owned());
+        p.add(&section.at("burst"), "expected `rate` beside it");
     }
     let rate = match text? {
         Value::String(text) => text.parse::<Rate>(),
@@ -60,7 +58,7 @@ fn number<T>(
     read: impl FnOnce(i64) -> Option<T>,
     expected: &str,
 ) -> Option<T> {
-    let number = section.table.remove(key)?;
+    let number = section.remove(key)?;
     let number = number.as_integer().and_then(read);
     if number.is_none() {
         p.add(&section.at(key), format!("expected {expected}"));

@@ -28,6 +28,7 @@ mod resp;
 mod retention;
 mod retry;
 mod routes;
+mod rules;
 mod secret;
 mod sections;
 mod server_url;
@@ -274,10 +275,7 @@ impl Config {
         overlay_env(&mut table, &defaults, env, &mut problems);
         let timer = default_timer(&table, &defaults);
         table.entry(TIMER).or_insert(timer);
-        let root = Reader {
-            table,
-            path: String::new(),
-        };
+        let root = Reader::new(table, "");
         let config = sections::config(root, &mut problems);
         match config {
             Some(config) if problems.0.is_empty() => Ok(config),

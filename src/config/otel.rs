@@ -3,25 +3,22 @@
 use url::Url;
 
 use super::reader::{Problems, Reader};
+use super::rules::section;
 
-/// `[otel]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtelConfig {
-    /// Base URL of the collector, to which `/v1/traces` and `/v1/metrics` are appended; `None`: the environment decides.
-    pub endpoint: Option<String>,
+section! {
+    /// `[otel]`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct OtelConfig {
+        /// Base URL of the collector, to which `/v1/traces` and `/v1/metrics` are appended; `None`: the environment decides.
+        pub endpoint: Option<String> = endpoint,
+    }
 }
 
-pub(super) fn otel(mut section: Reader, p: &mut Problems) -> Option<OtelConfig> {
-    let endpoint = section.checked(
-        "endpoint",
-        p,
-        |url: &String| url.is_empty() || is_base_url(url),
-        "http://host:4318 or https://, without a user or a query",
-    );
-    section.done(p);
-    Some(OtelConfig {
-        endpoint: Some(endpoint?).filter(|url| !url.is_empty()),
-    })
+fn endpoint(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Option<String>> {
+    let holds = |url: &String| url.is_empty() || is_base_url(url);
+    let expected = "http://host:4318 or https://, without a user or a query";
+    let url = section.checked(key, p, holds, expected)?;
+    Some(Some(url).filter(|url| !url.is_empty()))
 }
 
 fn is_base_url(text: &str) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reader::{Problems, Reader};
+use super::rules::{at_least, or};
 
 /// Longest name of a queue, in characters.
 const QUEUE_CHARS_MAX: usize = 48;
@@ -34,10 +35,8 @@ pub(super) fn pull(mut section: Reader, p: &mut Problems) -> Option<PullConfig> 
     let expected = format!("1 to {QUEUE_CHARS_MAX} letters, digits, `.`, `_` and `-`");
     let queue: Option<String> =
         section.checked("queue", p, |name: &String| is_queue(name), &expected);
-    let visibility = match section.table.contains_key("visibility") {
-        true => section.duration("visibility", p, VISIBILITY_MIN),
-        false => Some(VISIBILITY),
-    };
+    let visibility = or(VISIBILITY, at_least(VISIBILITY_MIN));
+    let visibility = section.by("visibility", p, visibility);
     section.done(p);
     Some(PullConfig {
         queue: Arc::from(queue?),
@@ -51,7 +50,7 @@ pub(super) fn refuse_run_keys(section: &mut Reader, p: &mut Problems) {
         ("timeout", "set `visibility` in `pull`"),
         ("slow_after", "the worker knows how long it runs"),
     ] {
-        if section.table.remove(key).is_some() {
+        if section.remove(key).is_some() {
             let problem = format!("does not apply to `pull`: {instead}");
             p.add(&section.at(key), problem);
         }

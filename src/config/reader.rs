@@ -17,21 +17,21 @@ const NONE: &str = "none";
 pub(super) struct Reader {
     pub(super) table: Table,
     pub(super) path: String,
+    /// The keys that were looked for. An unknown key may have meant one of them.
+    known: Vec<String>,
 }
 
 #[derive(Default)]
 pub(super) struct Problems(pub(super) Vec<Problem>);
 
 impl Problems {
-    pub(super) fn add(&mut self, path: &str, message: String) {
+    pub(super) fn add(&mut self, path: &str, message: impl Into<String>) {
         self.0.push(Problem {
             path: path.to_owned(),
-            message,
+            message: message.into(),
         });
     }
-}
 
-impl Problems {
     /// Message for an unknown key, with a suggestion if there is one.
     pub(super) fn unknown(meant: Option<String>) -> String {
         let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
@@ -40,15 +40,60 @@ impl Problems {
 }
 
 impl Reader {
+    pub(super) fn new(table: Table, path: impl Into<String>) -> Self {
+        Self {
+            table,
+            path: path.into(),
+            known: Vec::new(),
+        }
+    }
+
+    /// True if the table has this key.
+    pub(super) fn has(&mut self, key: &str) -> bool {
+        self.known.push(key.to_owned());
+        self.table.contains_key(key)
+    }
+
+    /// Takes the value of a key.
+    pub(super) fn remove(&mut self, key: &str) -> Option<Value> {
+        self.has(key).then(|| self.table.remove(key))?
+    }
+
+    /// Reads a key by a rule.
+    pub(super) fn by<T>(
+        &mut self,
+        key: &str,
+        p: &mut Problems,
+        rule: impl FnOnce(&mut Self, &str, &mut Problems) -> Option<T>,
+    ) -> Option<T> {
+        rule(self, key, p)
+    }
+
+    /// Reads a key by a rule; `Some(None)` if there is no such key.
+    pub(super) fn given<T>(
+        &mut self,
+        key: &str,
+        p: &mut Problems,
+        rule: impl FnOnce(&mut Self, &str, &mut Problems) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.has(key) {
+            true => rule(self, key, p).map(Some),
+            false => Some(None),
+        }
+    }
+
     /// Entries of `[[key]]`; empty if the value has another type.
-    pub(super) fn entries(&mut self, key: &str, problems: &mut Problems) -> Vec<Table> {
+    pub(super) fn entries(&mut self, key: &str, problems: &mut Problems) -> Vec<Self> {
+        let path = self.at(key);
         if let Some(Value::Table(_)) = self.table.get(key) {
             self.table.remove(key);
-            let path = self.at(key);
             let expected = format!("expected `[[{path}]]`, with two brackets, above each entry");
             problems.add(&path, expected);
         }
-        self.optional(key, problems).unwrap_or_default()
+        let tables: Vec<Table> = self.optional(key, problems).unwrap_or_default();
+        let tables = tables.into_iter().enumerate();
+        let readers = tables.map(|(index, table)| Self::new(table, format!("{path}[{index}]")));
+        readers.collect()
     }
 
     /// Entries of `[[key]]` that have different names. `read` reads one, `name` returns its name.
@@ -60,11 +105,7 @@ impl Reader {
         name: fn(&T) -> &str,
     ) -> Vec<T> {
         let mut entries: Vec<T> = Vec::new();
-        for (index, table) in self.entries(key, problems).into_iter().enumerate() {
-            let reader = Self {
-                table,
-                path: format!("{}[{index}]", self.at(key)),
-            };
+        for reader in self.entries(key, problems) {
             let path = reader.at("name");
             let Some(entry) = read(reader, problems) else {
                 continue;
@@ -90,7 +131,7 @@ impl Reader {
         key: &str,
         problems: &mut Problems,
     ) -> Option<T> {
-        let value = self.table.remove(key)?;
+        let value = self.remove(key)?;
         let found = value.type_str();
         value
             .try_into()
@@ -115,8 +156,8 @@ impl Reader {
         key: &str,
         problems: &mut Problems,
     ) -> Option<T> {
-        if !self.table.contains_key(key) {
-            problems.add(&self.at(key), "is missing".to_owned());
+        if !self.has(key) {
+            problems.add(&self.at(key), "is missing");
         }
         self.optional(key, problems)
     }
@@ -177,7 +218,7 @@ impl Reader {
         least: Duration,
     ) -> Option<Option<Duration>> {
         if self.table.get(key).and_then(Value::as_str) == Some(NONE) {
-            self.table.remove(key);
+            self.remove(key);
             return Some(None);
         }
         let found = self.duration_or(key, problems, least, ", or \"none\"");
@@ -186,7 +227,7 @@ impl Reader {
 
     pub(super) fn section(&mut self, key: &str, problems: &mut Problems) -> Self {
         let path = self.at(key);
-        let table = match self.table.remove(key) {
+        let table = match self.remove(key) {
             Some(Value::Table(table)) => table,
             Some(_) => {
                 problems.add(
@@ -197,7 +238,7 @@ impl Reader {
             }
             None => Table::new(),
         };
-        Self { table, path }
+        Self::new(table, path)
     }
 
     /// A text under this name, or in the file that is named under `<name>_file`.
@@ -219,7 +260,7 @@ impl Reader {
 
     /// A text, or an array of them; none if there is no such key.
     pub(super) fn texts(&mut self, key: &str, p: &mut Problems) -> Option<Vec<String>> {
-        let values = match self.table.remove(key) {
+        let values = match self.remove(key) {
             None => Vec::new(),
             Some(Value::Array(values)) => values,
             Some(value) => vec![value],
@@ -261,7 +302,7 @@ impl Reader {
 
     pub(super) fn done(self, problems: &mut Problems) {
         for key in self.table.keys() {
-            let meant = suggestions::key(&self.path, key);
+            let meant = suggestions::closest(key, self.known.iter().map(String::as_str));
             problems.add(&self.at(key), Problems::unknown(meant));
         }
     }

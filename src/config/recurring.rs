@@ -32,14 +32,7 @@ pub(super) fn recurring(
     routes: &[RouteConfig],
     p: &mut Problems,
 ) -> Vec<RecurringConfig> {
-    let readers = section
-        .entries("recurring", p)
-        .into_iter()
-        .enumerate()
-        .map(|(index, table)| Reader {
-            table,
-            path: format!("recurring[{index}]"),
-        });
+    let readers = section.entries("recurring", p);
     let mut keys = BTreeSet::new();
     let mut found = Vec::new();
     for reader in readers {
@@ -138,7 +131,7 @@ fn key(section: &mut Reader, p: &mut Problems) -> Option<TaskKey> {
 
 /// Converts a TOML value to JSON.
 fn payload(section: &mut Reader, p: &mut Problems) -> Option<String> {
-    let Some(json) = json(section.table.remove("payload")?) else {
+    let Some(json) = json(section.remove("payload")?) else {
         let problem = "expected values that JSON can represent: no dates, no infinities";
         p.add(&section.at("payload"), problem.to_owned());
         return None;

@@ -1,6 +1,6 @@
 //! Reload: which changes of the configuration take effect in a running daemon.
 
-use super::{Config, EngineConfig, RespConfig};
+use super::{Config, RespConfig};
 
 impl Config {
     /// Changed sections that take effect only after a restart. The others take effect at SIGHUP.
@@ -14,13 +14,13 @@ impl Config {
             sentinel,
             nudge,
             ledger_poll,
-            // Routes and handlers take effect at SIGHUP, as do `[retry]` and `engine.timeout`; but see below.
-            adopt: _,
+            adopt,
             sweep,
             engine,
             fleet,
+            // Take effect at SIGHUP.
             retry: _,
-            retention: _,
+            retention,
             http,
             resp,
             alerts,
@@ -29,12 +29,6 @@ impl Config {
             recurring: _,
             import: _,
         } = self;
-        let engine_as_before = EngineConfig {
-            timeout: engine.timeout,
-            // Applies to one start, and is also a command-line option.
-            hold_overdue: engine.hold_overdue,
-            ..newer.engine
-        };
         let resp_as_before = RespConfig {
             // It is that of `[redis]`.
             key_prefix: resp.key_prefix.clone(),
@@ -42,22 +36,26 @@ impl Config {
         };
         let changed = [
             ("timer", *timer != newer.timer),
-            ("redis", *redis != newer.redis),
-            ("ledger", *ledger != newer.ledger),
+            ("redis", redis.needs_restart(&newer.redis)),
+            ("ledger", ledger.needs_restart(&newer.ledger)),
             ("sorted_set", *sorted_set != newer.sorted_set),
-            ("wheel", *wheel != newer.wheel),
-            ("sentinel", *sentinel != newer.sentinel),
-            ("nudge", *nudge != newer.nudge),
-            ("ledger_poll", *ledger_poll != newer.ledger_poll),
+            ("wheel", wheel.needs_restart(&newer.wheel)),
+            ("sentinel", sentinel.needs_restart(&newer.sentinel)),
+            ("nudge", nudge.needs_restart(&newer.nudge)),
+            ("ledger_poll", ledger_poll.needs_restart(&newer.ledger_poll)),
             // Decides the subscriptions.
-            ("adopt", self.hears_armings() != newer.hears_armings()),
-            ("sweep", *sweep != newer.sweep),
-            ("engine", *engine != engine_as_before),
-            ("fleet", *fleet != newer.fleet),
+            (
+                "adopt",
+                adopt.needs_restart(&newer.adopt) || self.hears_armings() != newer.hears_armings(),
+            ),
+            ("sweep", sweep.needs_restart(&newer.sweep)),
+            ("engine", engine.needs_restart(&newer.engine)),
+            ("fleet", fleet.needs_restart(&newer.fleet)),
+            ("retention", retention.needs_restart(&newer.retention)),
             ("http", *http != newer.http),
             ("resp", *resp != resp_as_before),
             ("alerts", *alerts != newer.alerts),
-            ("otel", *otel != newer.otel),
+            ("otel", otel.needs_restart(&newer.otel)),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(section, _)| section).collect()

@@ -3,20 +3,23 @@
 use std::time::Duration;
 
 use super::reader::{Problems, Reader};
+use super::rules::{at_least_or_none, section, within};
 
-/// `[retention]`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetentionConfig {
-    /// How long a done task is kept; `None`: forever.
-    pub done: Option<Duration>,
-    /// How long a dead task is kept.
-    pub dead: Option<Duration>,
-    /// How long a cancelled task is kept after its due time.
-    pub cancelled: Option<Duration>,
-    /// Maximum number of done tasks, the most recently due ones; `None`: no limit.
-    pub done_max: Option<u64>,
-    /// Maximum number of rows deleted per second.
-    pub rate: u32,
+section! {
+    /// `[retention]`
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RetentionConfig {
+        /// How long a done task is kept; `None`: forever.
+        pub done: Option<Duration> = at_least_or_none(AGE_MIN); live,
+        /// How long a dead task is kept.
+        pub dead: Option<Duration> = at_least_or_none(AGE_MIN); live,
+        /// How long a cancelled task is kept after its due time.
+        pub cancelled: Option<Duration> = at_least_or_none(AGE_MIN); live,
+        /// Maximum number of done tasks, the most recently due ones; `None`: no limit.
+        pub done_max: Option<u64> = at_most_or_0; live,
+        /// Maximum number of rows deleted per second.
+        pub rate: u32 = within(1..=100_000); live,
+    }
 }
 
 impl RetentionConfig {
@@ -36,20 +39,10 @@ impl RetentionConfig {
 /// Shortest age. A late signal must find the row of its task: without the row the task could be adopted as new.
 const AGE_MIN: Duration = Duration::from_secs(60);
 
-pub(super) fn retention(mut section: Reader, p: &mut Problems) -> Option<RetentionConfig> {
-    let done = section.duration_or_none("done", p, AGE_MIN);
-    let dead = section.duration_or_none("dead", p, AGE_MIN);
-    let cancelled = section.duration_or_none("cancelled", p, AGE_MIN);
-    let done_max: Option<u64> = section.take("done_max", p);
-    let rate = section.checked("rate", p, |n| (1..=100_000).contains(n), "1 to 100000");
-    section.done(p);
-    Some(RetentionConfig {
-        done: done?,
-        dead: dead?,
-        cancelled: cancelled?,
-        done_max: done_max.map(|max| Some(max).filter(|max| *max > 0))?,
-        rate: rate?,
-    })
+/// A number; `None` for 0.
+fn at_most_or_0(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Option<u64>> {
+    let most = section.take(key, p)?;
+    Some(Some(most).filter(|most| *most > 0))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::reader::{Problems, Reader, Span};
+use super::rules::{at_least, at_least_or_none, checked, within};
 use crate::format::duration;
 use crate::task::{Backoff, RetryPolicy};
 
@@ -133,43 +134,31 @@ fn kind(section: &mut Reader, p: &mut Problems) -> Option<Kind> {
 fn retry_over(mut section: Reader, below: &RetryKeys, p: &mut Problems) -> Option<RetryKeys> {
     const MILLISECOND: Duration = Duration::from_millis(1);
     let before = p.0.len();
-    let has = |reader: &Reader, key| reader.table.contains_key(key);
-    let mut keys = below.clone();
-    keys.kind = kind(&mut section, p).unwrap_or(keys.kind);
-    if has(&section, "ladder") {
-        let rungs = section.checked(
-            "ladder",
-            p,
-            |rungs: &Vec<Span>| !rungs.is_empty(),
-            "at least one rung",
-        );
-        if let Some(rungs) = rungs {
-            keys.ladder = rungs.into_iter().map(|span| span.0).collect();
-        }
-    }
-    let mut span = |key, least, value: &mut Duration| {
-        if has(&section, key)
-            && let Some(found) = section.duration(key, p, least)
-        {
-            *value = found;
-        }
+    let kind = kind(&mut section, p);
+    let rungs = checked(|rungs: &Vec<Span>| !rungs.is_empty(), "at least one rung");
+    let ladder = section.given("ladder", p, rungs).flatten();
+    let ladder = ladder.map(|rungs| rungs.into_iter().map(|span| span.0).collect());
+    let base = section.given("base", p, at_least(MILLISECOND)).flatten();
+    let max = section.given("max", p, at_least(MILLISECOND)).flatten();
+    let delay = section
+        .given("delay", p, at_least(Duration::ZERO))
+        .flatten();
+    let max_attempts = checked(|runs| *runs >= 1, "at least 1");
+    let max_attempts = section.given("max_attempts", p, max_attempts).flatten();
+    let jitter = section.given("jitter", p, within(0.0..=1.0)).flatten();
+    let deadline = section
+        .given("deadline", p, at_least_or_none(MILLISECOND))
+        .flatten();
+    let keys = RetryKeys {
+        kind: kind.unwrap_or(below.kind),
+        ladder: ladder.unwrap_or_else(|| below.ladder.clone()),
+        base: base.unwrap_or(below.base),
+        max: max.unwrap_or(below.max),
+        delay: delay.unwrap_or(below.delay),
+        max_attempts: max_attempts.unwrap_or(below.max_attempts),
+        jitter: jitter.unwrap_or(below.jitter),
+        deadline: deadline.unwrap_or(below.deadline),
     };
-    span("base", MILLISECOND, &mut keys.base);
-    span("max", MILLISECOND, &mut keys.max);
-    span("delay", Duration::ZERO, &mut keys.delay);
-    if has(&section, "max_attempts") {
-        let runs = section.checked("max_attempts", p, |n| *n >= 1, "at least 1");
-        keys.max_attempts = runs.unwrap_or(1);
-    }
-    if has(&section, "jitter") {
-        let jitter = section.checked("jitter", p, |j| (0.0..=1.0).contains(j), "0 to 1");
-        keys.jitter = jitter.unwrap_or(0.0);
-    }
-    if has(&section, "deadline") {
-        keys.deadline = section
-            .duration_or_none("deadline", p, MILLISECOND)
-            .flatten();
-    }
     if keys.kind == Kind::Exponential && keys.base > keys.max && p.0.len() == before {
         p.add(
             &section.at("max"),

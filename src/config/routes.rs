@@ -8,6 +8,7 @@ use toml::Value;
 
 use super::reader::{Problems, Reader};
 use super::retry::RetryKeys;
+use super::rules::{any, at_least};
 #[cfg(feature = "webhook")]
 use super::webhook::{self, WebhookConfig};
 use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, PullConfig, Secret};
@@ -98,14 +99,7 @@ pub(super) fn routes(
     key_prefix: &str,
     p: &mut Problems,
 ) -> Vec<RouteConfig> {
-    let readers = section
-        .entries("routes", p)
-        .into_iter()
-        .enumerate()
-        .map(|(index, table)| Reader {
-            table,
-            path: format!("routes[{index}]"),
-        });
+    let readers = section.entries("routes", p).into_iter();
     readers
         .filter_map(|reader| route(reader, retry, key_prefix, p))
         .collect()
@@ -128,29 +122,17 @@ fn route(
             None
         }
     });
-    if section.table.contains_key("pull") {
+    if section.has("pull") {
         pull::refuse_run_keys(&mut section, p);
     }
     let limits = limits::limits(&mut section, p);
-    let retry = match section.table.contains_key("retry") {
-        true => {
-            let keys = retry_section::route_retry(section.section("retry", p), retry, p);
-            keys.map(|keys| Some(keys.policy()))
-        }
-        false => Some(None),
-    };
-    let adopt = match section.table.contains_key("adopt") {
-        true => section.take("adopt", p).map(Some),
-        false => Some(None),
-    };
-    let expire_after = section
-        .table
-        .contains_key("expire_after")
-        .then(|| section.duration("expire_after", p, Duration::from_millis(1)));
-    let slow_after = section
-        .table
-        .contains_key("slow_after")
-        .then(|| section.duration("slow_after", p, Duration::from_millis(1)));
+    let retry = section.given("retry", p, |section, key, p| {
+        let keys = retry_section::route_retry(section.section(key, p), retry, p);
+        keys.map(|keys| keys.policy())
+    });
+    let adopt = section.given("adopt", p, any);
+    let expire_after = section.given("expire_after", p, at_least(Duration::from_millis(1)));
+    let slow_after = section.given("slow_after", p, at_least(Duration::from_millis(1)));
     let payload_secrets = payload_secrets(&mut section, p);
     if !payload_secrets.is_empty() && adopt == Some(Some(true)) {
         p.add(
@@ -215,7 +197,7 @@ fn payload_secrets(section: &mut Reader, p: &mut Problems) -> Vec<Secret> {
 fn target(section: &mut Reader, key_prefix: &str, p: &mut Problems) -> Option<TargetConfig> {
     let named: Vec<&str> = TARGETS
         .into_iter()
-        .filter(|name| section.table.contains_key(*name))
+        .filter(|name| section.has(name))
         .collect();
     // All targets are read, so that all problems are reported.
     let read: Vec<Option<TargetConfig>> = named
@@ -268,7 +250,7 @@ fn target_of(
                 &section.at("webhook"),
                 "needs a build with the feature `webhook`".to_owned(),
             );
-            section.table.remove(name);
+            section.remove(name);
             None
         }
         #[cfg(feature = "webhook")]
@@ -297,8 +279,7 @@ fn target_of(
 /// Reports keys that belong to another target.
 fn refuse_strays(section: &mut Reader, named: &[&str], p: &mut Problems) {
     for (key, owners) in BESIDE {
-        if !owners.iter().any(|owner| named.contains(owner)) && section.table.remove(key).is_some()
-        {
+        if !owners.iter().any(|owner| named.contains(owner)) && section.remove(key).is_some() {
             let owners: Vec<String> = owners.iter().map(|name| format!("`{name}`")).collect();
             p.add(
                 &section.at(key),

@@ -57,20 +57,23 @@ pub enum ScoreUnit {
     Milliseconds,
 }
 
-pub(super) fn sorted_set(mut section: Reader, p: &mut Problems) -> Option<SortedSetConfig> {
-    let keys: Option<Vec<String>> = section.take("keys", p);
-    let keys = keys.and_then(|keys| section.parsed("keys", checked(keys), p));
-    let unit = section.take("unit", p);
-    let rule: Option<String> = section.take("member", p);
-    // Without valid sets, each rule is parsed for one set.
-    let sets = keys.clone().unwrap_or_else(|| vec!["set".to_owned()]);
-    let member = rule.and_then(|rule| section.parsed("member", MemberRule::parse(&rule, &sets), p));
-    section.done(p);
-    Some(SortedSetConfig {
-        keys: keys?,
-        unit: unit?,
-        member: member?,
-    })
+impl SortedSetConfig {
+    pub(super) fn read(mut section: Reader, p: &mut Problems) -> Option<Self> {
+        let keys: Option<Vec<String>> = section.take("keys", p);
+        let keys = keys.and_then(|keys| section.parsed("keys", checked(keys), p));
+        let unit = section.take("unit", p);
+        let rule: Option<String> = section.take("member", p);
+        // Without valid sets, each rule is parsed for one set.
+        let sets = keys.clone().unwrap_or_else(|| vec!["set".to_owned()]);
+        let member =
+            rule.and_then(|rule| section.parsed("member", MemberRule::parse(&rule, &sets), p));
+        section.done(p);
+        Some(Self {
+            keys: keys?,
+            unit: unit?,
+            member: member?,
+        })
+    }
 }
 
 fn checked(keys: Vec<String>) -> Result<Vec<String>, String> {

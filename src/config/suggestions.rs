@@ -6,85 +6,6 @@ use toml::{Table, Value};
 
 use super::source::{ENV_PREFIX, defaults};
 
-/// The keys of a route.
-pub(super) const ROUTE_KEYS: [&str; 22] = [
-    "match",
-    "exec",
-    "webhook",
-    "stream",
-    "list",
-    "publish",
-    "log",
-    "pull",
-    "allow_dash",
-    "env",
-    "keep_result",
-    "timeout",
-    "concurrency",
-    "rate",
-    "burst",
-    "priority",
-    "retry",
-    "adopt",
-    "expire_after",
-    "slow_after",
-    "payload_secret",
-    "payload_secret_file",
-];
-
-/// The keys of the other sections that have no defaults, without the numbers of their entries.
-pub(super) const SECTION_KEYS: [(&str, &[&str]); 8] = [
-    ("routes.pull", &["queue", "visibility"]),
-    (
-        "routes.webhook",
-        &[
-            "url",
-            "url_file",
-            "secret",
-            "secret_file",
-            "headers",
-            "allow",
-            "ca_file",
-            "connect_timeout",
-            "max_response",
-        ],
-    ),
-    ("routes.stream", &["key", "maxlen", "url", "url_file"]),
-    ("routes.list", &["key", "url", "url_file"]),
-    (
-        "routes.publish",
-        &["channel", "require_receivers", "url", "url_file"],
-    ),
-    (
-        "routes.retry",
-        &[
-            "backoff",
-            "ladder",
-            "base",
-            "max",
-            "delay",
-            "max_attempts",
-            "jitter",
-            "deadline",
-        ],
-    ),
-    (
-        "http.clients",
-        &[
-            "name",
-            "token_sha256",
-            "token_sha256_file",
-            "user",
-            "scopes",
-            "classes",
-        ],
-    ),
-    (
-        "resp.users",
-        &["name", "password", "password_file", "scopes"],
-    ),
-];
-
 /// Prefix of all variables of lapsed, including those of the examples.
 const PREFIX: &str = "LAPSED_";
 
@@ -129,36 +50,8 @@ pub(super) fn variable(name: &str) -> Option<String> {
         .or_else(|| closest(name, known.iter().map(String::as_str)))
 }
 
-/// Suggests a key of this section for an unknown key.
-pub(super) fn key(section: &str, key: &str) -> Option<String> {
-    if section.contains('[') {
-        let section = without_numbers(section);
-        if section == "routes" {
-            return closest(key, ROUTE_KEYS);
-        }
-        let (_, keys) = SECTION_KEYS.iter().find(|(known, _)| *known == section)?;
-        return closest(key, keys.iter().copied());
-    }
-    let defaults = defaults();
-    let mut table = &defaults;
-    for part in section.split('.').filter(|part| !part.is_empty()) {
-        table = table.get(part)?.as_table()?;
-    }
-    let lists = ["routes", "recurring", "import"].into_iter();
-    let lists = lists.filter(|_| section.is_empty());
-    closest(key, table.keys().map(String::as_str).chain(lists))
-}
-
-/// `routes.webhook` for `routes[3].webhook`.
-fn without_numbers(section: &str) -> String {
-    let parts = section.split('.');
-    let names: Vec<&str> = parts
-        .map(|part| part.split('[').next().unwrap_or(part))
-        .collect();
-    names.join(".")
-}
-
-fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+/// Finds the known name that is nearly this word.
+pub(super) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let near = known
         .into_iter()
         .map(|known| (strsim::damerau_levenshtein(word, known), known));
@@ -212,24 +105,5 @@ mod tests {
                 ("LAPSED_LEDGER__URL_FILE", "LAPSED__LEDGER__URL_FILE"),
             ]
         );
-    }
-
-    #[test]
-    fn a_key_that_is_nearly_one_of_its_section_is_told() {
-        let told = [
-            ("", "engin", Some("engine")),
-            ("", "route", Some("routes")),
-            ("engine", "concurency", Some("concurrency")),
-            ("routes[3]", "mach", Some("match")),
-            ("engine", "speed", None),
-            ("engine", "match", None),
-            ("routes[3].webhook", "mach", None),
-            ("routes[3].pull", "visibilty", Some("visibility")),
-            ("routes[3].nowhere", "match", None),
-            ("http.clients[0]", "scope", Some("scopes")),
-        ];
-        for (section, wrong, meant) in told {
-            assert_eq!(key(section, wrong).as_deref(), meant, "{section} {wrong}");
-        }
     }
 }

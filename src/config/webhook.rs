@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use super::egress_policy::EgressPolicy;
 use super::headers;
 use super::reader::{Problems, Reader, read_file};
+use super::rules::{at_least, checked, or};
 use super::signing_key::SigningKey;
 use super::url_template::UrlTemplate;
 
@@ -90,19 +91,11 @@ pub(super) fn webhook(mut section: Reader, p: &mut Problems) -> Option<WebhookCo
     let url = url.and_then(|url| section.parsed("url", UrlTemplate::parse(&url), p));
     let keys = signing_keys(&mut section, p);
     let headers = headers::headers(&mut section, p);
-    let connect_timeout = match section.table.contains_key("connect_timeout") {
-        true => section.duration("connect_timeout", p, Duration::from_millis(1)),
-        false => Some(CONNECT_TIMEOUT),
-    };
-    let response_bytes_max = match section.table.contains_key("max_response") {
-        true => section.checked(
-            "max_response",
-            p,
-            |bytes| (0..=RESPONSE_BYTES_LIMIT).contains(bytes),
-            "0 to 16777216 bytes",
-        ),
-        false => Some(RESPONSE_BYTES_MAX),
-    };
+    let connect_timeout = or(CONNECT_TIMEOUT, at_least(Duration::from_millis(1)));
+    let connect_timeout = section.by("connect_timeout", p, connect_timeout);
+    let fits = |bytes: &u64| *bytes <= RESPONSE_BYTES_LIMIT;
+    let response_bytes_max = or(RESPONSE_BYTES_MAX, checked(fits, "0 to 16777216 bytes"));
+    let response_bytes_max = section.by("max_response", p, response_bytes_max);
     let egress = egress(&mut section, p);
     if let (Some(url), Some(egress)) = (&url, &egress)
         && let Some(kind) = url.host().and_then(|host| egress.refuses_host(&host))

@@ -2,50 +2,35 @@
 
 use std::time::Duration;
 
-use super::reader::{Problems, Reader};
+use super::rules::{at_least, checked, no_key, section, within};
 use crate::task::{KEY_BYTES_MAX, TaskKey, UnixMs};
 
 /// Most slots: each of them may be a list, and all are looked at every second.
 const SLOTS_MAX: u32 = 86_400;
 
-/// `[wheel]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WheelConfig {
-    /// What the names of its keys in Redis begin with, after `redis.key_prefix`. The number of a slot follows.
-    pub key: String,
-    /// Number of slots.
-    pub slots: u32,
-    /// Time from one slot to the next.
-    pub tick: Duration,
-    /// Class of the tasks of programs' entries.
-    pub class: String,
-    /// When the timer of the programs was stopped: `lapsed listen --wheel-stopped-at`. Not a setting of the file.
-    pub stopped_at: Option<UnixMs>,
+section! {
+    /// `[wheel]`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct WheelConfig {
+        /// What the names of its keys in Redis begin with, after `redis.key_prefix`. The number of a slot follows.
+        pub key: String = checked(|key: &String| is_key(key), "1 to 254 bytes, such as \"task_\""),
+        /// Number of slots.
+        pub slots: u32 = within(1..=SLOTS_MAX),
+        /// Time from one slot to the next.
+        pub tick: Duration = at_least(Duration::from_millis(100)),
+        /// Class of the tasks of programs' entries.
+        pub class: String = checked(|class: &String| is_class(class), "the class of a task key, such as \"Wheel\""),
+        /// When the timer of the programs was stopped: `lapsed listen --wheel-stopped-at`. Not a setting of the file.
+        pub stopped_at: Option<UnixMs> = no_key(None),
+    }
 }
 
-pub(super) fn wheel(mut section: Reader, p: &mut Problems) -> Option<WheelConfig> {
-    let key = section.checked(
-        "key",
-        p,
-        |key: &String| (1..KEY_BYTES_MAX).contains(&key.len()),
-        "1 to 254 bytes, such as \"task_\"",
-    );
-    let slots = section.checked("slots", p, |n| (1..=SLOTS_MAX).contains(n), "1 to 86400");
-    let tick = section.duration("tick", p, Duration::from_millis(100));
-    let class = section.checked(
-        "class",
-        p,
-        |class: &String| TaskKey::build(class, "m", [""; 0]).is_ok(),
-        "the class of a task key, such as \"Wheel\"",
-    );
-    section.done(p);
-    Some(WheelConfig {
-        key: key?,
-        slots: slots?,
-        tick: tick?,
-        class: class?,
-        stopped_at: None,
-    })
+fn is_key(key: &str) -> bool {
+    (1..KEY_BYTES_MAX).contains(&key.len())
+}
+
+fn is_class(class: &str) -> bool {
+    TaskKey::build(class, "m", [""; 0]).is_ok()
 }
 
 #[cfg(test)]

@@ -49,9 +49,17 @@ impl Module {
         }
     }
 
+    /// The text of the file, with what `section!` declares in the first column, as other items are.
     fn text(&self) -> String {
-        std::fs::read_to_string(&self.file)
-            .unwrap_or_else(|error| panic!("read {}: {error}", self.file.display()))
+        let text = std::fs::read_to_string(&self.file)
+            .unwrap_or_else(|error| panic!("read {}: {error}", self.file.display()));
+        let mut is_declared = false;
+        let lines = text.lines().map(|line| {
+            is_declared = line == "section! {" || is_declared && line != "}";
+            let item = line.strip_prefix("    ").filter(|_| is_declared);
+            item.unwrap_or(line)
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// The folder below `src` in which the methods of its types are looked for.
