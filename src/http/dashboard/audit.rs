@@ -1,15 +1,11 @@
 //! The audit log: who changed what.
 
 use askama::Template;
-use axum::Router;
-use axum::extract::{Query, State};
-use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::panel::{Panel, Source};
+use super::page::{Head, Page, PanelContent, parameter};
 use super::texts::{Language, texts};
 use crate::http::audit::AuditEntry;
 use crate::http::problem::Problem;
@@ -19,13 +15,6 @@ use crate::task::{TaskKey, UnixMs};
 
 /// Entries of a page.
 const LIMIT: u32 = 50;
-
-/// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
-    Router::new()
-        .route("/audit", get(page))
-        .route("/panels/audit", get(panel_alone))
-}
 
 texts! {
     /// Texts of the audit log.
@@ -47,28 +36,10 @@ texts! {
 
 /// Where the page begins.
 #[derive(Debug, Default, Deserialize)]
-struct Wanted {
+pub struct Wanted {
     /// `next` of the page before.
     #[serde(default)]
     before: String,
-}
-
-async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
-    let f = frame.at(Place::Audit);
-    let t = AuditTexts::of(f.language());
-    let list = panel(&site, &f, &wanted).await;
-    f.page(&Page { f: &f, t, list })
-}
-
-#[derive(Template)]
-#[template(
-    path = "audit.html",
-    config = "src/http/dashboard/templates/askama.toml"
-)]
-struct Page<'a> {
-    f: &'a Frame,
-    t: &'static AuditTexts,
-    list: Panel,
 }
 
 /// An entry as it is shown.
@@ -90,7 +61,7 @@ struct Row {
     path = "audit_list.html",
     config = "src/http/dashboard/templates/askama.toml"
 )]
-struct List<'a> {
+pub struct List<'a> {
     f: &'a Frame,
     t: &'static AuditTexts,
     rows: Vec<Row>,
@@ -98,42 +69,51 @@ struct List<'a> {
     next: Option<String>,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
-    panel(&site, &f, &wanted).await
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "audit";
+    const SHOWS: &'static str = "audit";
+    const IS_PER_CLASS: bool = false;
+    type Query = Wanted;
+    type Content<'a> = List<'a>;
+
+    fn address(query: &Wanted) -> String {
+        parameter("before", &query.before)
+    }
+
+    async fn load<'a>(
+        site: &'a Site,
+        f: &'a Frame,
+        wanted: &'a Wanted,
+    ) -> Result<List<'a>, Problem> {
+        let before =
+            match wanted.before.as_str() {
+                "" => None,
+                text => Some(place(text).ok_or_else(|| {
+                    Problem::invalid("`before` is not the address of an older page")
+                })?),
+            };
+        let page = site.audit_log.page(before, LIMIT).await?;
+        Ok(List {
+            f,
+            t: AuditTexts::of(f.language()),
+            rows: page
+                .entries
+                .into_iter()
+                .map(|entry| row(masked(entry, site), f))
+                .collect(),
+            is_first: wanted.before.is_empty(),
+            next: page.next.map(|next| encoded(&text_of(next))),
+        })
+    }
 }
 
-async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
-    let source = Source {
-        name: "audit",
-        query: match wanted.before.is_empty() {
-            true => String::new(),
-            false => format!("before={}", encoded(&wanted.before)),
-        },
-        shows: "audit",
-    };
-    Panel::load_undivided(f, source, list(site, f, wanted)).await
-}
+impl Page for List<'_> {
+    const PLACE: Place = Place::Audit;
 
-async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>, Problem> {
-    let before = match wanted.before.as_str() {
-        "" => None,
-        text => Some(
-            place(text)
-                .ok_or_else(|| Problem::invalid("`before` is not the address of an older page"))?,
-        ),
-    };
-    let page = site.audit_log.page(before, LIMIT).await?;
-    Ok(List {
-        f,
-        t: AuditTexts::of(f.language()),
-        rows: page
-            .entries
-            .into_iter()
-            .map(|entry| row(masked(entry, site), f))
-            .collect(),
-        is_first: wanted.before.is_empty(),
-        next: page.next.map(|next| encoded(&text_of(next))),
-    })
+    fn head(language: Language) -> Head {
+        let t = AuditTexts::of(language);
+        Head::new(t.title, t.lead)
+    }
 }
 
 fn masked(mut entry: AuditEntry, site: &Site) -> AuditEntry {

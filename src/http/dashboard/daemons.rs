@@ -3,24 +3,14 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
-use axum::Router;
-use axum::extract::State;
-use axum::response::Response;
-use axum::routing::get;
 
 use super::frame::{Frame, Place};
 use super::moment::Moment;
-use super::panel::{Panel, Source};
-use super::texts::texts;
+use super::page::{Head, NoQuery, Page, PanelContent};
+use super::texts::{Language, texts};
+use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::membership::{Member, Readiness};
-
-/// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
-    Router::new()
-        .route("/daemons", get(page))
-        .route("/panels/daemons", get(panel_alone))
-}
 
 texts! {
     /// Texts of the daemons.
@@ -52,24 +42,6 @@ texts! {
     }
 }
 
-async fn page(State(site): State<Site>, frame: Frame) -> Response {
-    let f = frame.at(Place::Daemons);
-    let t = DaemonsTexts::of(f.language());
-    let list = panel(&site, &f).await;
-    f.page(&Page { f: &f, t, list })
-}
-
-#[derive(Template)]
-#[template(
-    path = "daemons.html",
-    config = "src/http/dashboard/templates/askama.toml"
-)]
-struct Page<'a> {
-    f: &'a Frame,
-    t: &'static DaemonsTexts,
-    list: Panel,
-}
-
 /// A daemon as it is shown.
 struct Daemon {
     name: String,
@@ -98,7 +70,7 @@ struct Capability {
     path = "daemons_list.html",
     config = "src/http/dashboard/templates/askama.toml"
 )]
-struct List<'a> {
+pub struct List<'a> {
     f: &'a Frame,
     t: &'static DaemonsTexts,
     daemons: Vec<Daemon>,
@@ -113,23 +85,30 @@ struct List<'a> {
     is_deaf: bool,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "daemons";
+    const SHOWS: &'static str = "workers";
+    const IS_PER_CLASS: bool = false;
+    type Query = NoQuery;
+    type Content<'a> = List<'a>;
+
+    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
+        Ok(List {
+            has_events: site.engine.is_listening().is_some(),
+            is_unheard: !site.engine.hears_daemons(),
+            is_deaf: site.engine.is_listening() == Some(false),
+            ..shown(&site.engine.daemons(), f)
+        })
+    }
 }
 
-async fn panel(site: &Site, f: &Frame) -> Panel {
-    let source = Source {
-        name: "daemons",
-        query: String::new(),
-        shows: "workers",
-    };
-    let list = List {
-        has_events: site.engine.is_listening().is_some(),
-        is_unheard: !site.engine.hears_daemons(),
-        is_deaf: site.engine.is_listening() == Some(false),
-        ..shown(&site.engine.daemons(), f)
-    };
-    Panel::load_undivided(f, source, async { Ok(list) }).await
+impl Page for List<'_> {
+    const PLACE: Place = Place::Daemons;
+
+    fn head(language: Language) -> Head {
+        let t = DaemonsTexts::of(language);
+        Head::new(t.title, t.lead)
+    }
 }
 
 fn shown<'a>(members: &[Member], f: &'a Frame) -> List<'a> {

@@ -3,30 +3,20 @@
 use std::time::Duration;
 
 use askama::Template;
-use axum::Router;
-use axum::extract::State;
-use axum::response::Response;
-use axum::routing::get;
 use tokio::time::Instant;
 
 use super::frame::{Frame, Place};
 use super::moment::Moment;
-use super::panel::{Panel, Source};
+use super::page::{Head, NoQuery, Page, PanelContent};
 use super::phrases;
-use super::texts::texts;
+use super::texts::{Language, texts};
 use crate::diagnosis::{Finding, Severity};
+use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::task::UnixMs;
 
 /// How long the page waits for the first report.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
-    Router::new()
-        .route("/doctor", get(page))
-        .route("/panels/doctor", get(panel_alone))
-}
 
 texts! {
     /// Texts of the findings.
@@ -47,24 +37,6 @@ texts! {
     }
 }
 
-async fn page(State(site): State<Site>, frame: Frame) -> Response {
-    let f = frame.at(Place::Doctor);
-    let t = DoctorTexts::of(f.language());
-    let list = panel(&site, &f).await;
-    f.page(&Page { f: &f, t, list })
-}
-
-#[derive(Template)]
-#[template(
-    path = "doctor.html",
-    config = "src/http/dashboard/templates/askama.toml"
-)]
-struct Page<'a> {
-    f: &'a Frame,
-    t: &'static DoctorTexts,
-    list: Panel,
-}
-
 /// A finding as it is shown.
 struct Shown {
     check: &'static str,
@@ -79,7 +51,7 @@ struct Shown {
     path = "doctor_list.html",
     config = "src/http/dashboard/templates/askama.toml"
 )]
-struct List<'a> {
+pub struct List<'a> {
     f: &'a Frame,
     t: &'static DoctorTexts,
     is_missing: bool,
@@ -93,17 +65,25 @@ struct List<'a> {
     passed: Vec<Shown>,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "doctor";
+    const SHOWS: &'static str = "doctor";
+    const IS_PER_CLASS: bool = false;
+    type Query = NoQuery;
+    type Content<'a> = List<'a>;
+
+    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
+        Ok(list(site, f).await)
+    }
 }
 
-async fn panel(site: &Site, f: &Frame) -> Panel {
-    let source = Source {
-        name: "doctor",
-        query: String::new(),
-        shows: "doctor",
-    };
-    Panel::load_undivided(f, source, async { Ok(list(site, f).await) }).await
+impl Page for List<'_> {
+    const PLACE: Place = Place::Doctor;
+
+    fn head(language: Language) -> Head {
+        let t = DoctorTexts::of(language);
+        Head::new(t.title, t.lead)
+    }
 }
 
 async fn list<'a>(site: &Site, f: &'a Frame) -> List<'a> {

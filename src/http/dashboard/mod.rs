@@ -4,8 +4,9 @@
 //! `/panels/<name>`, so that one that fails or waits does not affect the others. Reading needs no JavaScript; changes are
 //! made by JavaScript that calls the API.
 //!
-//! A new page is a module with its `routes`, its [`texts!`](texts::texts) and templates that extend `layout.html`, a
-//! [`Place`](frame::Place), and a line in the navigation of `frame`.
+//! A new page of one panel is a module with its [`texts!`](texts::texts), the [`Page`](page::Page) and the template of its
+//! content, a [`Place`](frame::Place), and a line in the navigation of `frame`. A page of another form has `routes` and a
+//! template that extends `layout.html`.
 
 mod assets;
 mod audit;
@@ -17,6 +18,7 @@ mod frame;
 mod login;
 mod moment;
 mod overview;
+mod page;
 mod panel;
 mod pauses;
 mod phrases;
@@ -54,13 +56,13 @@ pub fn routes() -> Router<Site> {
         .merge(tasks::routes())
         .merge(task::routes())
         .merge(schedule::routes())
-        .merge(dead::routes())
-        .merge(recurring::routes())
+        .merge(page::routes::<dead::List>())
+        .merge(page::routes::<recurring::List>())
         .merge(pauses::routes())
-        .merge(queues::routes())
-        .merge(daemons::routes())
-        .merge(doctor::routes())
-        .merge(audit::routes())
+        .merge(page::routes::<queues::List>())
+        .merge(page::routes::<daemons::List>())
+        .merge(page::routes::<doctor::List>())
+        .merge(page::routes::<audit::List>())
         .route("/panels/ledger", get(ledger))
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }

@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::panel::{Panel, Source};
+use super::page::{NoQuery, PanelContent, panel, panel_route};
+use super::panel::Panel;
 use super::texts::texts;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
@@ -23,7 +24,7 @@ use crate::task::{Pause, PauseKind, Scope};
 pub fn routes() -> Router<Site> {
     Router::new()
         .route("/pauses", get(page))
-        .route("/panels/pauses", get(panel_alone))
+        .merge(panel_route::<List>())
 }
 
 texts! {
@@ -65,8 +66,11 @@ texts! {
 async fn page(State(site): State<Site>, frame: Frame) -> Response {
     let f = frame.at(Place::Pauses);
     let t = PausesTexts::of(f.language());
-    let (list, has_hold, classes) =
-        tokio::join!(panel(&site, &f), has_hold(&site), classes(&site, &f));
+    let (list, has_hold, classes) = tokio::join!(
+        panel::<List>(&site, &f, &NoQuery {}),
+        has_hold(&site),
+        classes(&site, &f)
+    );
     f.page(&Page {
         f: &f,
         t,
@@ -153,27 +157,21 @@ struct List {
     rows: Vec<Row>,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
-}
+impl PanelContent for List {
+    const NAME: &'static str = "pauses";
+    const SHOWS: &'static str = "pauses";
+    type Query = NoQuery;
+    type Content<'a> = Self;
 
-async fn panel(site: &Site, f: &Frame) -> Panel {
-    let source = Source {
-        name: "pauses",
-        query: String::new(),
-        shows: "pauses",
-    };
-    Panel::load(f, source, list(site, f)).await
-}
-
-async fn list(site: &Site, f: &Frame) -> Result<List, Problem> {
-    // Not the shared answer: a person who has just paused with the command line must see it.
-    let pauses = site.tasks.pauses().await?;
-    let seen = pauses.iter().filter_map(|pause| f.caller.pause_seen(pause));
-    Ok(List {
-        t: PausesTexts::of(f.language()),
-        rows: seen.map(|pause| row(&pause, f)).collect(),
-    })
+    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<Self, Problem> {
+        // Not the shared answer: a person who has just paused with the command line must see it.
+        let pauses = site.tasks.pauses().await?;
+        let seen = pauses.iter().filter_map(|pause| f.caller.pause_seen(pause));
+        Ok(Self {
+            t: PausesTexts::of(f.language()),
+            rows: seen.map(|pause| row(&pause, f)).collect(),
+        })
+    }
 }
 
 fn row(pause: &Pause, f: &Frame) -> Row {

@@ -5,15 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::Router;
-use axum::extract::State;
-use axum::response::Response;
-use axum::routing::get;
 
 use super::frame::{Frame, Place};
 use super::moment::{self, Moment};
-use super::panel::{Panel, Source};
-use super::texts::texts;
+use super::page::{Head, NoQuery, Page, PanelContent};
+use super::texts::{Language, texts};
 use crate::diagnosis::STARTING;
 use crate::engine::{PullQueueStatus, WorkerStatus};
 use crate::format;
@@ -24,13 +20,6 @@ use crate::task::{TaskKey, UnixMs};
 
 /// Workers of a queue that are shown.
 const WORKERS_MAX: usize = 50;
-
-/// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
-    Router::new()
-        .route("/queues", get(page))
-        .route("/panels/queues", get(panel_alone))
-}
 
 texts! {
     /// Texts of the queues.
@@ -64,24 +53,6 @@ texts! {
     }
 }
 
-async fn page(State(site): State<Site>, frame: Frame) -> Response {
-    let f = frame.at(Place::Queues);
-    let t = QueuesTexts::of(f.language());
-    let list = panel(&site, &f).await;
-    f.page(&Page { f: &f, t, list })
-}
-
-#[derive(Template)]
-#[template(
-    path = "queues.html",
-    config = "src/http/dashboard/templates/askama.toml"
-)]
-struct Page<'a> {
-    f: &'a Frame,
-    t: &'static QueuesTexts,
-    list: Panel,
-}
-
 /// A queue as it is shown.
 struct Queue {
     name: String,
@@ -111,7 +82,7 @@ struct Worker {
     path = "queues_list.html",
     config = "src/http/dashboard/templates/askama.toml"
 )]
-struct List<'a> {
+pub struct List<'a> {
     f: &'a Frame,
     t: &'static QueuesTexts,
     queues: Vec<Queue>,
@@ -122,43 +93,47 @@ struct List<'a> {
     is_part_of_overdue: bool,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
-}
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "queues";
+    const SHOWS: &'static str = "stats workers";
+    const IS_PER_CLASS: bool = false;
+    type Query = NoQuery;
+    type Content<'a> = List<'a>;
 
-async fn panel(site: &Site, f: &Frame) -> Panel {
-    let source = Source {
-        name: "queues",
-        query: String::new(),
-        shows: "stats workers",
-    };
-    Panel::load_undivided(f, source, list(site, f)).await
-}
-
-async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
-    let count = site.figures.count(&site.tasks).await?;
-    let mut tasks: HashMap<Arc<str>, Vec<&MethodStats>> = HashMap::new();
-    for method in &count.stats.methods {
-        let key = TaskKey::parse(&method.name).ok();
-        if let Some(queue) = key.and_then(|key| site.engine.pull_queue_of(&key)) {
-            tasks.entry(queue).or_default().push(method);
+    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
+        let count = site.figures.count(&site.tasks).await?;
+        let mut tasks: HashMap<Arc<str>, Vec<&MethodStats>> = HashMap::new();
+        for method in &count.stats.methods {
+            let key = TaskKey::parse(&method.name).ok();
+            if let Some(queue) = key.and_then(|key| site.engine.pull_queue_of(&key)) {
+                tasks.entry(queue).or_default().push(method);
+            }
         }
+        let overdue: u64 = count.stats.methods.iter().map(|it| it.overdue).sum();
+        let status = site.engine.pull().status().into_iter();
+        let queues = status.map(|status| {
+            let of_queue = tasks.get(&*status.queue).map_or(&[][..], Vec::as_slice);
+            queue(status, of_queue, f)
+        });
+        Ok(List {
+            f,
+            t: QueuesTexts::of(f.language()),
+            queues: queues.collect(),
+            of: count.stats.methods_of.map(u64::from),
+            is_part: count.stats.methods_of.is_some(),
+            is_part_of_overdue: count.stats.methods_of.is_some()
+                && overdue < count.stats.counts.overdue,
+        })
     }
-    let overdue: u64 = count.stats.methods.iter().map(|it| it.overdue).sum();
-    let status = site.engine.pull().status().into_iter();
-    let queues = status.map(|status| {
-        let of_queue = tasks.get(&*status.queue).map_or(&[][..], Vec::as_slice);
-        queue(status, of_queue, f)
-    });
-    Ok(List {
-        f,
-        t: QueuesTexts::of(f.language()),
-        queues: queues.collect(),
-        of: count.stats.methods_of.map(u64::from),
-        is_part: count.stats.methods_of.is_some(),
-        is_part_of_overdue: count.stats.methods_of.is_some()
-            && overdue < count.stats.counts.overdue,
-    })
+}
+
+impl Page for List<'_> {
+    const PLACE: Place = Place::Queues;
+
+    fn head(language: Language) -> Head {
+        let t = QueuesTexts::of(language);
+        Head::new(t.title, t.lead)
+    }
 }
 
 fn queue(status: PullQueueStatus, methods: &[&MethodStats], f: &Frame) -> Queue {

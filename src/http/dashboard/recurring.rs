@@ -1,17 +1,13 @@
 //! Recurring tasks: their schedules and next occurrences.
 
 use askama::Template;
-use axum::Router;
-use axum::extract::{Query, State};
-use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::panel::{Panel, Source};
+use super::page::{Head, Page, PanelContent, parameter};
 use super::row::first_line;
-use super::texts::texts;
+use super::texts::{Language, texts};
 use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
@@ -23,13 +19,6 @@ const LIMIT: u32 = 50;
 
 /// Occurrences that are shown of each.
 const OCCURRENCES: usize = 3;
-
-/// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
-    Router::new()
-        .route("/recurring", get(page))
-        .route("/panels/recurring", get(panel_alone))
-}
 
 texts! {
     /// Texts of the recurring tasks.
@@ -56,27 +45,9 @@ texts! {
 
 /// Where the page begins.
 #[derive(Debug, Default, Deserialize)]
-struct Wanted {
+pub struct Wanted {
     #[serde(default)]
     cursor: String,
-}
-
-async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
-    let f = frame.at(Place::Recurring);
-    let t = RecurringTexts::of(f.language());
-    let list = panel(&site, &f, &wanted).await;
-    f.page(&Page { f: &f, t, list })
-}
-
-#[derive(Template)]
-#[template(
-    path = "recurring.html",
-    config = "src/http/dashboard/templates/askama.toml"
-)]
-struct Page<'a> {
-    f: &'a Frame,
-    t: &'static RecurringTexts,
-    list: Panel,
 }
 
 /// A series as it is shown.
@@ -99,7 +70,7 @@ struct Row {
     path = "recurring_list.html",
     config = "src/http/dashboard/templates/askama.toml"
 )]
-struct List<'a> {
+pub struct List<'a> {
     f: &'a Frame,
     t: &'static RecurringTexts,
     rows: Vec<Row>,
@@ -108,50 +79,58 @@ struct List<'a> {
     searched: Option<u64>,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
-    panel(&site, &f, &wanted).await
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "recurring";
+    const SHOWS: &'static str = "tasks pauses";
+    type Query = Wanted;
+    type Content<'a> = List<'a>;
+
+    fn address(query: &Wanted) -> String {
+        parameter("cursor", &query.cursor)
+    }
+
+    async fn load<'a>(
+        site: &'a Site,
+        f: &'a Frame,
+        wanted: &'a Wanted,
+    ) -> Result<List<'a>, Problem> {
+        let cursor = Some(wanted.cursor.as_str()).filter(|text| !text.is_empty());
+        let filter = ListFilter {
+            recurring: true,
+            // Those that have ended are many, and in the list of all tasks.
+            states: [TaskState::Pending, TaskState::Waiting, TaskState::Running]
+                .map(StateFilter::Is)
+                .to_vec(),
+            limit: LIMIT,
+            ..ListFilter::default()
+        };
+        let (mut page, paused) = tokio::try_join!(
+            listing::list(site, &f.caller, filter, cursor),
+            site.paused()
+        )?;
+        page.tasks.sort_by_key(|task| task.due_at);
+        Ok(List {
+            f,
+            t: RecurringTexts::of(f.language()),
+            rows: page
+                .tasks
+                .iter()
+                .map(|task| row(task, &paused, f))
+                .collect(),
+            is_first: wanted.cursor.is_empty(),
+            next: page.next.map(|next| encoded(&next)),
+            searched: page.searched,
+        })
+    }
 }
 
-async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
-    let source = Source {
-        name: "recurring",
-        query: match wanted.cursor.is_empty() {
-            true => String::new(),
-            false => format!("cursor={}", encoded(&wanted.cursor)),
-        },
-        shows: "tasks pauses",
-    };
-    Panel::load(f, source, list(site, f, wanted)).await
-}
+impl Page for List<'_> {
+    const PLACE: Place = Place::Recurring;
 
-async fn list<'a>(site: &Site, f: &'a Frame, wanted: &Wanted) -> Result<List<'a>, Problem> {
-    let cursor = Some(wanted.cursor.as_str()).filter(|text| !text.is_empty());
-    let filter = ListFilter {
-        recurring: true,
-        // Those that have ended are many, and in the list of all tasks.
-        states: [TaskState::Pending, TaskState::Waiting, TaskState::Running]
-            .map(StateFilter::Is)
-            .to_vec(),
-        limit: LIMIT,
-        ..ListFilter::default()
-    };
-    let (mut page, paused) = tokio::try_join!(
-        listing::list(site, &f.caller, filter, cursor),
-        site.paused()
-    )?;
-    page.tasks.sort_by_key(|task| task.due_at);
-    Ok(List {
-        f,
-        t: RecurringTexts::of(f.language()),
-        rows: page
-            .tasks
-            .iter()
-            .map(|task| row(task, &paused, f))
-            .collect(),
-        is_first: wanted.cursor.is_empty(),
-        next: page.next.map(|next| encoded(&next)),
-        searched: page.searched,
-    })
+    fn head(language: Language) -> Head {
+        let t = RecurringTexts::of(language);
+        Head::new(t.title, t.lead).link("/tasks?state=done,dead,cancelled&recurring=true", t.ended)
+    }
 }
 
 fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {

@@ -8,7 +8,8 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
-use super::panel::{Panel, Source};
+use super::page::{PanelContent, panel, panel_route};
+use super::panel::Panel;
 use super::reasons::{self, Reason};
 use super::row::is_overdue;
 use super::texts::texts;
@@ -28,7 +29,7 @@ const OCCURRENCES: usize = 5;
 pub fn routes() -> Router<Site> {
     Router::new()
         .route("/task", get(page))
-        .route("/panels/task", get(panel_alone))
+        .merge(panel_route::<Details>())
 }
 
 texts! {
@@ -107,7 +108,7 @@ struct Page<'a> {
 
 async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
     let f = frame.at(Place::Tasks);
-    let details = panel(&site, &f, &wanted).await;
+    let details = panel::<Details>(&site, &f, &wanted).await;
     f.page(&Page {
         f: &f,
         key: wanted.text(),
@@ -115,20 +116,60 @@ async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wante
     })
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
-    panel(&site, &f, &wanted).await
-}
+impl PanelContent for Details<'_> {
+    const NAME: &'static str = "task";
+    const SHOWS: &'static str = "tasks stats pauses";
+    type Query = Wanted;
+    type Content<'a> = Details<'a>;
 
-async fn panel(site: &Site, f: &Frame, wanted: &Wanted) -> Panel {
-    let source = Source {
-        name: "task",
-        query: match wanted.id.is_empty() {
-            true => format!("key={}", encoded(&wanted.key)),
-            false => format!("id={}", encoded(&wanted.id)),
-        },
-        shows: "tasks stats pauses",
-    };
-    Panel::load(f, source, details(site, f, wanted.text())).await
+    fn address(query: &Wanted) -> String {
+        match query.id.is_empty() {
+            true => format!("key={}", encoded(&query.key)),
+            false => format!("id={}", encoded(&query.id)),
+        }
+    }
+
+    async fn load<'a>(
+        site: &'a Site,
+        f: &'a Frame,
+        query: &'a Wanted,
+    ) -> Result<Details<'a>, Problem> {
+        let key = query.text();
+        let wanted = TaskInPath::parse(key);
+        let is_key = matches!(wanted, Ok(TaskInPath::Key(_)));
+        let found = match wanted {
+            Ok(TaskInPath::Key(key)) => {
+                f.caller.require_key(&key)?;
+                let (task, facts) =
+                    tokio::join!(site.tasks.find(&key), why::facts(site, &f.caller));
+                let facts = facts?;
+                task?.map(|mut task| {
+                    site.masks.apply(&mut task);
+                    found(site, task, key.to_string(), &facts, f)
+                })
+            }
+            // A moved task stays in its row, so the page goes on showing it.
+            Ok(TaskInPath::Row(row, _)) => {
+                let task = listing::task_in_row(site, &f.caller, row);
+                let (task, facts) = tokio::try_join!(task, why::facts(site, &f.caller))?;
+                task.map(|mut task| {
+                    site.masks.apply(&mut task);
+                    let shown = site.masks.shown(&task.key);
+                    let mut found = found(site, task, row.to_string(), &facts, f);
+                    found.task.key = shown;
+                    found
+                })
+            }
+            Err(_) => None,
+        };
+        Ok(Details {
+            f,
+            t: TaskTexts::of(f.language()),
+            key,
+            is_key,
+            found,
+        })
+    }
 }
 
 /// What can be done with a task now.
@@ -209,42 +250,6 @@ impl Found {
             false => self.task.state.as_str(),
         }
     }
-}
-
-async fn details<'a>(site: &Site, f: &'a Frame, key: &'a str) -> Result<Details<'a>, Problem> {
-    let wanted = TaskInPath::parse(key);
-    let is_key = matches!(wanted, Ok(TaskInPath::Key(_)));
-    let found = match wanted {
-        Ok(TaskInPath::Key(key)) => {
-            f.caller.require_key(&key)?;
-            let (task, facts) = tokio::join!(site.tasks.find(&key), why::facts(site, &f.caller));
-            let facts = facts?;
-            task?.map(|mut task| {
-                site.masks.apply(&mut task);
-                found(site, task, key.to_string(), &facts, f)
-            })
-        }
-        // A moved task stays in its row, so the page goes on showing it.
-        Ok(TaskInPath::Row(row, _)) => {
-            let task = listing::task_in_row(site, &f.caller, row);
-            let (task, facts) = tokio::try_join!(task, why::facts(site, &f.caller))?;
-            task.map(|mut task| {
-                site.masks.apply(&mut task);
-                let shown = site.masks.shown(&task.key);
-                let mut found = found(site, task, row.to_string(), &facts, f);
-                found.task.key = shown;
-                found
-            })
-        }
-        Err(_) => None,
-    };
-    Ok(Details {
-        f,
-        t: TaskTexts::of(f.language()),
-        key,
-        is_key,
-        found,
-    })
 }
 
 fn found(site: &Site, task: TaskRecord, named: String, facts: &WhyFacts, f: &Frame) -> Found {

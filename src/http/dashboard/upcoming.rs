@@ -8,7 +8,8 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
-use super::panel::{Panel, Source};
+use super::page::{NoQuery, PanelContent, panel, panel_route, parameter};
+use super::panel::Panel;
 use super::row::Row;
 use super::texts::texts;
 use super::timeline::Timeline;
@@ -25,8 +26,8 @@ const LIMIT: u32 = 100;
 pub fn routes() -> Router<Site> {
     Router::new()
         .route("/upcoming", get(page))
-        .route("/panels/upcoming", get(panel_alone))
-        .route("/panels/ahead", get(ahead_alone))
+        .merge(panel_route::<List>())
+        .merge(panel_route::<Ahead>())
 }
 
 texts! {
@@ -83,7 +84,10 @@ struct Page<'a> {
 
 async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
     let f = frame.at(Place::Upcoming);
-    let (ahead, list) = tokio::join!(ahead_panel(&site, &f), panel(&site, &f, &wanted.class));
+    let (ahead, list) = tokio::join!(
+        panel::<Ahead>(&site, &f, &NoQuery {}),
+        panel::<List>(&site, &f, &wanted)
+    );
     f.page(&Page {
         f: &f,
         t: UpcomingTexts::of(f.language()),
@@ -106,17 +110,14 @@ struct Ahead<'a> {
     is_part: bool,
 }
 
-async fn ahead_alone(State(site): State<Site>, f: Frame) -> Panel {
-    ahead_panel(&site, &f).await
-}
+impl PanelContent for Ahead<'_> {
+    const NAME: &'static str = "ahead";
+    const SHOWS: &'static str = "tasks stats";
+    const IS_PER_CLASS: bool = false;
+    type Query = NoQuery;
+    type Content<'a> = Ahead<'a>;
 
-async fn ahead_panel(site: &Site, f: &Frame) -> Panel {
-    let source = Source {
-        name: "ahead",
-        query: String::new(),
-        shows: "tasks stats",
-    };
-    Panel::load_undivided(f, source, async {
+    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<Ahead<'a>, Problem> {
         let ahead = site.figures.ahead(&site.tasks).await?;
         Ok(Ahead {
             f,
@@ -124,8 +125,7 @@ async fn ahead_panel(site: &Site, f: &Frame) -> Panel {
             timeline: Timeline::of(&ahead.times, ahead.at, ahead.has_more),
             is_part: ahead.has_more,
         })
-    })
-    .await
+    }
 }
 
 /// Tasks that fall due within the same length of time from now.
@@ -147,48 +147,48 @@ struct List<'a> {
     later: Option<(String, usize)>,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame, Query(wanted): Query<Wanted>) -> Panel {
-    panel(&site, &f, &wanted.class).await
-}
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "upcoming";
+    const SHOWS: &'static str = "tasks stats pauses";
+    type Query = Wanted;
+    type Content<'a> = List<'a>;
 
-async fn panel(site: &Site, f: &Frame, class: &str) -> Panel {
-    let source = Source {
-        name: "upcoming",
-        query: match class {
-            "" => String::new(),
-            class => format!("class={}", encoded(class)),
-        },
-        shows: "tasks stats pauses",
-    };
-    Panel::load(f, source, list(site, f, class)).await
-}
+    fn address(query: &Wanted) -> String {
+        parameter("class", &query.class)
+    }
 
-async fn list<'a>(site: &Site, f: &'a Frame, class: &str) -> Result<List<'a>, Problem> {
-    let filter = ListFilter {
-        states: vec![
-            StateFilter::Is(TaskState::Pending),
-            StateFilter::Is(TaskState::Waiting),
-        ],
-        class: (!class.is_empty()).then(|| class.to_owned()),
-        due_after: Some(f.now),
-        limit: LIMIT,
-        ..ListFilter::default()
-    };
-    let (page, paused) =
-        tokio::try_join!(listing::list(site, &f.caller, filter, None), site.paused())?;
-    let later = page.next.is_some().then(|| {
-        let from = page.tasks.last().map_or(f.now, |task| task.due_at);
-        let class = encoded(class);
-        let from = encoded(&from.to_string());
-        let query = format!("state=pending,waiting&class={class}&due_after={from}");
-        (format!("{}/tasks?{query}", f.base), page.tasks.len())
-    });
-    Ok(List {
-        f,
-        t: UpcomingTexts::of(f.language()),
-        groups: groups(page.tasks, &paused, f),
-        later,
-    })
+    async fn load<'a>(
+        site: &'a Site,
+        f: &'a Frame,
+        query: &'a Wanted,
+    ) -> Result<List<'a>, Problem> {
+        let class = &query.class;
+        let filter = ListFilter {
+            states: vec![
+                StateFilter::Is(TaskState::Pending),
+                StateFilter::Is(TaskState::Waiting),
+            ],
+            class: (!class.is_empty()).then(|| class.to_owned()),
+            due_after: Some(f.now),
+            limit: LIMIT,
+            ..ListFilter::default()
+        };
+        let (page, paused) =
+            tokio::try_join!(listing::list(site, &f.caller, filter, None), site.paused())?;
+        let later = page.next.is_some().then(|| {
+            let from = page.tasks.last().map_or(f.now, |task| task.due_at);
+            let class = encoded(class);
+            let from = encoded(&from.to_string());
+            let query = format!("state=pending,waiting&class={class}&due_after={from}");
+            (format!("{}/tasks?{query}", f.base), page.tasks.len())
+        });
+        Ok(List {
+            f,
+            t: UpcomingTexts::of(f.language()),
+            groups: groups(page.tasks, &paused, f),
+            later,
+        })
+    }
 }
 
 fn groups(tasks: Vec<TaskRecord>, paused: &Paused, f: &Frame) -> Vec<Group> {

@@ -4,17 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use askama::Template;
-use axum::Router;
-use axum::extract::State;
-use axum::response::Response;
-use axum::routing::get;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::panel::{Panel, Source};
-use super::texts::texts;
+use super::page::{Head, NoQuery, Page, PanelContent};
+use super::texts::{Language, texts};
 use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
@@ -30,13 +26,6 @@ const READ_FOR: Duration = Duration::from_millis(500);
 
 /// Groups that are shown.
 const GROUPS_MAX: usize = 50;
-
-/// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
-    Router::new()
-        .route("/dead", get(page))
-        .route("/panels/dead", get(panel_alone))
-}
 
 texts! {
     /// Texts of the dead tasks.
@@ -60,24 +49,6 @@ texts! {
     }
 }
 
-async fn page(State(site): State<Site>, frame: Frame) -> Response {
-    let f = frame.at(Place::Dead);
-    let t = DeadTexts::of(f.language());
-    let list = panel(&site, &f).await;
-    f.page(&Page { f: &f, t, list })
-}
-
-#[derive(Template)]
-#[template(
-    path = "dead.html",
-    config = "src/http/dashboard/templates/askama.toml"
-)]
-struct Page<'a> {
-    f: &'a Frame,
-    t: &'static DeadTexts,
-    list: Panel,
-}
-
 /// Dead tasks with the same class, method and kind of error.
 struct Group {
     count: u64,
@@ -97,7 +68,7 @@ struct Group {
     path = "dead_list.html",
     config = "src/http/dashboard/templates/askama.toml"
 )]
-struct List<'a> {
+pub struct List<'a> {
     f: &'a Frame,
     t: &'static DeadTexts,
     groups: Vec<Group>,
@@ -109,68 +80,73 @@ struct List<'a> {
     has_more: bool,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "dead";
+    const SHOWS: &'static str = "tasks stats";
+    type Query = NoQuery;
+    type Content<'a> = List<'a>;
+
+    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
+        let mut groups: HashMap<(String, Option<String>), Collected> = HashMap::new();
+        let filter = ListFilter {
+            states: vec![StateFilter::Is(TaskState::Dead)],
+            limit: READ_AT_ONCE,
+            ..ListFilter::default()
+        };
+        let until = Instant::now() + READ_FOR;
+        let (mut read, mut cursor) = (0, None::<String>);
+        let is_part = loop {
+            let page = listing::list(site, &f.caller, filter.clone(), cursor.as_deref());
+            let page = page.await?;
+            read += page.tasks.len();
+            for task in page.tasks {
+                let error = task.last_error.as_deref().unwrap_or_default();
+                // Tasks whose errors are masked are one group.
+                let kind = match site.masks.hides_payload(&task.key) {
+                    true => None,
+                    false => Some(error_kind(error)),
+                };
+                let kind = (task.key.class_method().to_owned(), kind);
+                groups.entry(kind).or_default().add(task);
+            }
+            cursor = page.next;
+            match cursor {
+                None => break false,
+                Some(_) if read >= READ_MAX || Instant::now() >= until => break true,
+                Some(_) => {}
+            }
+        };
+        let kinds = groups.len();
+        let tasks = groups.values().map(|group| group.count).sum();
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by(|(one_kind, one), (other_kind, other)| {
+            (other.count, one_kind).cmp(&(one.count, other_kind))
+        });
+        groups.truncate(GROUPS_MAX);
+        let groups = groups
+            .into_iter()
+            .map(|((method, kind), group)| group.shown(method, kind, f));
+        Ok(List {
+            f,
+            t: DeadTexts::of(f.language()),
+            groups: groups.collect(),
+            tasks,
+            kinds: kinds as u64,
+            is_part,
+            has_more: kinds > GROUPS_MAX,
+        })
+    }
 }
 
-async fn panel(site: &Site, f: &Frame) -> Panel {
-    let source = Source {
-        name: "dead",
-        query: String::new(),
-        shows: "tasks stats",
-    };
-    Panel::load(f, source, list(site, f)).await
-}
+impl Page for List<'_> {
+    const PLACE: Place = Place::Dead;
 
-async fn list<'a>(site: &Site, f: &'a Frame) -> Result<List<'a>, Problem> {
-    let mut groups: HashMap<(String, Option<String>), Collected> = HashMap::new();
-    let filter = ListFilter {
-        states: vec![StateFilter::Is(TaskState::Dead)],
-        limit: READ_AT_ONCE,
-        ..ListFilter::default()
-    };
-    let until = Instant::now() + READ_FOR;
-    let (mut read, mut cursor) = (0, None::<String>);
-    let is_part = loop {
-        let page = listing::list(site, &f.caller, filter.clone(), cursor.as_deref());
-        let page = page.await?;
-        read += page.tasks.len();
-        for task in page.tasks {
-            let error = task.last_error.as_deref().unwrap_or_default();
-            // Tasks whose errors are masked are one group.
-            let kind = match site.masks.hides_payload(&task.key) {
-                true => None,
-                false => Some(error_kind(error)),
-            };
-            let kind = (task.key.class_method().to_owned(), kind);
-            groups.entry(kind).or_default().add(task);
-        }
-        cursor = page.next;
-        match cursor {
-            None => break false,
-            Some(_) if read >= READ_MAX || Instant::now() >= until => break true,
-            Some(_) => {}
-        }
-    };
-    let kinds = groups.len();
-    let tasks = groups.values().map(|group| group.count).sum();
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by(|(one_kind, one), (other_kind, other)| {
-        (other.count, one_kind).cmp(&(one.count, other_kind))
-    });
-    groups.truncate(GROUPS_MAX);
-    let groups = groups
-        .into_iter()
-        .map(|((method, kind), group)| group.shown(method, kind, f));
-    Ok(List {
-        f,
-        t: DeadTexts::of(f.language()),
-        groups: groups.collect(),
-        tasks,
-        kinds: kinds as u64,
-        is_part,
-        has_more: kinds > GROUPS_MAX,
-    })
+    fn head(language: Language) -> Head {
+        let t = DeadTexts::of(language);
+        Head::new(t.title, t.lead)
+            .link("/tasks?state=dead", t.filter)
+            .script("actions.js")
+    }
 }
 
 /// The tasks of a group, while they are collected.
