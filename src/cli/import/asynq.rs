@@ -8,10 +8,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use super::hashed_jobs::{HashedJobs, unless_paused};
 use super::job::{Found, Job, due_of_seconds, runs};
 use super::protobuf::TaskMessage;
 use super::sets::{Page, Sets};
+use super::sorted_set_jobs::{Hashes, SortedSetJobs, unless_paused};
 use super::store::{Entry, Field, Store, Taker};
 
 /// As asynq's `deleteTaskCmd` does.
@@ -24,7 +24,7 @@ const TAKE_ALSO: &str = r"
 ///
 /// # Errors
 /// The names of the queues cannot be read.
-pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<HashedJobs> {
+pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<SortedSetJobs> {
     let mut queues: Vec<String> = match queue {
         Some(queue) => vec![queue.to_owned()],
         None => redis::cmd("SMEMBERS")
@@ -47,13 +47,16 @@ pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<HashedJob
         };
         [set("scheduled"), set("retry")]
     });
-    Ok(HashedJobs {
+    Ok(SortedSetJobs {
         sets: Sets::new(sets.collect()),
         store,
         taker: Taker::new("msg", TAKE_ALSO),
-        before: "asynq:{".to_owned(),
-        after: "}:t:",
-        fields: &["msg"],
+        hashes: Some(Hashes {
+            before: "asynq:{".to_owned(),
+            after: "}:t:",
+            fields: &["msg"],
+        }),
+        queue: None,
         remarks,
         job,
     })

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use lapsed::task::UnixMs;
 use serde::Deserialize;
 
-use super::hashed_jobs::{HashedJobs, unless_paused};
 use super::job::{Found, Job, runs};
 use super::sets::{Page, Sets};
+use super::sorted_set_jobs::{Hashes, SortedSetJobs, unless_paused};
 use super::store::{Entry, Field, Store, Taker};
 
 /// Fields of a job's hash. `attemptsMade` is the name of `atm` in older versions.
@@ -45,7 +45,11 @@ struct Options {
 ///
 /// # Errors
 /// The names of the queues cannot be read.
-pub async fn open(store: Store, prefix: &str, queue: Option<&str>) -> anyhow::Result<HashedJobs> {
+pub async fn open(
+    store: Store,
+    prefix: &str,
+    queue: Option<&str>,
+) -> anyhow::Result<SortedSetJobs> {
     let before = format!("{prefix}:");
     let after = ":delayed";
     let names = match queue {
@@ -73,14 +77,17 @@ pub async fn open(store: Store, prefix: &str, queue: Option<&str>) -> anyhow::Re
             Arc::from(&name[..]),
         )
     };
-    Ok(HashedJobs {
+    Ok(SortedSetJobs {
         remarks,
         sets: Sets::new(names.iter().map(set).collect()),
         store,
         taker: Taker::new("data", TAKE_ALSO),
-        before,
-        after: ":",
-        fields: &FIELDS,
+        hashes: Some(Hashes {
+            before,
+            after: ":",
+            fields: &FIELDS,
+        }),
+        queue: None,
         job,
     })
 }

@@ -2,7 +2,6 @@
 
 mod asynq;
 mod bullmq;
-mod hashed_jobs;
 mod intake;
 mod job;
 mod live_keys;
@@ -18,6 +17,7 @@ mod seed003;
 mod seed004;
 mod sets;
 mod sidekiq;
+mod sorted_set_jobs;
 mod source;
 mod store;
 mod table;

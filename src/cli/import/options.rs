@@ -9,15 +9,13 @@ use lapsed::config::{ImportSource, Secret};
 use lapsed::task::{Due, TableName};
 
 use super::seed000::Seed000;
-use super::seed001::Seed001;
 use super::seed002::Seed002;
 use super::seed003::Seed003;
 use super::seed004::Seed004;
-use super::sidekiq::Sidekiq;
 use super::source::Source;
 use super::store::Store;
 use super::table::Table;
-use super::{asynq, bullmq};
+use super::{asynq, bullmq, seed001, sidekiq};
 
 #[derive(Args)]
 pub struct Options {
@@ -164,7 +162,7 @@ impl Options {
                 Box::new(Seed000::open(store, set("delay_queue_job"), table))
             }
             ImportSource::Seed001 => {
-                Box::new(Seed001::open(self.store(config).await?, set("order")))
+                Box::new(seed001::open(self.store(config).await?, set("order")))
             }
             ImportSource::Seed002 => {
                 let zone = self.tz.clone().unwrap_or(TimeZone::UTC);
@@ -196,7 +194,7 @@ impl Options {
             }
             ImportSource::Sidekiq => {
                 let store = self.store(config).await?;
-                Box::new(Sidekiq::open(store, prefix, self.queue.clone()))
+                Box::new(sidekiq::open(store, prefix, self.queue.clone()))
             }
             ImportSource::Asynq => {
                 let store = self.store(config).await?;

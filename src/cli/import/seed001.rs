@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use lapsed::config::written;
@@ -10,59 +9,16 @@ use lapsed::task::{KeyName, TaskKey};
 
 use super::job::{Found, Job, due_by_size, is_own};
 use super::sets::{Page, Sets};
-use super::source::{Source, Taken};
-use super::store::{Entry, Store, Taker};
+use super::sorted_set_jobs::SortedSetJobs;
+use super::store::{Entry, Field, Store};
 
-pub struct Seed001 {
-    store: Store,
-    sets: Sets,
-    taker: Taker,
+/// Reads the members of a set.
+pub fn open(store: Store, set: &str) -> SortedSetJobs {
+    let sets = Sets::new(vec![(Arc::from(set), Arc::from(set))]);
+    SortedSetJobs::of_members(store, sets, job)
 }
 
-impl Seed001 {
-    pub fn open(store: Store, set: &str) -> Self {
-        Self {
-            store,
-            sets: Sets::new(vec![(Arc::from(set), Arc::from(set))]),
-            taker: Taker::new("", ""),
-        }
-    }
-}
-
-#[async_trait]
-impl Source for Seed001 {
-    async fn count(&mut self) -> anyhow::Result<Option<u64>> {
-        self.sets.count(&self.store).await.map(Some)
-    }
-
-    async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
-        let Some(page) = self.sets.page(&self.store).await? else {
-            return Ok(None);
-        };
-        let found = page.entries.iter().map(|entry| {
-            job(entry, &page).unwrap_or_else(|why| Found::refused(&entry.member, why))
-        });
-        Ok(Some(found.collect()))
-    }
-
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
-        let mut taken = Taken::default();
-        let Some(first) = jobs.first() else {
-            return Ok(taken);
-        };
-        let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
-        let removed = self
-            .store
-            .take(&first.place.container, "", &places, &self.taker);
-        taken.add(0, &removed.await?);
-        Ok(taken)
-    }
-}
-
-fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
-    if let Some(length) = entry.oversize() {
-        return Err(format!("the member has {length} bytes"));
-    }
+fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
     if is_own(entry.at()) {
         return Ok(Found::Settled);
     }

@@ -2,23 +2,14 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::job::{Found, Job, due_of_seconds, runs};
-use super::sets::{Page, Sets, groups};
-use super::source::{Source, Taken};
-use super::store::{Entry, Store, Taker};
-
-pub struct Sidekiq {
-    store: Store,
-    sets: Sets,
-    /// Only jobs of this queue.
-    queue: Option<String>,
-    taker: Taker,
-}
+use super::sets::{Page, Sets};
+use super::sorted_set_jobs::SortedSetJobs;
+use super::store::{Entry, Field, Store};
 
 /// The members that matter of a job.
 #[derive(Deserialize)]
@@ -53,60 +44,23 @@ enum Retry {
     Other(serde::de::IgnoredAny),
 }
 
-impl Sidekiq {
-    pub fn open(store: Store, namespace: Option<&str>, queue: Option<String>) -> Self {
-        let set = |name: &str| {
-            let name = match namespace {
-                Some(namespace) => format!("{namespace}:{name}"),
-                None => name.to_owned(),
-            };
-            (Arc::from(name), Arc::from(""))
+/// Reads the scheduled and retried jobs, of all queues or of one.
+pub fn open(store: Store, namespace: Option<&str>, queue: Option<String>) -> SortedSetJobs {
+    let set = |name: &str| {
+        let name = match namespace {
+            Some(namespace) => format!("{namespace}:{name}"),
+            None => name.to_owned(),
         };
-        Self {
-            store,
-            sets: Sets::new(vec![set("schedule"), set("retry")]),
-            queue,
-            taker: Taker::new("", ""),
-        }
+        (Arc::from(name), Arc::from(""))
+    };
+    let sets = Sets::new(vec![set("schedule"), set("retry")]);
+    SortedSetJobs {
+        queue,
+        ..SortedSetJobs::of_members(store, sets, job)
     }
 }
 
-#[async_trait]
-impl Source for Sidekiq {
-    async fn count(&mut self) -> anyhow::Result<Option<u64>> {
-        self.sets.count(&self.store).await.map(Some)
-    }
-
-    async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
-        let Some(page) = self.sets.page(&self.store).await? else {
-            return Ok(None);
-        };
-        let wanted = |found: &Found| match (found, &self.queue) {
-            (Found::Job(job), Some(queue)) => *job.queue == **queue,
-            _ => true,
-        };
-        let found = page.entries.iter().map(|entry| {
-            job(entry, &page).unwrap_or_else(|why| Found::refused(&entry.member, why))
-        });
-        Ok(Some(found.filter(wanted).collect()))
-    }
-
-    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<Taken> {
-        let (mut taken, mut from) = (Taken::default(), 0);
-        for (set, jobs) in groups(jobs) {
-            let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
-            let removed = self.store.take(set, "", &places, &self.taker).await?;
-            taken.add(from, &removed);
-            from += jobs.len();
-        }
-        Ok(taken)
-    }
-}
-
-fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
-    if let Some(length) = entry.oversize() {
-        return Err(format!("it has {length} bytes"));
-    }
+fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
     let text = std::str::from_utf8(&entry.member).map_err(|_| "it is not UTF-8")?;
     let item: Item =
         serde_json::from_str(text).map_err(|error| format!("it is no job of Sidekiq: {error}"))?;

@@ -1,4 +1,4 @@
-//! Jobs in hashes, whose ids are in sorted sets.
+//! Jobs in sorted sets whose scores are due times: a member is the job itself, or the id of a hash that is.
 
 use async_trait::async_trait;
 
@@ -7,19 +7,29 @@ use super::sets::{Page, Sets, groups};
 use super::source::{Source, Taken};
 use super::store::{Entry, Field, Store, Taker};
 
-/// Jobs of queues. The hash of a job is `<before><queue><after><id>`.
-pub struct HashedJobs {
+/// Reads a job from its entry and the fields of its hash; an error says why it cannot be imported.
+type ReadJob = fn(&Entry, &[Field], &Page) -> Result<Found, String>;
+
+/// Jobs of queues.
+pub struct SortedSetJobs {
     pub store: Store,
     pub sets: Sets,
     pub taker: Taker,
-    pub before: String,
-    pub after: &'static str,
-    /// Fields of a hash that are read.
-    pub fields: &'static [&'static str],
+    /// The hashes of the jobs; `None`: a member is the job.
+    pub hashes: Option<Hashes>,
+    /// Only jobs of this queue; `None`: all jobs of the sets.
+    pub queue: Option<String>,
     /// What is said of its queues.
     pub remarks: Vec<String>,
-    /// Reads a job; an error says why it cannot be imported.
-    pub job: fn(&Entry, &[Field], &Page) -> Result<Found, String>,
+    pub job: ReadJob,
+}
+
+/// Hashes of jobs, each named `<before><queue><after><id>`.
+pub struct Hashes {
+    pub before: String,
+    pub after: &'static str,
+    /// Fields that are read.
+    pub fields: &'static [&'static str],
 }
 
 /// Leaves out queues that are paused there, because their tasks would run here. One that is named is imported all the same.
@@ -53,15 +63,42 @@ pub async fn unless_paused(
     Ok((read, remarks))
 }
 
-impl HashedJobs {
+impl SortedSetJobs {
+    /// Jobs that are the members of these sets.
+    pub fn of_members(store: Store, sets: Sets, job: ReadJob) -> Self {
+        Self {
+            store,
+            sets,
+            taker: Taker::new("", ""),
+            hashes: None,
+            queue: None,
+            remarks: Vec::new(),
+            job,
+        }
+    }
+
+    /// The fields of the hash of each entry; none if an entry has no hash.
+    async fn fields(&self, page: &Page) -> anyhow::Result<Vec<Vec<Field>>> {
+        let Some(hashes) = &self.hashes else {
+            return Ok(page.entries.iter().map(|_| Vec::new()).collect());
+        };
+        let prefix = self.prefix(&page.queue);
+        let key = |entry: &Entry| [prefix.as_bytes(), &entry.member].concat();
+        let keys: Vec<Vec<u8>> = page.entries.iter().map(key).collect();
+        self.store.hashes(&keys, hashes.fields).await
+    }
+
     /// What begins the names of the hashes of a queue.
     fn prefix(&self, queue: &str) -> String {
-        format!("{}{queue}{}", self.before, self.after)
+        match &self.hashes {
+            Some(Hashes { before, after, .. }) => format!("{before}{queue}{after}"),
+            None => String::new(),
+        }
     }
 }
 
 #[async_trait]
-impl Source for HashedJobs {
+impl Source for SortedSetJobs {
     async fn count(&mut self) -> anyhow::Result<Option<u64>> {
         self.sets.count(&self.store).await.map(Some)
     }
@@ -70,19 +107,21 @@ impl Source for HashedJobs {
         let Some(page) = self.sets.page(&self.store).await? else {
             return Ok(None);
         };
-        let prefix = self.prefix(&page.queue);
-        let key = |entry: &Entry| [prefix.as_bytes(), &entry.member].concat();
-        let keys: Vec<Vec<u8>> = page.entries.iter().map(key).collect();
-        let hashes = self.store.hashes(&keys, self.fields).await?;
-        let entries = page.entries.iter().zip(&hashes);
+        let fields = self.fields(&page).await?;
+        let is_wanted = |found: &Found| match (found, &self.queue) {
+            (Found::Job(job), Some(queue)) => *job.queue == **queue,
+            _ => true,
+        };
+        let entries = page.entries.iter().zip(&fields);
         let found = entries.map(|(entry, fields)| {
             let job = match entry.oversize() {
-                Some(length) => Err(format!("its id has {length} bytes")),
+                Some(length) if self.hashes.is_some() => Err(format!("its id has {length} bytes")),
+                Some(length) => Err(format!("it has {length} bytes")),
                 None => (self.job)(entry, fields, &page),
             };
             job.unwrap_or_else(|why| Found::refused(&entry.member, why))
         });
-        Ok(Some(found.collect()))
+        Ok(Some(found.filter(is_wanted).collect()))
     }
 
     async fn remarks(&mut self) -> anyhow::Result<Vec<String>> {
