@@ -18,7 +18,7 @@ use super::progress::{bar, spinner};
 use super::recorder::Record;
 use super::report::{Report, lateness_stats};
 use super::samples::{Lateness, Samples};
-use super::stats::{Row, Stat, Value};
+use super::stats::{Stat, Value};
 use super::tasks::task;
 
 /// Interval between batches of keys.
@@ -65,10 +65,8 @@ impl Adopt {
                 count,
                 ..Numbers::default()
             };
-            let waiting = spinner("waiting for the first audit of the daemon".to_owned());
             let mut daemon = environment.daemon(numbers, &[], false)?;
-            daemon.ready(false).await?;
-            waiting.finish_and_clear();
+            daemon.await_audit().await?;
             let counters = environment.counters().await?;
             let mut meter =
                 Meter::begin(environment, counters, std::slice::from_ref(&daemon)).await?;
@@ -106,11 +104,7 @@ impl Adopt {
             );
             let label = format!("{}/s", self.rate);
             report.curves.push((format!("{label} #{run}"), lateness));
-            report.rows.push(Row {
-                label,
-                run: Some(run),
-                stats,
-            });
+            report.row(label, run, stats);
         }
         Ok(report)
     }

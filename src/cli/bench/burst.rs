@@ -6,10 +6,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::measure::Plan;
+use super::measure::{Plan, measure};
 use super::options::{Common, some_tasks, tasks};
-use super::report::Report;
-use super::stats::{Stat, Value};
+use super::report::{Columns, Report};
+use super::results::Results;
+use super::stats::Stat;
 use super::tasks::Arrivals;
 
 /// Time limit for all runs.
@@ -33,36 +34,33 @@ pub struct Burst {
 
 impl Burst {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
-        let mut report = Report::default();
-        for run in 1..=self.common.runs {
-            let results = Plan {
-                patience: PATIENCE,
-                ..Plan::new(
-                    format!("{} at once", self.tasks),
-                    self.tasks,
-                    Arrivals::AtOnce,
-                    WINDOW,
-                )
-            }
-            .run(environment)
-            .await?;
-            let lateness = results.lateness(u64::MAX);
-            let since_due = |moment: Option<u64>| {
-                let us = moment.map(|moment| moment.saturating_sub(results.first_due_us));
-                Value::measured(us.map(|us| us as f64 / 1000.0), 0)
-            };
-            let last = results.all_starts().max().filter(|_| results.lost() == 0);
-            let per_s = last.map_or(0.0, |last| {
-                let us = last.saturating_sub(results.first_due_us).max(1);
-                f64::from(self.tasks) / (us as f64 / 1e6)
-            });
-            let own = vec![
-                Stat::new("all_started_ms", since_due(last)),
-                Stat::new("all_settled_ms", since_due(results.all_settled_us())),
-            ];
-            let curve = (results.name_of(run), lateness);
-            report.add(run, &results, own, per_s, curve);
+        let plan = Plan {
+            patience: PATIENCE,
+            ..Plan::new(
+                format!("{} at once", self.tasks),
+                self.tasks,
+                Arrivals::AtOnce,
+                WINDOW,
+            )
+        };
+        let columns = |run, results: &Results| self.columns(run, results);
+        measure(environment, self.common.runs, &[plan], columns).await
+    }
+
+    fn columns(&self, run: u32, results: &Results) -> Columns {
+        let since_due = |moment: u64| moment.saturating_sub(results.first_due_us);
+        let ms = |moment: Option<u64>| moment.map(|moment| since_due(moment) as f64 / 1000.0);
+        let last = results.all_starts().max().filter(|_| results.lost() == 0);
+        Columns {
+            own: vec![
+                Stat::measured("all_started_ms", ms(last), 0),
+                Stat::measured("all_settled_ms", ms(results.all_settled_us()), 0),
+            ],
+            tasks_per_s: last.map_or(0.0, |last| {
+                f64::from(self.tasks) / (since_due(last).max(1) as f64 / 1e6)
+            }),
+            curve: results.name_of(run),
+            lateness: results.lateness(u64::MAX),
         }
-        Ok(report)
     }
 }

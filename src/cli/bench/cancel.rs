@@ -15,7 +15,7 @@ use super::meter::Meter;
 use super::options::{Common, seconds, span, tasks};
 use super::progress::{bar, spinner};
 use super::report::Report;
-use super::stats::{Row, Stat, Value};
+use super::stats::{Stat, Value};
 use super::tasks::{BATCH, far_due, task};
 
 #[derive(Args, Serialize)]
@@ -46,9 +46,9 @@ impl Cancel {
             let counters = environment.counters().await?;
             let meter = Meter::begin(environment, counters, &[]).await?;
             let watching = spinner("calling them off".to_owned());
-            let row = self.cancel(environment, run, &tag, meter).await?;
+            let stats = self.cancel(environment, &tag, meter).await?;
             watching.finish_and_clear();
-            report.rows.push(row);
+            report.row("by tag", run, stats);
         }
         Ok(report)
     }
@@ -73,10 +73,9 @@ impl Cancel {
     async fn cancel(
         &self,
         environment: &Environment,
-        run: u32,
         tag: &str,
         mut meter: Meter,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<Vec<Stat>> {
         let begun = Instant::now();
         let cancelled = environment
             .client
@@ -97,20 +96,13 @@ impl Cancel {
         let per_task = |count| Value::ratio(count, report.cancelled as f64, 3);
         let stats = vec![
             Stat::count("cancelled", report.cancelled),
-            Stat::new("seconds", Value::Measured(seconds, 3)),
-            Stat::new(
-                "cancelled_per_s",
-                Value::Measured(report.cancelled as f64 / seconds, 0),
-            ),
+            Stat::measured("seconds", seconds, 3),
+            Stat::measured("cancelled_per_s", report.cancelled as f64 / seconds, 0),
             Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 1)),
             Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),
             Stat::new("sql_per_task", per_task(costs.counts.sql)),
             Stat::new("redis_per_task", per_task(costs.counts.redis)),
         ];
-        Ok(Row {
-            label: "by tag".to_owned(),
-            run: Some(run),
-            stats,
-        })
+        Ok(stats)
     }
 }

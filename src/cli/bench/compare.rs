@@ -17,7 +17,7 @@ use super::process::Numbers;
 use super::progress::bar;
 use super::report::{Report, lateness_stats};
 use super::samples::{Lateness as Sample, Samples};
-use super::stats::{Row, Stat, Value};
+use super::stats::{Stat, Value};
 use super::tasks::task;
 use super::workload;
 
@@ -77,11 +77,7 @@ impl Compare {
         for run in 1..=self.common.runs {
             for timer in self.timers() {
                 let stats = self.measure(environment, *timer, &mut report).await?;
-                report.rows.push(Row {
-                    label: timer.as_str().to_owned(),
-                    run: Some(run),
-                    stats,
-                });
+                report.row(timer.as_str(), run, stats);
             }
         }
         Ok(report)
@@ -122,7 +118,7 @@ impl Compare {
         };
         let mut steady = lateness.run(environment).await?;
         stats.extend(picked(
-            &steady,
+            steady.first(),
             &[
                 ("p50_ms", "p50_ms"),
                 ("p99_ms", "p99_ms"),
@@ -141,15 +137,7 @@ impl Compare {
         let curves = curves.map(|(_, samples)| (timer.as_str().to_owned(), samples));
         report.curves.extend(curves);
 
-        let now = self.measure_due_now(environment).await?;
-        let now = Report {
-            rows: vec![Row {
-                label: String::new(),
-                run: None,
-                stats: lateness_stats(&now),
-            }],
-            ..Report::default()
-        };
+        let now = lateness_stats(&self.measure_due_now(environment).await?);
         stats.extend(picked(
             &now,
             &[
@@ -166,7 +154,7 @@ impl Compare {
         };
         let burst = burst.run(environment).await?;
         stats.extend(picked(
-            &burst,
+            burst.first(),
             &[
                 ("all_started_ms", "burst_started_ms"),
                 ("all_settled_ms", "burst_settled_ms"),
@@ -182,7 +170,7 @@ impl Compare {
         };
         let idle = idle.run(environment).await?;
         stats.extend(picked(
-            &idle,
+            idle.first(),
             &[
                 ("daemon_cpu_percent", "idle_daemon_cpu_percent"),
                 ("redis_cpu_percent", "idle_redis_cpu_percent"),
@@ -233,9 +221,8 @@ impl Compare {
     }
 }
 
-/// Some statistics of the first row of a report, under other names.
-fn picked(report: &Report, names: &[(&str, &'static str)]) -> Vec<Stat> {
-    let stats = report.rows.first().map_or(&[][..], |row| &row.stats[..]);
+/// Some statistics, under other names.
+fn picked(stats: &[Stat], names: &[(&str, &'static str)]) -> Vec<Stat> {
     let named = names.iter().filter_map(|(name, renamed)| {
         let stat = stats.iter().find(|stat| stat.name == *name)?;
         Some(Stat::new(renamed, stat.value))

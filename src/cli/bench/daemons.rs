@@ -9,9 +9,9 @@ use super::environment::Environment;
 use super::measure::Plan;
 use super::meter::Cost;
 use super::options::{Common, some_tasks, tasks};
-use super::report::Report;
+use super::report::{Columns, Report};
 use super::results::Results;
-use super::stats::{Stat, Value};
+use super::stats::Stat;
 use super::tasks::Arrivals;
 
 /// Time limit of a run.
@@ -69,12 +69,15 @@ impl Daemons {
                 for daemons in order {
                     let results = self.drain(environment, daemons).await?;
                     let costs = self.per_task(&results);
-                    let lateness = results.lateness(u64::MAX);
                     duplicates += results.duplicates();
                     turns[usize::from(daemons > 1)] = Some(costs);
-                    let curve = (results.name_of(number), lateness);
-                    let own = costs.stats();
-                    report.add(number, &results, own, costs.tasks_per_s, curve);
+                    let columns = Columns {
+                        own: costs.stats(),
+                        tasks_per_s: costs.tasks_per_s,
+                        curve: results.name_of(number),
+                        lateness: results.lateness(u64::MAX),
+                    };
+                    report.add(number, &results, columns);
                 }
                 if let [Some(one), Some(several)] = turns {
                     pairs.push((one, several));
@@ -91,7 +94,7 @@ impl Daemons {
             ratios
         };
         let throughput = ratio(|turn| Some(turn.tasks_per_s));
-        let stat = |name, value| Stat::new(name, Value::measured(value, 3));
+        let stat = |name, value| Stat::measured(name, value, 3);
         report.summary = vec![
             stat("tasks_per_s_ratio_median", median(&throughput)),
             stat("tasks_per_s_ratio_min", throughput.first().copied()),
@@ -148,13 +151,13 @@ impl PerTask {
     }
 
     fn stats(&self) -> Vec<Stat> {
-        let us = |name, value| Stat::new(name, Value::measured(value, 1));
+        let us = |name, value| Stat::measured(name, value, 1);
         vec![
             us("daemons_cpu_us_per_task", self.daemons),
             us("redis_cpu_us_per_task", self.redis),
             us("database_cpu_us_per_task", self.database),
             us("cpu_us_per_task", self.cpu()),
-            Stat::new("redis_events_per_task", Value::Measured(self.events, 2)),
+            Stat::measured("redis_events_per_task", self.events, 2),
         ]
     }
 }

@@ -19,12 +19,12 @@ use super::process::Numbers;
 use super::progress::spinner;
 use super::report::Report;
 use super::samples::{Lateness, Samples};
-use super::stats::{Row, Stat, Value};
+use super::stats::{Stat, Value};
 use super::tasks::{far_due, task};
 use super::usage::cpu_time;
 
-/// One way of creating tasks.
-struct Way {
+/// A method of creating tasks.
+struct Method {
     label: &'static str,
     /// Number of callers.
     callers: u32,
@@ -74,38 +74,35 @@ impl Enqueue {
         let mut report = Report::default();
         let mut daemon = None;
         if !self.no_daemon {
-            let waiting = spinner("waiting for the first audit of the daemon".to_owned());
-            let mut beside = environment.daemon(Numbers::default(), &[], false)?;
-            beside.ready(false).await?;
-            waiting.finish_and_clear();
-            daemon = Some(beside);
+            let mut running = environment.daemon(Numbers::default(), &[], false)?;
+            running.await_audit().await?;
+            daemon = Some(running);
         }
-        let ways = [
-            Way {
+        let methods = [
+            Method {
                 label: "one by one",
                 callers: 1,
                 batch: 1,
             },
-            Way {
+            Method {
                 label: "concurrent",
                 callers: self.creators,
                 batch: 1,
             },
-            Way {
+            Method {
                 label: "bulk",
                 callers: self.loaders,
                 batch: self.batch,
             },
         ];
         for run in 1..=self.common.runs {
-            for way in &ways {
+            for method in &methods {
                 let counters = environment.counters().await?;
-                let beside = daemon.as_slice();
-                let meter = Meter::begin(environment, counters, beside).await?;
-                let watching = spinner(format!("creating: {}", way.label));
-                let row = self.create(environment, way, run, meter).await?;
+                let meter = Meter::begin(environment, counters, daemon.as_slice()).await?;
+                let watching = spinner(format!("creating: {}", method.label));
+                let stats = self.create(environment, method, meter).await?;
                 watching.finish_and_clear();
-                report.rows.push(row);
+                report.row(method.label, run, stats);
             }
         }
         if let Some(daemon) = daemon {
@@ -117,10 +114,9 @@ impl Enqueue {
     async fn create(
         &self,
         environment: &mut Environment,
-        way: &Way,
-        run: u32,
+        method: &Method,
         mut meter: Meter,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<Vec<Stat>> {
         let now = environment.client.now().await?;
         let numbers = Arc::new(AtomicU32::new(environment.take_numbers(0)));
         let own = std::process::id();
@@ -128,10 +124,10 @@ impl Enqueue {
         let begun = Instant::now();
         let end = begun + self.duration;
         let mut callers = Vec::new();
-        for _ in 0..way.callers {
+        for _ in 0..method.callers {
             let (client, numbers) = (environment.client.clone(), Arc::clone(&numbers));
             let stop = environment.stop.clone();
-            let create = create_until(end, stop, client, numbers, way.batch, now);
+            let create = create_until(end, stop, client, numbers, method.batch, now);
             callers.push(environment.writers.spawn(create));
         }
         let mut all = Tally::default();
@@ -149,16 +145,12 @@ impl Enqueue {
         let first = environment.take_numbers(0);
         environment.take_numbers(numbers.load(Ordering::Relaxed) - first);
         let own_percent = cpu_own.map(|cpu| cpu.as_secs_f64() / took.as_secs_f64() * 100.0);
-        Ok(Row {
-            label: way.label.to_owned(),
-            run: Some(run),
-            stats: stats(way, all, took, own_percent, &costs),
-        })
+        Ok(stats(method, all, took, own_percent, &costs))
     }
 }
 
 fn stats(
-    way: &Way,
+    method: &Method,
     all: Tally,
     took: Duration,
     own_percent: Option<f64>,
@@ -174,15 +166,15 @@ fn stats(
     };
     let per_task = |count| Value::ratio(count, all.rows as f64, 3);
     vec![
-        Stat::count("callers", u64::from(way.callers)),
-        Stat::count("batch", u64::from(way.batch)),
+        Stat::count("callers", u64::from(method.callers)),
+        Stat::count("batch", u64::from(method.batch)),
         Stat::count("rows", all.rows),
-        Stat::new("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
-        Stat::new("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
+        Stat::measured("rows_per_s", all.rows as f64 / seconds, 0),
+        Stat::measured("keys_per_s", all.keys as f64 / seconds, 0),
         Stat::new("call_p50_ms", ms(calls.percentile(50.0))),
         Stat::new("call_p99_ms", ms(calls.percentile(99.0))),
         Stat::new("call_max_ms", ms(calls.max())),
-        Stat::new("creator_cpu_percent", Value::measured(own_percent, 1)),
+        Stat::measured("creator_cpu_percent", own_percent, 1),
         Stat::new("daemon_cpu_percent", Value::cpu(costs.daemon, 1)),
         Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 1)),
         Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),

@@ -6,9 +6,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::measure::{Beside, Plan};
+use super::measure::{CompetingLoad, Plan, measure};
 use super::options::{Blocked, Common, positive_span, rate, seconds, span, tasks};
-use super::report::Report;
+use super::report::{Columns, Report};
+use super::results::Results;
 use super::stats::Stat;
 
 /// How long to wait after the window for tasks that have not started.
@@ -47,30 +48,22 @@ pub struct Fairness {
 
 impl Fairness {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
-        let mut report = Report::default();
-        for run in 1..=self.common.runs {
-            let results = Plan {
-                patience: PATIENCE,
-                beside: Some(Beside {
-                    tasks: self.tasks,
-                    takes: self.takes,
-                }),
-                blocked: Some(self.blocked),
-                ..Plan::evenly(
-                    format!("{}/s beside {} slow", self.rate, self.tasks),
-                    self.rate,
-                    self.warm_up,
-                    self.duration,
-                )?
-            }
-            .run(environment)
-            .await?;
-            let lateness = results.lateness(u64::MAX);
-            let per_s = results.started_in_window() as f64 / self.duration.as_secs_f64();
-            let own = vec![Stat::count("slow_done", results.beside_done)];
-            let curve = (results.name_of(run), lateness);
-            report.add(run, &results, own, per_s, curve);
-        }
-        Ok(report)
+        let label = format!("{}/s beside {} slow", self.rate, self.tasks);
+        let plan = Plan {
+            patience: PATIENCE,
+            competing: Some(CompetingLoad {
+                tasks: self.tasks,
+                takes: self.takes,
+            }),
+            blocked: Some(self.blocked),
+            ..Plan::evenly(label, self.rate, self.warm_up, self.duration)?
+        };
+        let columns = |run, results: &Results| Columns {
+            own: vec![Stat::count("slow_done", results.competing_done)],
+            tasks_per_s: results.started_in_window() as f64 / self.duration.as_secs_f64(),
+            curve: results.name_of(run),
+            lateness: results.lateness(u64::MAX),
+        };
+        measure(environment, self.common.runs, &[plan], columns).await
     }
 }

@@ -14,7 +14,7 @@ use super::options::{Common, positive_span, seconds, tasks};
 use super::process::Numbers;
 use super::progress::spinner;
 use super::report::Report;
-use super::stats::{Row, Stat, Value, megabytes};
+use super::stats::{Stat, Value, megabytes};
 
 #[derive(Args, Serialize)]
 pub struct Idle {
@@ -35,9 +35,7 @@ impl Idle {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let mut daemon = environment.daemon(Numbers::default(), &[], false)?;
-            let waiting = spinner("waiting for the first audit of the daemon".to_owned());
-            daemon.ready(false).await?;
-            waiting.finish_and_clear();
+            daemon.await_audit().await?;
             let counters = environment.counters().await?;
             let mut meter =
                 Meter::begin(environment, counters, std::slice::from_ref(&daemon)).await?;
@@ -58,20 +56,13 @@ impl Idle {
                 Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 2)),
                 Stat::new("database_cpu_percent", Value::cpu(costs.database, 2)),
                 Stat::new("daemon_rss_mb", Value::rss(costs.daemon)),
-                Stat::new(
-                    "daemon_rss_peak_mb",
-                    Value::measured(costs.daemon_peak.map(megabytes), 1),
-                ),
+                Stat::measured("daemon_rss_peak_mb", costs.daemon_peak.map(megabytes), 1),
                 Stat::new("redis_rss_mb", Value::rss(costs.redis)),
                 Stat::new("database_rss_mb", Value::rss(costs.database)),
                 Stat::new("sql_per_s", per_s(costs.counts.sql)),
                 Stat::new("redis_per_s", per_s(costs.counts.redis)),
             ];
-            report.rows.push(Row {
-                label: "idle".to_owned(),
-                run: Some(run),
-                stats,
-            });
+            report.row("idle", run, stats);
         }
         Ok(report)
     }

@@ -14,7 +14,7 @@ use super::options::{Common, seconds, some_tasks, span, tasks};
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::report::Report;
-use super::stats::{Row, Stat, Value};
+use super::stats::Stat;
 use super::workload::{self, Written};
 
 /// Time from writing the tasks to their due time.
@@ -51,14 +51,15 @@ impl Kill {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let spinner = spinner(format!("killing a daemon #{run}"));
-            let row = self.kill(environment, run).await?;
+            let stats = self.kill(environment).await?;
             spinner.finish_and_clear();
-            report.rows.push(row);
+            let label = format!("{} of {} ms", self.tasks, self.takes.as_millis());
+            report.row(label, run, stats);
         }
         Ok(report)
     }
 
-    async fn kill(&self, environment: &mut Environment, run: u32) -> anyhow::Result<Row> {
+    async fn kill(&self, environment: &mut Environment) -> anyhow::Result<Vec<Stat>> {
         let takes = Numbers {
             slow_ms: Some(u64::try_from(self.takes.as_millis())?),
             ..Numbers::default()
@@ -96,15 +97,11 @@ impl Kill {
         let (all_done, _) = environment.settled(rows).await?;
         second.stop().await?;
         environment.forget_pending(rows).await?;
-        Ok(Row {
-            label: format!("{} of {} ms", self.tasks, self.takes.as_millis()),
-            run: Some(run),
-            stats: vec![
-                Stat::count("done_before", done),
-                Stat::count("leased_at_death", leased),
-                Stat::count("undone", u64::from(self.tasks) - all_done),
-                Stat::new("all_done_after_s", Value::Measured(took.as_secs_f64(), 2)),
-            ],
-        })
+        Ok(vec![
+            Stat::count("done_before", done),
+            Stat::count("leased_at_death", leased),
+            Stat::count("undone", u64::from(self.tasks) - all_done),
+            Stat::measured("all_done_after_s", took.as_secs_f64(), 2),
+        ])
     }
 }

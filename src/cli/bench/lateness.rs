@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::measure::Plan;
+use super::measure::{Plan, measure};
 use super::options::{Common, positive_span, rate, seconds, span, tasks};
-use super::report::Report;
+use super::report::{Columns, Report};
 use super::results::{Audit, Results};
 use super::stats::{Stat, Value};
 
@@ -52,7 +52,7 @@ impl Nets {
         }
     }
 
-    fn is_deaf(self) -> bool {
+    fn needs_events_off(self) -> bool {
         matches!(self, Self::Nudge | Self::Sweep)
     }
 }
@@ -90,48 +90,42 @@ pub struct Lateness {
 
 impl Lateness {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
-        let mut report = Report::default();
-        for run in 1..=self.common.runs {
-            for nets in &self.nets {
-                self.run_once(environment, run, *nets, &mut report).await?;
-            }
-        }
-        Ok(report)
+        let plans: anyhow::Result<Vec<Plan>> =
+            self.nets.iter().map(|nets| self.plan(*nets)).collect();
+        let columns = |run, results: &Results| self.columns(run, results);
+        measure(environment, self.common.runs, &plans?, columns).await
     }
 
-    async fn run_once(
-        &self,
-        environment: &mut Environment,
-        run: u32,
-        nets: Nets,
-        report: &mut Report,
-    ) -> anyhow::Result<()> {
+    fn plan(&self, nets: Nets) -> anyhow::Result<Plan<'static>> {
         let label = match nets.label() {
             label if self.redis_down => format!("{label}, redis down"),
             label if self.audit => format!("{label}, audit"),
             label => label.to_owned(),
         };
-        let plan = Plan {
+        Ok(Plan {
             patience: match nets {
                 Nets::All => PATIENCE,
                 _ => PATIENCE_ALONE,
             },
             settings: nets.settings(),
-            deaf: nets.is_deaf(),
+            events_off: nets.needs_events_off(),
             redis_down: self.redis_down,
             audit: self.audit,
             ..Plan::evenly(label, self.rate, self.warm_up, self.duration)?
-        };
-        let results = plan.run(environment).await?;
-        let (audited_us, own) = audited(&results);
-        let lateness = results.lateness(audited_us);
-        let per_s = results.started_in_window() as f64 / self.duration.as_secs_f64();
-        let curve = match self.common.runs {
-            1 => results.label.clone(),
-            _ => results.name_of(run),
-        };
-        report.add(run, &results, own, per_s, (curve, lateness));
-        Ok(())
+        })
+    }
+
+    fn columns(&self, run: u32, results: &Results) -> Columns {
+        let (audited_us, own) = audited(results);
+        Columns {
+            own,
+            tasks_per_s: results.started_in_window() as f64 / self.duration.as_secs_f64(),
+            curve: match self.common.runs {
+                1 => results.label.clone(),
+                _ => results.name_of(run),
+            },
+            lateness: results.lateness(audited_us),
+        }
     }
 }
 

@@ -8,12 +8,13 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon::{NO_ROUTE_CLASS, NO_WORKER_CLASS, PROGRESS_EVERY, SLOW_CLASS};
 use super::environment::Environment;
-use super::http::{Followed, Followers};
+use super::followers::{Followed, Followers};
 use super::meter::{Costs, Meter};
 use super::options::{Blocked, BlockedBy, arriving};
 use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
+use super::report::{Columns, Report};
 use super::results::{Audit, Results};
 use super::tasks::Arrivals;
 use super::workload::{self, Written};
@@ -39,7 +40,7 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// Tasks of a slow class, all due in one millisecond.
 #[derive(Debug, Clone, Copy)]
-pub struct Beside {
+pub struct CompetingLoad {
     /// Number.
     pub tasks: u32,
     /// Run time of each.
@@ -67,11 +68,11 @@ pub struct Plan<'a> {
     /// Their settings, without `LAPSED__`.
     pub settings: &'a [(&'a str, &'a str)],
     /// Competing slow tasks that fall due when the window begins.
-    pub beside: Option<Beside>,
+    pub competing: Option<CompetingLoad>,
     /// Tasks that cannot start, overdue before the daemons start.
     pub blocked: Option<Blocked>,
     /// Expired events are off, and the daemons cannot switch them on.
-    pub deaf: bool,
+    pub events_off: bool,
     /// Redis is stopped after everything is written.
     pub redis_down: bool,
     /// Number of clients that follow the events of the first daemon, which must serve HTTP.
@@ -93,9 +94,9 @@ impl Plan<'_> {
             patience: Duration::ZERO,
             daemons: 1,
             settings: &[],
-            beside: None,
+            competing: None,
             blocked: None,
-            deaf: false,
+            events_off: false,
             redis_down: false,
             followers: 0,
             audit: false,
@@ -122,7 +123,7 @@ impl Plan<'_> {
         let first = environment.take_numbers(total);
         if environment.is_private() && environment.uses_redis() {
             environment.start_redis().await?;
-            environment.announce(!self.deaf).await?;
+            environment.announce(!self.events_off).await?;
         }
         let blocked = self.write_blocked(environment).await?;
         let (mut daemons, mut backlog) = (Vec::new(), None);
@@ -144,7 +145,7 @@ impl Plan<'_> {
             _ => None,
         };
         let events_before = events(&daemons);
-        let (first_due, written, beside) =
+        let (first_due, written, competing) =
             self.write_tasks(environment, first + self.backlog).await?;
         if self.redis_down {
             environment.stop_redis();
@@ -196,10 +197,10 @@ impl Plan<'_> {
         }
         let rows = backlog.map_or(written.rows, |backlog| written.rows_with(&backlog));
         let (done, settled_us) = environment.settled(rows).await?;
-        let mut beside_done = 0;
-        if let Some(beside) = beside {
-            (beside_done, _) = environment.settled(beside.rows).await?;
-            environment.forget_pending(beside.rows).await?;
+        let mut competing_done = 0;
+        if let Some(competing) = competing {
+            (competing_done, _) = environment.settled(competing.rows).await?;
+            environment.forget_pending(competing.rows).await?;
         }
         if let Some(blocked) = blocked {
             environment.forget_pending(blocked.rows).await?;
@@ -217,7 +218,7 @@ impl Plan<'_> {
             clock_error_us: environment.clock_error_us(),
             record,
             done,
-            beside_done,
+            competing_done,
             settled_us,
             costs,
             followed,
@@ -235,14 +236,14 @@ impl Plan<'_> {
             count: self.backlog + self.count,
             backlog: self.backlog,
             slow_ms: self
-                .beside
-                .map(|beside| u64::try_from(beside.takes.as_millis()).unwrap_or(u64::MAX)),
+                .competing
+                .map(|competing| u64::try_from(competing.takes.as_millis()).unwrap_or(u64::MAX)),
             blocked_queue: self
                 .blocked
                 .is_some_and(|wanted| wanted.blocked_by == BlockedBy::NoWorker),
         };
         (0..self.daemons)
-            .map(|_| environment.daemon(tasks, self.settings, self.deaf))
+            .map(|_| environment.daemon(tasks, self.settings, self.events_off))
             .collect()
     }
 
@@ -252,7 +253,7 @@ impl Plan<'_> {
             self.label
         ));
         for daemon in daemons {
-            daemon.ready(self.deaf).await?;
+            daemon.ready(self.events_off).await?;
         }
         spinner.finish_and_clear();
         Ok(())
@@ -295,7 +296,7 @@ impl Plan<'_> {
         environment: &mut Environment,
         first: u32,
     ) -> anyhow::Result<(UnixMs, Written, Option<Written>)> {
-        let count = self.count + self.beside.map_or(0, |beside| beside.tasks);
+        let count = self.count + self.competing.map_or(0, |competing| competing.tasks);
         let takes = environment.writing_takes(count);
         let first_due = environment.client.now().await?.plus(LEAD + takes);
         let arrivals = self.arrivals;
@@ -305,14 +306,16 @@ impl Plan<'_> {
         let bar = bar("tasks", u64::from(self.count));
         let mut written =
             workload::write(environment, first..first + self.count, due, &bar).await?;
-        let mut beside = None;
-        if let Some(Beside { tasks, takes: _ }) = self.beside.filter(|beside| beside.tasks > 0) {
+        let mut competing = None;
+        if let Some(CompetingLoad { tasks, takes: _ }) =
+            self.competing.filter(|competing| competing.tasks > 0)
+        {
             let burst = first_due.plus(self.warm_up);
             let bar = super::progress::bar("slow tasks", u64::from(tasks));
             let slow = workload::write_of(SLOW_CLASS, environment, 0..tasks, move |_| burst, &bar);
             let slow = slow.await?;
             written.took += slow.took;
-            beside = Some(slow);
+            competing = Some(slow);
         }
         let first_due_us = u64::try_from(first_due.0).unwrap_or(0) * 1000;
         ensure!(
@@ -322,7 +325,7 @@ impl Plan<'_> {
             (LEAD + takes).as_secs_f64(),
         );
         environment.has_written(count, written.took);
-        Ok((first_due, written, beside))
+        Ok((first_due, written, competing))
     }
 
     /// Waits until the window is over and all tasks are settled, or until patience ends.
@@ -368,7 +371,7 @@ impl Plan<'_> {
 
     fn is_complete(&self, so_far: Progress) -> bool {
         // Competing tasks may continue.
-        let idle = so_far.running == 0 || self.beside.is_some();
+        let idle = so_far.running == 0 || self.competing.is_some();
         so_far.started >= u64::from(self.backlog) + u64::from(self.count) && idle
     }
 
@@ -384,6 +387,23 @@ impl Plan<'_> {
         }
         Ok(together)
     }
+}
+
+/// Runs each of these plans `runs` times, and reports its columns. The number of the repetition is given to `columns`, too.
+pub async fn measure(
+    environment: &mut Environment,
+    runs: u32,
+    plans: &[Plan<'_>],
+    columns: impl Fn(u32, &Results) -> Columns,
+) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    for run in 1..=runs {
+        for plan in plans {
+            let results = plan.run(environment).await?;
+            report.add(run, &results, columns(run, &results));
+        }
+    }
+    Ok(report)
 }
 
 /// Due times of overdue tasks, by number: at least `from` and less than `from` + `span` milliseconds ago.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::daemon::StartClock;
+use super::progress::spinner;
 use super::recorder::Record;
 
 /// Time limit until the ledger answers a daemon and events reach it.
@@ -152,9 +153,17 @@ impl Daemon {
         *self.progress.borrow()
     }
 
-    /// Waits until it is ready and audited; a `deaf` daemon never receives events.
-    pub async fn ready(&mut self, deaf: bool) -> anyhow::Result<()> {
-        if !deaf {
+    /// Waits until it is ready and audited, and shows that.
+    pub async fn await_audit(&mut self) -> anyhow::Result<()> {
+        let spinner = spinner("waiting for the first audit of the daemon".to_owned());
+        self.ready(false).await?;
+        spinner.finish_and_clear();
+        Ok(())
+    }
+
+    /// Waits until it is ready and audited; with `events_off` it never receives events.
+    pub async fn ready(&mut self, events_off: bool) -> anyhow::Result<()> {
+        if !events_off {
             self.listens().await?;
         }
         // Without Redis no audit ends; waiting longer is pointless.

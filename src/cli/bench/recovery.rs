@@ -6,10 +6,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::measure::Plan;
+use super::measure::{Plan, measure};
 use super::options::{Blocked, Common, positive_span, rate, seconds, some_tasks, tasks};
-use super::report::Report;
-use super::stats::{Stat, Value};
+use super::report::{Columns, Report};
+use super::results::Results;
+use super::stats::Stat;
 
 #[derive(Args, Serialize)]
 pub struct Recovery {
@@ -36,39 +37,35 @@ pub struct Recovery {
 
 impl Recovery {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
-        let mut report = Report::default();
-        for run in 1..=self.common.runs {
-            let results = Plan {
-                backlog: self.tasks,
-                blocked: Some(self.blocked),
-                ..Plan::evenly(
-                    format!("{} overdue", self.tasks),
-                    self.rate,
-                    Duration::ZERO,
-                    self.duration,
-                )?
-            }
-            .run(environment)
-            .await?;
-            let backlog = results.backlog_starts();
-            let drained: Vec<u64> = backlog.iter().flatten().copied().collect();
-            let first = drained.iter().min().copied().unwrap_or(0);
-            let last = drained.iter().max().copied().unwrap_or(0);
-            let seconds = (last.saturating_sub(first)).max(1) as f64 / 1e6;
-            let since_start = last.saturating_sub(results.first_due_us) as f64 / 1e6;
-            let per_s = drained.len() as f64 / seconds;
-            // Tasks due after the backlog is drained are not affected by it.
-            let lateness = results.lateness(last);
-            let own = vec![
-                Stat::count("drained", drained.len() as u64),
-                Stat::count("undrained", (backlog.len() - drained.len()) as u64),
-                Stat::new("drained_per_s", Value::Measured(per_s, 0)),
-                Stat::new("drained_in_s", Value::Measured(seconds, 1)),
-                Stat::new("drained_after_s", Value::Measured(since_start, 1)),
-            ];
-            let curve = (format!("newly due #{run}"), lateness);
-            report.add(run, &results, own, per_s, curve);
-        }
-        Ok(report)
+        let label = format!("{} overdue", self.tasks);
+        let plan = Plan {
+            backlog: self.tasks,
+            blocked: Some(self.blocked),
+            ..Plan::evenly(label, self.rate, Duration::ZERO, self.duration)?
+        };
+        measure(environment, self.common.runs, &[plan], columns).await
+    }
+}
+
+fn columns(run: u32, results: &Results) -> Columns {
+    let backlog = results.backlog_starts();
+    let drained: Vec<u64> = backlog.iter().flatten().copied().collect();
+    let first = drained.iter().min().copied().unwrap_or(0);
+    let last = drained.iter().max().copied().unwrap_or(0);
+    let seconds = (last.saturating_sub(first)).max(1) as f64 / 1e6;
+    let since_start = last.saturating_sub(results.first_due_us) as f64 / 1e6;
+    let per_s = drained.len() as f64 / seconds;
+    Columns {
+        own: vec![
+            Stat::count("drained", drained.len() as u64),
+            Stat::count("undrained", (backlog.len() - drained.len()) as u64),
+            Stat::measured("drained_per_s", per_s, 0),
+            Stat::measured("drained_in_s", seconds, 1),
+            Stat::measured("drained_after_s", since_start, 1),
+        ],
+        tasks_per_s: per_s,
+        curve: format!("newly due #{run}"),
+        // Tasks due after the backlog is drained are not affected by it.
+        lateness: results.lateness(last),
     }
 }

@@ -25,6 +25,16 @@ pub struct Report {
     pub summary: Vec<Stat>,
 }
 
+/// What a scenario reports of a run.
+pub struct Columns {
+    /// Statistics of the scenario, which come first.
+    pub own: Vec<Stat>,
+    pub tasks_per_s: f64,
+    /// Name of the curve in the plot.
+    pub curve: String,
+    pub lateness: Samples,
+}
+
 /// Description of the benchmark.
 pub struct Heading {
     pub scenario: &'static str,
@@ -34,21 +44,30 @@ pub struct Heading {
 }
 
 impl Report {
-    /// Adds a run: statistics of its scenario, common statistics, and the lateness of its tasks.
-    pub fn add(
-        &mut self,
-        run: u32,
-        results: &Results,
-        mut own: Vec<Stat>,
-        tasks_per_s: f64,
-        (curve, lateness): (String, Samples),
-    ) {
-        own.extend(stats(results, &lateness, tasks_per_s));
+    /// Statistics of the first run.
+    pub fn first(&self) -> &[Stat] {
+        self.rows.first().map_or(&[], |row| &row.stats)
+    }
+
+    /// Adds statistics of a run.
+    pub fn row(&mut self, label: impl Into<String>, run: u32, stats: Vec<Stat>) {
         self.rows.push(Row {
-            label: results.label.clone(),
+            label: label.into(),
             run: Some(run),
-            stats: own,
+            stats,
         });
+    }
+
+    /// Adds a run: statistics of its scenario, common statistics, and the lateness of its tasks.
+    pub fn add(&mut self, run: u32, results: &Results, columns: Columns) {
+        let Columns {
+            mut own,
+            tasks_per_s,
+            curve,
+            lateness,
+        } = columns;
+        own.extend(stats(results, &lateness, tasks_per_s));
+        self.row(results.label.clone(), run, own);
         self.curves.push((curve, lateness));
     }
 
@@ -136,7 +155,7 @@ fn stats(results: &Results, lateness: &Samples, tasks_per_s: f64) -> Vec<Stat> {
         Stat::count("lost", results.lost()),
         Stat::count("duplicates", results.duplicates()),
         Stat::count("unsettled", results.unsettled()),
-        Stat::new("tasks_per_s", Value::Measured(tasks_per_s, 0)),
+        Stat::measured("tasks_per_s", tasks_per_s, 0),
     ]);
     stats.extend(costs(results));
     stats
@@ -177,10 +196,7 @@ fn costs(results: &Results) -> Vec<Stat> {
         Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),
         Stat::new("daemon_rss_mb", Value::rss(costs.daemon)),
         Stat::new("daemon_rss_peak_mb", peak),
-        Stat::new(
-            "recorder_mb",
-            Value::Measured(megabytes(results.recorder_bytes()), 1),
-        ),
+        Stat::measured("recorder_mb", megabytes(results.recorder_bytes()), 1),
         Stat::new("redis_rss_mb", Value::rss(costs.redis)),
         Stat::new("database_rss_mb", Value::rss(costs.database)),
         Stat::new("sql_per_task", per_task(costs.counts.sql)),

@@ -1,6 +1,6 @@
 //! Results of a run: start times, number of runs, and costs.
 
-use super::http::Followed;
+use super::followers::Followed;
 use super::meter::Costs;
 use super::recorder::Record;
 use super::samples::{Lateness, Samples};
@@ -38,7 +38,7 @@ pub struct Results {
     /// Number of done rows.
     pub done: u64,
     /// Number of done competing tasks.
-    pub beside_done: u64,
+    pub competing_done: u64,
     /// When the last measured row was settled.
     pub settled_us: u64,
     /// Costs.

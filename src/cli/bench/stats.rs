@@ -45,6 +45,11 @@ impl Stat {
     pub fn count(name: &'static str, count: u64) -> Self {
         Self::new(name, Value::Count(count))
     }
+
+    /// A measured value, if it is known.
+    pub fn measured(name: &'static str, value: impl Into<Option<f64>>, decimals: usize) -> Self {
+        Self::new(name, Value::measured(value.into(), decimals))
+    }
 }
 
 impl Value {

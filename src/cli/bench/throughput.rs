@@ -6,9 +6,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::measure::Plan;
+use super::measure::{Plan, measure};
 use super::options::{Common, positive_span, rate, seconds, span, tasks};
-use super::report::Report;
+use super::report::{Columns, Report};
+use super::results::Results;
 use super::stats::{Stat, Value};
 
 /// How long to wait for tasks that are behind at the end; then they count as lost.
@@ -43,36 +44,31 @@ pub struct Throughput {
 
 impl Throughput {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
-        let mut report = Report::default();
-        for run in 1..=self.common.runs {
-            let results = Plan {
-                patience: PATIENCE,
-                daemons: self.daemons as usize,
-                ..Plan::evenly(
-                    format!("{}/s", self.rate),
-                    self.rate,
-                    self.warm_up,
-                    self.duration,
-                )?
-            }
-            .run(environment)
-            .await?;
-            let seconds = self.duration.as_secs_f64();
-            let lateness = results.lateness(u64::MAX);
-            let achieved = results.started_in_window() as f64 / seconds;
-            let backlog_s = results.behind() as f64 / f64::from(self.rate);
-            let own = vec![
-                Stat::new(
-                    "offered_per_s",
-                    Value::Measured(lateness.len() as f64 / seconds, 0),
-                ),
-                Stat::new("achieved_per_s", Value::Measured(achieved, 0)),
-                Stat::new("backlog_s", Value::Measured(backlog_s, 3)),
+        let label = format!("{}/s", self.rate);
+        let plan = Plan {
+            patience: PATIENCE,
+            daemons: self.daemons as usize,
+            ..Plan::evenly(label, self.rate, self.warm_up, self.duration)?
+        };
+        let columns = |run, results: &Results| self.columns(run, results);
+        measure(environment, self.common.runs, &[plan], columns).await
+    }
+
+    fn columns(&self, run: u32, results: &Results) -> Columns {
+        let seconds = self.duration.as_secs_f64();
+        let lateness = results.lateness(u64::MAX);
+        let achieved = results.started_in_window() as f64 / seconds;
+        let backlog_s = results.behind() as f64 / f64::from(self.rate);
+        Columns {
+            own: vec![
+                Stat::measured("offered_per_s", lateness.len() as f64 / seconds, 0),
+                Stat::measured("achieved_per_s", achieved, 0),
+                Stat::measured("backlog_s", backlog_s, 3),
                 Stat::new("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
-            ];
-            let curve = (results.name_of(run), lateness);
-            report.add(run, &results, own, achieved, curve);
+            ],
+            tasks_per_s: achieved,
+            curve: results.name_of(run),
+            lateness,
         }
-        Ok(report)
     }
 }

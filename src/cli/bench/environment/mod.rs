@@ -242,7 +242,7 @@ impl Environment {
         &self,
         tasks: Numbers,
         settings: &[(&str, &str)],
-        deaf: bool,
+        events_off: bool,
     ) -> anyhow::Result<Daemon> {
         let mut all = self.settings.clone();
         all.extend(
@@ -250,7 +250,7 @@ impl Environment {
                 .iter()
                 .map(|(name, value)| (format!("LAPSED__{name}"), (*value).to_owned())),
         );
-        if deaf && let Some(url) = self.deaf_url() {
+        if events_off && let Some(url) = self.url_without_events() {
             all.push(("LAPSED__REDIS__URL".to_owned(), url));
         }
         Daemon::start(&Order {

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use super::Environment;
 
 /// A Redis user of private servers that may not change the notification flags.
-const DEAF_USER: &str = "deaf";
+const NO_EVENTS_USER: &str = "no-events";
 
 impl Environment {
     /// A connection to Redis; `None` if it is not used or not reachable.
@@ -34,14 +34,14 @@ impl Environment {
     }
 
     /// The URL of the user of the private Redis that may not change the notification flags; `None` without private servers.
-    pub(super) fn deaf_url(&self) -> Option<String> {
+    pub(super) fn url_without_events(&self) -> Option<String> {
         let port = self.private.as_ref()?.redis.port();
         Some(format!(
-            "redis://{DEAF_USER}:{DEAF_USER}@127.0.0.1:{port}/0"
+            "redis://{NO_EVENTS_USER}:{NO_EVENTS_USER}@127.0.0.1:{port}/0"
         ))
     }
 
-    /// Switches expired events of the private Redis on or off; a deaf daemon cannot switch them back.
+    /// Switches expired events of the private Redis on or off; a daemon that connects as this user cannot switch them back.
     pub async fn announce(&self, on: bool) -> anyhow::Result<()> {
         let mut redis = self.redis().await.context("connect to redis")?;
         redis::pipe()
@@ -51,8 +51,10 @@ impl Environment {
             .arg(if on { "Ex" } else { "" })
             .cmd("ACL")
             .arg("SETUSER")
-            .arg(DEAF_USER)
-            .arg(&["on", ">deaf", "~*", "&*", "+@all", "-config"])
+            .arg(NO_EVENTS_USER)
+            .arg("on")
+            .arg(format!(">{NO_EVENTS_USER}"))
+            .arg(&["~*", "&*", "+@all", "-config"])
             .exec_async(&mut redis)
             .await
             .context("set the notification flags of the private redis")

@@ -1,7 +1,5 @@
 //! Scenario `http`: the API, the pages of the dashboard, and what clients that follow it cost the engine.
 
-mod connection;
-mod followers;
 mod pages;
 mod requests;
 
@@ -15,7 +13,6 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-pub use self::followers::{Followed, Followers};
 use super::daemon::FAILING_CLASS;
 use super::environment::Environment;
 use super::measure::Plan;
@@ -25,7 +22,7 @@ use super::process::{Daemon, Numbers};
 use super::progress::{bar, spinner};
 use super::report::{Report, lateness_stats};
 use super::samples::Samples;
-use super::stats::{Row, Stat, Value};
+use super::stats::{Stat, Value};
 use super::tasks::Arrivals;
 use super::workload;
 
@@ -77,18 +74,17 @@ impl Http {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let spinner = spinner("waiting for the first audit of the daemon".to_owned());
             let mut daemon = environment.daemon(Numbers::default(), &[SERVE_HTTP], false)?;
-            daemon.ready(false).await?;
+            daemon.await_audit().await?;
             let address = daemon.http().await?;
-            spinner.finish_and_clear();
             if run == 1 {
                 self.write_dead(environment, &mut daemon).await?;
             }
-            let reading = self.read(environment, &daemon, address, run);
-            report.rows.push(reading.await?);
-            let creating = self.create(environment, &daemon, address, run);
-            report.rows.push(creating.await?);
+            let read = self.read(environment, &daemon, address).await?;
+            report.row(format!("GET task {}/s", self.rate), run, read);
+            let created = self.create(environment, &daemon, address).await?;
+            let label = format!("POST task, {} connections", self.connections);
+            report.row(label, run, created);
             let pages = pages::load(address, self.pending, self.loads, run).await?;
             report.rows.extend(pages);
             daemon.stop().await?;
@@ -133,8 +129,7 @@ impl Http {
         environment: &Environment,
         daemon: &Daemon,
         address: SocketAddr,
-        run: u32,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<Vec<Stat>> {
         let watching = spinner("reading tasks".to_owned());
         let counters = environment.counters().await?;
         let mut meter = Meter::begin(environment, counters, std::slice::from_ref(daemon)).await?;
@@ -144,11 +139,7 @@ impl Http {
         watching.finish_and_clear();
         let mut stats = lateness_stats(&samples);
         stats.push(Stat::new("daemon_cpu_percent", Value::cpu(costs.daemon, 1)));
-        Ok(Row {
-            label: format!("GET task {}/s", self.rate),
-            run: Some(run),
-            stats,
-        })
+        Ok(stats)
     }
 
     /// Creates tasks on all connections, one after another on each.
@@ -157,8 +148,7 @@ impl Http {
         environment: &mut Environment,
         daemon: &Daemon,
         address: SocketAddr,
-        run: u32,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<Vec<Stat>> {
         let watching = spinner("creating tasks".to_owned());
         let counters = environment.counters().await?;
         let mut meter = Meter::begin(environment, counters, std::slice::from_ref(daemon)).await?;
@@ -172,17 +162,13 @@ impl Http {
         environment.take_numbers(numbers.load(Ordering::Relaxed) - first);
         watching.finish_and_clear();
         let per_s = samples.len() as f64 / took.as_secs_f64();
-        let mut stats = vec![Stat::new("created_per_s", Value::Measured(per_s, 0))];
+        let mut stats = vec![Stat::measured("created_per_s", per_s, 0)];
         stats.extend(lateness_stats(&samples));
         stats.extend([
             Stat::new("daemon_cpu_percent", Value::cpu(costs.daemon, 1)),
             Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),
         ]);
-        Ok(Row {
-            label: format!("POST task, {} connections", self.connections),
-            run: Some(run),
-            stats,
-        })
+        Ok(stats)
     }
 
     /// Drains tasks that are due at once, with and without clients that follow the events. The order alternates.
@@ -193,18 +179,14 @@ impl Http {
         report: &mut Report,
     ) -> anyhow::Result<()> {
         for pair in 0..self.pairs {
-            let mut crowds = [0, self.followers];
+            let mut numbers = [0, self.followers];
             if pair % 2 == 1 {
-                crowds.reverse();
+                numbers.reverse();
             }
-            for followers in crowds {
-                let row = self.drain(environment, followers).await?;
+            for followers in numbers {
+                let stats = self.drain(environment, followers).await?;
                 let label = format!("{} tasks, {followers} followers", self.tasks);
-                report.rows.push(Row {
-                    label,
-                    run: Some((run - 1) * self.pairs + pair + 1),
-                    stats: row,
-                });
+                report.row(label, (run - 1) * self.pairs + pair + 1, stats);
             }
         }
         Ok(())
@@ -228,15 +210,13 @@ impl Http {
         let cpu = results.costs.daemon.map(|cost| cost.cpu.as_secs_f64());
         let per_task = cpu.map(|seconds| seconds * 1e6 / f64::from(self.tasks));
         Ok(vec![
-            Stat::new(
+            Stat::measured(
                 "tasks_per_s",
-                Value::measured(took.map(|took| f64::from(self.tasks) / took), 0),
+                took.map(|took| f64::from(self.tasks) / took),
+                0,
             ),
-            Stat::new(
-                "all_settled_ms",
-                Value::measured(took.map(|took| took * 1e3), 0),
-            ),
-            Stat::new("daemon_cpu_us_per_task", Value::measured(per_task, 1)),
+            Stat::measured("all_settled_ms", took.map(|took| took * 1e3), 0),
+            Stat::measured("daemon_cpu_us_per_task", per_task, 1),
             Stat::new("daemon_rss_mb", Value::rss(results.costs.daemon)),
             Stat::count("followers", results.followed.clients),
             Stat::count("hint_bytes", results.followed.bytes),

@@ -8,7 +8,7 @@ use anyhow::ensure;
 use hyper::StatusCode;
 use regex::Regex;
 
-use super::connection::Connection;
+use crate::bench::connection::Connection;
 use crate::bench::progress::bar;
 use crate::bench::samples::{Lateness, Samples};
 use crate::bench::stats::{Row, Stat, Value};
@@ -109,7 +109,7 @@ impl Browser {
         };
         let kb = |bytes: usize| Value::Measured(bytes as f64 / 1e3, 1);
         Ok(vec![
-            Stat::new("first_ms", Value::measured(first_ms, 1)),
+            Stat::measured("first_ms", first_ms, 1),
             Stat::new("p50_ms", ms(50.0)),
             Stat::new("max_ms", ms(100.0)),
             Stat::count("failed_panels", failed),

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::Connection;
+use crate::bench::connection::Connection;
 use crate::bench::options::arriving;
 use crate::bench::samples::{Lateness, Samples};
 use crate::bench::tasks::{FAR, task};

@@ -1,6 +1,6 @@
 //! Scenario `pull`: tasks handed over to workers at the front door.
 
-mod crowd;
+mod waiting;
 mod workers;
 
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use lapsed::UnixMs;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use self::crowd::Crowd;
-use self::workers::Crew;
+use self::waiting::WaitingConnections;
+use self::workers::Workers;
 use super::environment::Environment;
-use super::http::Followed;
+use super::followers::Followed;
 use super::meter::Meter;
 use super::options::{Common, arriving, positive_span, rate, seconds, some_tasks, span, tasks};
 use super::process::{Daemon, Numbers};
 use super::progress::{bar, spinner};
-use super::report::Report;
+use super::report::{Columns, Report};
 use super::results::Results;
-use super::stats::{Row, Stat, Value, megabytes};
+use super::stats::{Stat, Value, megabytes};
 use super::tasks::Arrivals;
 use super::usage::resident;
 use super::workload;
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Interval of looking at the workers.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Connections of the daemon beside those of workers.
+/// Connections of the daemon besides those of workers.
 const SPARE_CONNECTIONS: u32 = 16;
 
 #[derive(Args, Serialize)]
@@ -79,18 +79,16 @@ impl Pull {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let connections = self.workers + self.waiting + self.idle + SPARE_CONNECTIONS;
         // Inherited by the daemon.
-        crowd::allow_files(u64::from(connections) + 1_000)?;
+        waiting::allow_files(u64::from(connections) + 1_000)?;
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let spinner = spinner("waiting for the first audit of the daemon".to_owned());
             let mut daemon = environment.daemon_with_door(connections)?;
-            daemon.ready(false).await?;
+            daemon.await_audit().await?;
             let door = daemon.door().await?;
-            spinner.finish_and_clear();
-            let crowd = match self.waiting + self.idle {
+            let waiting = match self.waiting + self.idle {
                 0 => None,
                 _ => Some(
-                    self.watch_crowd(environment, &daemon, door, run, &mut report)
+                    self.watch_waiting(environment, &daemon, door, run, &mut report)
                         .await?,
                 ),
             };
@@ -98,24 +96,24 @@ impl Pull {
                 .await?;
             self.drain(environment, &mut daemon, door, run, &mut report)
                 .await?;
-            drop(crowd);
+            drop(waiting);
             daemon.stop().await?;
         }
         Ok(report)
     }
 
     /// Opens the connections that wait, and measures what they cost while nothing happens.
-    async fn watch_crowd(
+    async fn watch_waiting(
         &self,
         environment: &Environment,
         daemon: &Daemon,
         door: SocketAddr,
         run: u32,
         report: &mut Report,
-    ) -> anyhow::Result<Crowd> {
+    ) -> anyhow::Result<WaitingConnections> {
         let resident_before = daemon.pid().and_then(resident);
         let spinner = spinner("opening connections".to_owned());
-        let crowd = Crowd::gather(door, self.waiting, self.idle).await?;
+        let waiting = WaitingConnections::gather(door, self.waiting, self.idle).await?;
         spinner.set_message("watching the daemon");
         let counters = environment.counters().await?;
         let mut meter = Meter::begin(environment, counters, std::slice::from_ref(daemon)).await?;
@@ -127,18 +125,18 @@ impl Pull {
         let costs = meter.end(environment).await?;
         spinner.finish_and_clear();
         let before = resident_before.map(megabytes);
-        report.rows.push(Row {
-            label: "waiting".to_owned(),
-            run: Some(run),
-            stats: vec![
+        report.row(
+            "waiting",
+            run,
+            vec![
                 Stat::count("waiting_workers", u64::from(self.waiting)),
                 Stat::count("idle_connections", u64::from(self.idle)),
                 Stat::new("daemon_cpu_percent", Value::cpu(costs.daemon, 1)),
-                Stat::new("daemon_rss_before_mb", Value::measured(before, 1)),
+                Stat::measured("daemon_rss_before_mb", before, 1),
                 Stat::new("daemon_rss_mb", Value::rss(costs.daemon)),
             ],
-        });
-        Ok(crowd)
+        );
+        Ok(waiting)
     }
 
     /// Lateness at a steady rate, while workers wait.
@@ -150,18 +148,21 @@ impl Pull {
         run: u32,
         report: &mut Report,
     ) -> anyhow::Result<()> {
-        let shift = Shift {
+        let batch = Batch {
             label: format!("{}/s", self.rate),
             count: u32::try_from(arriving(self.rate, self.warm_up + self.duration))?,
             arrivals: Arrivals::Evenly(self.rate),
             warm_up: self.warm_up,
             window: self.duration,
         };
-        let results = self.work(environment, daemon, door, shift).await?;
-        let lateness = results.lateness(u64::MAX);
-        let per_s = results.started_in_window() as f64 / self.duration.as_secs_f64();
-        let curve = (results.name_of(run), lateness);
-        report.add(run, &results, Vec::new(), per_s, curve);
+        let results = self.work(environment, daemon, door, batch).await?;
+        let columns = Columns {
+            own: Vec::new(),
+            tasks_per_s: results.started_in_window() as f64 / self.duration.as_secs_f64(),
+            curve: results.name_of(run),
+            lateness: results.lateness(u64::MAX),
+        };
+        report.add(run, &results, columns);
         Ok(())
     }
 
@@ -174,23 +175,27 @@ impl Pull {
         run: u32,
         report: &mut Report,
     ) -> anyhow::Result<()> {
-        let shift = Shift {
+        let batch = Batch {
             label: format!("{} at once", self.tasks),
             count: self.tasks,
             arrivals: Arrivals::AtOnce,
             warm_up: Duration::ZERO,
             window: Duration::from_secs(1),
         };
-        let results = self.work(environment, daemon, door, shift).await?;
+        let results = self.work(environment, daemon, door, batch).await?;
         let took = results.all_settled_us();
         let took = took.map(|us| us.saturating_sub(results.first_due_us).max(1) as f64 / 1e6);
-        let per_s = took.map_or(0.0, |took| f64::from(self.tasks) / took);
-        let own = vec![Stat::new(
-            "all_completed_ms",
-            Value::measured(took.map(|took| took * 1e3), 0),
-        )];
-        let curve = (results.name_of(run), results.lateness(u64::MAX));
-        report.add(run, &results, own, per_s, curve);
+        let columns = Columns {
+            own: vec![Stat::measured(
+                "all_completed_ms",
+                took.map(|took| took * 1e3),
+                0,
+            )],
+            tasks_per_s: took.map_or(0.0, |took| f64::from(self.tasks) / took),
+            curve: results.name_of(run),
+            lateness: results.lateness(u64::MAX),
+        };
+        report.add(run, &results, columns);
         Ok(())
     }
 
@@ -200,21 +205,22 @@ impl Pull {
         environment: &mut Environment,
         daemon: &mut Daemon,
         door: SocketAddr,
-        shift: Shift,
+        batch: Batch,
     ) -> anyhow::Result<Results> {
-        let Shift {
+        let Batch {
             label,
             count,
             arrivals,
             warm_up,
             window,
-        } = shift;
+        } = batch;
         let numbers = Numbers {
             first: environment.take_numbers(count),
             count,
             ..Numbers::default()
         };
-        let mut crew = Crew::start(environment, door, self.workers, self.batch, numbers).await?;
+        let mut workers =
+            Workers::start(environment, door, self.workers, self.batch, numbers).await?;
         let lead = LEAD + environment.writing_takes(count);
         let first_due = environment.client.now().await?.plus(lead);
         let due = move |number: u32| -> UnixMs {
@@ -235,16 +241,16 @@ impl Pull {
         let mut meter = Meter::begin(environment, counters, std::slice::from_ref(daemon)).await?;
         let handing = bar("handing over", u64::from(count));
         let deadline_us = window_us.1 + micros(PATIENCE);
-        while crew.completed() < u64::from(count) && environment.now_us() < deadline_us {
+        while workers.completed() < u64::from(count) && environment.now_us() < deadline_us {
             daemon.check()?;
-            crew.check().await?;
+            workers.check().await?;
             meter.sample();
-            handing.set_position(crew.completed());
+            handing.set_position(workers.completed());
             sleep(LOOK_EVERY).await;
         }
         let costs = meter.end(environment).await?;
         handing.finish_and_clear();
-        let record = crew.stop().await.context("let workers end")?;
+        let record = workers.stop().await.context("let workers end")?;
         let (done, settled_us) = environment.settled(written.rows).await?;
         environment.forget_pending(written.rows).await?;
         environment.disarm(numbers.first, &record).await;
@@ -259,7 +265,7 @@ impl Pull {
             clock_error_us: environment.clock_error_us(),
             record,
             done,
-            beside_done: 0,
+            competing_done: 0,
             settled_us,
             costs,
             followed: Followed::default(),
@@ -269,7 +275,7 @@ impl Pull {
 }
 
 /// Tasks for the workers.
-struct Shift {
+struct Batch {
     label: String,
     count: u32,
     arrivals: Arrivals,

@@ -28,7 +28,7 @@ const BLOCK: Duration = Duration::from_millis(500);
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// Workers, each in a task of its own.
-pub struct Crew {
+pub struct Workers {
     workers: JoinSet<anyhow::Result<()>>,
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -40,7 +40,7 @@ struct Shared {
     clock: Option<LedgerClock>,
 }
 
-impl Crew {
+impl Workers {
     /// Connects workers, which begin to wait for tasks.
     pub async fn start(
         environment: &Environment,
@@ -59,7 +59,7 @@ impl Crew {
             completed: AtomicU64::new(0),
             clock,
         });
-        let mut crew = Self {
+        let mut running = Self {
             workers: JoinSet::new(),
             shared,
             stop: CancellationToken::new(),
@@ -69,12 +69,12 @@ impl Crew {
                 connection: connect(door).await?,
                 name: format!("bench-{number}"),
                 batch,
-                shared: Arc::clone(&crew.shared),
-                stop: crew.stop.clone(),
+                shared: Arc::clone(&running.shared),
+                stop: running.stop.clone(),
             };
-            crew.workers.spawn(worker.work());
+            running.workers.spawn(worker.work());
         }
-        Ok(crew)
+        Ok(running)
     }
 
     /// Number of tasks whose completion was acknowledged.

@@ -17,7 +17,7 @@ const AT_ONCE: usize = 64;
 const PONG: &str = "+PONG\r\n";
 
 /// Open connections; closed when dropped.
-pub struct Crowd {
+pub struct WaitingConnections {
     _connections: Vec<TcpStream>,
 }
 
@@ -36,7 +36,7 @@ pub fn allow_files(files: u64) -> anyhow::Result<()> {
     setrlimit(Resource::Nofile, limit).context("raise the limit of open files")
 }
 
-impl Crowd {
+impl WaitingConnections {
     /// Opens the connections. Returns when the daemon has answered each once.
     pub async fn gather(door: SocketAddr, waiting: u32, idle: u32) -> anyhow::Result<Self> {
         let take = format!("LAPSED.TAKE {EMPTY_QUEUE} BLOCK 0\r\n");
