@@ -89,7 +89,7 @@ fn destination(mut section: Reader, p: &mut Problems) -> Option<Option<WebhookCo
     let path = section.at("url");
     let webhook = webhook::webhook(section, p)?;
     if webhook.url.has_placeholders() {
-        p.add(&path, "expected a URL without placeholders".to_owned());
+        p.add(&path, "expected a URL without placeholders");
         return None;
     }
     Some(Some(webhook))
@@ -100,7 +100,7 @@ fn no_destination(mut section: Reader, p: &mut Problems) {
     let url: Option<String> = section.take("url", p);
     if url.is_some_and(|url| !url.is_empty()) {
         let needs = "needs a build with the feature `webhook`";
-        p.add(&section.at("url"), needs.to_owned());
+        p.add(&section.at("url"), needs);
     }
     section.done(p);
 }

@@ -107,7 +107,7 @@ pub(super) fn proxy(mut section: Reader, p: &mut Problems) -> Option<ProxyConfig
         if networks.is_empty() {
             p.add(
                 &section.at("networks"),
-                "expected at least one, because `http.proxy.user_header` is set".to_owned(),
+                "expected at least one, because `http.proxy.user_header` is set",
             );
         }
         if let Some(all) = networks.iter().find(|network| network.bits == 0) {

@@ -126,7 +126,7 @@ fn rule(mut section: Reader, p: &mut Problems) -> Option<ImportRule> {
     let key = key.and_then(|key| section.parsed("key", key.parse::<KeyTemplate>(), p));
     if source == Some(ImportSource::Seed003) {
         let problem = "jobs of seed003 have task keys, which are kept: expected no rule";
-        p.add(&section.at("source"), problem.to_owned());
+        p.add(&section.at("source"), problem);
     } else if let (Some(source), Some(key)) = (source, &key)
         && let Some(part) = key.uses().find(|part| !source.parts().contains(part))
     {
@@ -142,7 +142,7 @@ fn rule(mut section: Reader, p: &mut Problems) -> Option<ImportRule> {
     {
         let problem =
             "each queue counts its jobs from 1: expected `{queue}` in it, or `queue` beside it";
-        p.add(&section.at("key"), problem.to_owned());
+        p.add(&section.at("key"), problem);
     }
     section.done(p);
     Some(ImportRule {

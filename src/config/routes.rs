@@ -137,8 +137,7 @@ fn route(
     if !payload_secrets.is_empty() && adopt == Some(Some(true)) {
         p.add(
             &section.at("adopt"),
-            "expected false beside `payload_secret`: a key that another program sets is not signed"
-                .to_owned(),
+            "expected false beside `payload_secret`: a key that another program sets is not signed",
         );
     }
     let target = target(&mut section, key_prefix, p);
@@ -163,7 +162,7 @@ fn payload_secrets(section: &mut Reader, p: &mut Problems) -> Vec<Secret> {
         (None, None) => return Vec::new(),
         (Some(_), Some(_)) => {
             let problem = "expected one of `payload_secret` and `payload_secret_file`";
-            p.add(&section.path, problem.to_owned());
+            p.add(&section.path, problem);
             return Vec::new();
         }
         (Some(OneOrMany::One(text)), None) => (section.at("payload_secret"), vec![text]),
@@ -180,7 +179,7 @@ fn payload_secrets(section: &mut Reader, p: &mut Problems) -> Vec<Secret> {
         }
     };
     if texts.is_empty() {
-        p.add(&at, "expected at least one secret".to_owned());
+        p.add(&at, "expected at least one secret");
     }
     if let Some(short) = texts.iter().find(|text| text.len() < SECRET_BYTES_MIN) {
         p.add(
@@ -248,7 +247,7 @@ fn target_of(
         "webhook" => {
             p.add(
                 &section.at("webhook"),
-                "needs a build with the feature `webhook`".to_owned(),
+                "needs a build with the feature `webhook`",
             );
             section.remove(name);
             None
@@ -297,7 +296,7 @@ fn exec(section: &mut Reader, p: &mut Problems) -> Option<ExecConfig> {
     if let Some(Value::String(_)) = section.table.get("exec") {
         section.table.remove("exec");
         let expected = "expected an array, such as [\"php\", \"task.php\", \"{args}\"]";
-        p.add(&section.at("exec"), expected.to_owned());
+        p.add(&section.at("exec"), expected);
         return None;
     }
     let is_program = |argv: &Vec<String>| {

@@ -83,7 +83,7 @@ impl fmt::Debug for WebhookConfig {
 pub(super) fn webhook(mut section: Reader, p: &mut Problems) -> Option<WebhookConfig> {
     let url = match section.text_or_file("url", p) {
         Some(None) => {
-            p.add(&section.at("url"), "is missing".to_owned());
+            p.add(&section.at("url"), "is missing");
             None
         }
         url => url.flatten(),
