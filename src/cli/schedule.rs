@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
-use lapsed::client::{NotArmed, Stands};
+use lapsed::client::{CreateResult, NotArmed};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
 
@@ -169,7 +169,7 @@ async fn tell(
 ) -> anyhow::Result<()> {
     let (id, state) = (made.id(), made.state());
     let (kept_back, but) = stays_pending_now(adapters, key, made.due()).await;
-    let kept = made.stands() == Stands::Kept;
+    let kept = made.result() == CreateResult::Kept;
     let value = json!({
         "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state, "kept": kept,
         "armed": made.armed, "not_armed": made.not_armed(), "older_run": made.older_run(),

@@ -1,7 +1,7 @@
 //! Arms the keys of tasks whose rows are written, and disarms those of cancelled tasks.
 
 use crate::clock::LedgerClock;
-use crate::ledger::{CancelAnswer, Created, Stands};
+use crate::ledger::{CancelAnswer, CreateResult, Created};
 use crate::task::TaskKey;
 use crate::timer::{Alarm, ArmMode, Timer};
 
@@ -21,11 +21,11 @@ pub(super) async fn arm(
     let mut not_armed = Vec::with_capacity(tasks.len());
     let mut alarms = Vec::with_capacity(tasks.len());
     for (key, created) in tasks {
-        not_armed.push(match created.stands {
-            Stands::Kept | Stands::Refused => Some(NotArmed::LeftAsItIs),
-            Stands::Asked => None,
+        not_armed.push(match created.result {
+            CreateResult::Kept | CreateResult::Refused => Some(NotArmed::LeftAsItIs),
+            CreateResult::Written => None,
         });
-        if created.stands != Stands::Asked || created.state.is_finished() {
+        if created.result != CreateResult::Written || created.state.is_finished() {
             continue;
         }
         let due = created.arming.due;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::arming::{arm, disarm_cancelled};
 use super::{ClientError, Task, TaskClient};
-use crate::ledger::{CancelAnswer, Change, Changed, Created, Seen, SeriesRow, Stands};
+use crate::ledger::{CancelAnswer, Change, Changed, CreateResult, Created, RowSnapshot, Seen};
 use crate::task::{State, TaskKey, UnixMs};
 
 /// What becomes of a task: see [`TaskClient::change`].
@@ -28,7 +28,10 @@ impl TaskClient {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, ClientError> {
+    pub async fn read_rows(
+        &self,
+        keys: &[TaskKey],
+    ) -> Result<Vec<Option<RowSnapshot>>, ClientError> {
         self.look(keys, |_| true, |_, row| row).await
     }
 
@@ -49,11 +52,11 @@ impl TaskClient {
     where
         S: Send + 'static,
         N: Fn(usize) -> bool + Send + Sync + 'static,
-        K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
+        K: Fn(usize, RowSnapshot) -> S + Send + Sync + 'static,
     {
         let seen = Seen::of(keys.len());
         let see = seen.see(needs_payload, keep);
-        self.ledger.standing(keys, see).await?;
+        self.ledger.read_rows(keys, see).await?;
         Ok(seen.take())
     }
 
@@ -71,9 +74,9 @@ impl TaskClient {
     pub async fn change<T, F>(&self, keys: &[TaskKey], decide: F) -> Result<T, ClientError>
     where
         T: Send + 'static,
-        F: Fn(UnixMs, &[Option<SeriesRow>]) -> (Vec<Wish>, T) + Send + Sync + 'static,
+        F: Fn(UnixMs, &[Option<RowSnapshot>]) -> (Vec<Wish>, T) + Send + Sync + 'static,
     {
-        let decide = move |now, rows: Vec<Option<SeriesRow>>| decide(now, &rows);
+        let decide = move |now, rows: Vec<Option<RowSnapshot>>| decide(now, &rows);
         self.change_seen(keys, u64::MAX, |_| true, |_, row| row, decide)
             .await
     }
@@ -93,7 +96,7 @@ impl TaskClient {
         T: Send + 'static,
         S: Send + 'static,
         N: Fn(usize) -> bool + Send + Sync + 'static,
-        K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
+        K: Fn(usize, RowSnapshot) -> S + Send + Sync + 'static,
         F: Fn(UnixMs, Vec<Option<S>>) -> (Vec<Wish>, T) + Send + Sync + 'static,
     {
         let seen = Seen::of(keys.len());
@@ -117,7 +120,7 @@ impl TaskClient {
                         state: State::Pending,
                         older_run: false,
                         since: arming.due,
-                        stands: Stands::Asked,
+                        result: CreateResult::Written,
                     };
                     armed.push((key.clone(), created));
                 }

@@ -6,7 +6,7 @@ use super::arming::arm;
 use super::receipt::{NotArmed, Receipt};
 use super::{ClientError, IntoDue, Task, TaskClient, Wish};
 use crate::ledger::{
-    CancelAnswer, Change, Changed, Created, RescheduleAnswer, SeriesRow, Stands, by_rows,
+    CancelAnswer, Change, Changed, CreateResult, Created, RescheduleAnswer, RowSnapshot, by_rows,
 };
 use crate::task::{Arming, Envelope, State, TaskKey, UnixMs};
 
@@ -48,7 +48,7 @@ impl TaskClient {
         let key = new.key.clone();
         let found = Arc::new(std::sync::Mutex::new((None, false)));
         let says = Arc::clone(&found);
-        let decide = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
+        let decide = move |_: UnixMs, rows: &[Option<RowSnapshot>]| {
             let row = rows.first().and_then(Option::as_ref);
             let runs = row.is_some_and(|row| row.lookup.state == State::Running);
             let row = row.filter(|row| row.lookup.arming.due == new.due && !row.lookup.deleted);
@@ -145,7 +145,7 @@ impl TaskClient {
         tasks: &[(TaskKey, Arming)],
     ) -> Result<Vec<IfSame<CancelAnswer>>, ClientError> {
         let (keys, armings): (Vec<TaskKey>, Vec<Arming>) = tasks.iter().cloned().unzip();
-        let decide = move |_, rows: Vec<Option<SeriesRow>>| {
+        let decide = move |_, rows: Vec<Option<RowSnapshot>>| {
             let answers = rows.iter().zip(&armings).map(|(row, arming)| match row {
                 Some(row) if row.lookup.arming == *arming => IfSame::Same(match row.lookup.state {
                     State::Running => CancelAnswer::Running,
@@ -171,7 +171,7 @@ impl TaskClient {
             state: State::Pending,
             older_run,
             since: self.clock_now(),
-            stands: Stands::Asked,
+            result: CreateResult::Written,
         };
         let not_armed = arm(&*self.timer, self.ledger.clock(), &[(key, created)]).await;
         Receipt::new(created, not_armed.into_iter().next().flatten())
@@ -179,13 +179,13 @@ impl TaskClient {
 }
 
 /// The receipt for a task that was there before.
-fn unchanged(row: &SeriesRow) -> Receipt {
+fn unchanged(row: &RowSnapshot) -> Receipt {
     let created = Created {
         arming: row.lookup.arming,
         state: row.lookup.state,
         older_run: false,
         since: row.lookup.stamp.created,
-        stands: Stands::Asked,
+        result: CreateResult::Written,
     };
     Receipt::new(created, Some(NotArmed::LeftAsItIs))
 }

@@ -1,7 +1,7 @@
 //! Why a producer's call failed.
 
 use crate::config::ConfigError;
-use crate::ledger::{Created, LedgerError, Stands};
+use crate::ledger::{CreateResult, Created, LedgerError};
 use crate::task::{
     KeyError, RecurrenceError, ScheduleError, ScopeError, State, TaskKey, TraceparentError, UnixMs,
 };
@@ -54,7 +54,7 @@ pub enum ClientError {
 
 impl ClientError {
     pub(super) fn if_refused(key: &TaskKey, created: &Created) -> Option<Self> {
-        (created.stands == Stands::Refused).then(|| Self::exists(key.clone(), created))
+        (created.result == CreateResult::Refused).then(|| Self::exists(key.clone(), created))
     }
 
     pub(super) fn exists(key: TaskKey, created: &Created) -> Self {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-pub use crate::ledger::Stands;
+pub use crate::ledger::CreateResult;
 use crate::ledger::{CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer};
 use crate::task::{Arming, Due, State, TaskKey, Traceparent, UnixMs};
 use crate::timer::Timer;
@@ -213,7 +213,7 @@ impl TaskClient {
     /// Creates many tasks. Returns their receipts in the same order. All tasks are checked before the first is written.
     ///
     /// A task that exists is no error, even with [`IfPending::Refuse`](crate::ledger::IfPending::Refuse): see
-    /// [`Receipt::stands`].
+    /// [`Receipt::result`].
     ///
     /// # Errors
     /// As [`create`](Self::create). If the ledger fails midway, some tasks may be created.
@@ -325,7 +325,7 @@ impl TaskClient {
             state: State::Pending,
             older_run: false,
             since: arming.due,
-            stands: Stands::Asked,
+            result: CreateResult::Written,
         };
         let not_armed = arm(&*self.timer, self.ledger.clock(), &[(key.clone(), created)]).await;
         not_armed.into_iter().next().flatten()

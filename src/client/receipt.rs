@@ -1,7 +1,7 @@
 //! The receipt for a created task.
 
 use super::ClientError;
-use crate::ledger::{Created, Stands};
+use crate::ledger::{CreateResult, Created};
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
 /// The receipt for a created task: its id, its due time, and whether its key is armed.
@@ -41,9 +41,9 @@ impl Receipt {
         self.created.older_run
     }
 
-    /// Whether the task is the one of this call, or one that existed before and was kept: see [`Stands`].
-    pub fn stands(&self) -> Stands {
-        self.created.stands
+    /// Whether the task is the one of this call, or one that existed before and was kept: see [`CreateResult`].
+    pub fn result(&self) -> CreateResult {
+        self.created.result
     }
 
     /// The reason why the key is not armed; `None` if it is armed, or the task has finished.

@@ -3,7 +3,7 @@
 use super::arming::arm;
 use super::{ClientError, IntoTask, NotArmed, Receipt, Task, TaskClient};
 use crate::ledger::recurring::{DeclaredBy, Established, establish};
-use crate::ledger::{Created, IfPending, NewTask, Stands};
+use crate::ledger::{CreateResult, Created, IfPending, NewTask};
 use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, UnixMs};
 
 impl TaskClient {
@@ -81,7 +81,7 @@ impl TaskClient {
             state,
             older_run,
             since: now,
-            stands: Stands::Asked,
+            result: CreateResult::Written,
         };
         // Its key may belong to a retry, or to another caller that moves the task.
         if !written {

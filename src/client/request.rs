@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::Task;
-use crate::ledger::SeriesRow;
+use crate::ledger::RowSnapshot;
 use crate::task::Envelope;
 
 /// Payload, tag and limit of a task, with a hash in place of the payload.
@@ -16,7 +16,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// What a stored task was created with.
-    pub(crate) fn of(row: &SeriesRow) -> Self {
+    pub(crate) fn of(row: &RowSnapshot) -> Self {
         let payload = Envelope::open(row.payload.clone()).payload;
         Self {
             payload: payload.as_deref().map(hash),

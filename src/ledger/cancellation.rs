@@ -129,7 +129,6 @@ impl CancelFilter {
     }
 
     /// Returns the text that every matching key begins with.
-    #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(super) fn common_prefix(&self) -> String {
         let of_class = match (&self.class, &self.method) {
             (Some(class), Some(method)) => format!("{class}@{method}"),
@@ -143,7 +142,6 @@ impl CancelFilter {
 }
 
 /// Returns the least text, by code points, after every text that begins with `prefix`: the end of its range in an index.
-#[cfg(any(feature = "mysql", feature = "sqlite", test))]
 pub(super) fn end_of_prefix(prefix: &str) -> String {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
@@ -182,7 +180,6 @@ pub struct CancelPage {
     pub next: Option<CancelCursor>,
 }
 
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
 impl CancelPage {
     /// Adds a cancelled row.
     pub(super) fn count(&mut self, key: Option<TaskKey>) {

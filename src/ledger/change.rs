@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{NewTask, SeriesRow};
+use super::{NewTask, RowSnapshot};
 use crate::task::{Arming, TaskKey, UnixMs};
 
 /// What becomes of a task.
@@ -26,7 +26,7 @@ pub trait See: Send + Sync {
 
     /// Takes the row of the key at this place; `None` if the key has no row. Called for every key, and again for each if
     /// the transaction has to be repeated.
-    fn see(&self, place: usize, row: Option<SeriesRow>);
+    fn see(&self, place: usize, row: Option<RowSnapshot>);
 
     /// Most bytes of the payloads and results of rows that are changed together, before the change and after it. A ledger
     /// that writes one transaction at a time refuses more ([`LedgerError::TooLarge`](super::LedgerError::TooLarge)): others
@@ -69,13 +69,13 @@ impl<S, N, K> See for Keeping<S, N, K>
 where
     S: Send + 'static,
     N: Fn(usize) -> bool + Send + Sync,
-    K: Fn(usize, SeriesRow) -> S + Send + Sync,
+    K: Fn(usize, RowSnapshot) -> S + Send + Sync,
 {
     fn needs_payload(&self, place: usize) -> bool {
         (self.needs_payload)(place)
     }
 
-    fn see(&self, place: usize, row: Option<SeriesRow>) {
+    fn see(&self, place: usize, row: Option<RowSnapshot>) {
         self.seen.set(place, row.map(|row| (self.keep)(place, row)));
     }
 
@@ -95,7 +95,7 @@ impl<S: Send + 'static> Seen<S> {
     pub(crate) fn see<N, K>(self: &Arc<Self>, needs_payload: N, keep: K) -> Arc<dyn See>
     where
         N: Fn(usize) -> bool + Send + Sync + 'static,
-        K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
+        K: Fn(usize, RowSnapshot) -> S + Send + Sync + 'static,
     {
         self.see_within(u64::MAX, needs_payload, keep)
     }
@@ -109,7 +109,7 @@ impl<S: Send + 'static> Seen<S> {
     ) -> Arc<dyn See>
     where
         N: Fn(usize) -> bool + Send + Sync + 'static,
-        K: Fn(usize, SeriesRow) -> S + Send + Sync + 'static,
+        K: Fn(usize, RowSnapshot) -> S + Send + Sync + 'static,
     {
         Arc::new(Keeping {
             seen: Arc::clone(self),
@@ -143,7 +143,7 @@ impl<S: Send + 'static> Seen<S> {
 /// For changes of a few tasks: whole rows are kept, and `decide` gets them in the order of the keys.
 pub fn by_rows<F>(keys: &[TaskKey], decide: F) -> (Arc<dyn See>, Arc<Decide>)
 where
-    F: Fn(UnixMs, &[Option<SeriesRow>]) -> Vec<Change> + Send + Sync + 'static,
+    F: Fn(UnixMs, &[Option<RowSnapshot>]) -> Vec<Change> + Send + Sync + 'static,
 {
     let seen = Seen::of(keys.len());
     let see = seen.see(|_| true, |_, row| row);

@@ -96,27 +96,27 @@ pub struct Created {
     /// When the current task was created.
     pub since: UnixMs,
     /// Whether the current task is the requested one.
-    pub stands: Stands,
+    pub result: CreateResult,
 }
 
 /// Which task is current after [`Producer::create`](super::Producer::create).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stands {
+pub enum CreateResult {
     /// The requested one, created now or before.
-    Asked,
+    Written,
     /// An existing one, which was kept.
     Kept,
     /// An existing one: the request is refused.
     Refused,
 }
 
-impl Stands {
+impl CreateResult {
     /// Returns which task is current if `due` is its due time after `asked` was requested.
     pub(super) fn after(asked: &NewTask, due: UnixMs) -> Self {
         match asked.if_pending {
-            _ if due == asked.due => Self::Asked,
+            _ if due == asked.due => Self::Written,
             // Another request has moved it since.
-            IfPending::Move => Self::Asked,
+            IfPending::Move => Self::Written,
             IfPending::Keep => Self::Kept,
             IfPending::Refuse => Self::Refused,
         }

@@ -52,10 +52,11 @@ mod record;
 pub mod recurring;
 mod retention;
 mod row;
+mod rows;
 mod scans;
-mod series;
 mod settlement;
 mod shared_key;
+mod snapshot;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
@@ -72,7 +73,7 @@ pub(crate) use self::change::Seen;
 pub use self::change::{Change, Changed, Decide, See, by_rows};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::claims::Claims;
-pub use self::creation::{Created, IfPending, NewTask, RescheduleAnswer, Stands};
+pub use self::creation::{CreateResult, Created, IfPending, NewTask, RescheduleAnswer};
 pub use self::documents::{
     Collection, DOCUMENT_BYTES_MAX, DOCUMENT_NAME_CHARS_MAX, Document, DocumentPlace,
     DocumentRange, Documents,
@@ -95,9 +96,9 @@ pub use self::producer::Producer;
 pub use self::record::{MalformedRow, TaskRecord};
 pub use self::retention::{Prune, PruneCursor, Pruned, Retention};
 pub use self::scans::Scans;
-pub use self::series::SeriesRow;
 pub use self::settlement::{Settled, Settlement};
 pub use self::shared_key::{SharedKey, shared_key};
+pub use self::snapshot::RowSnapshot;
 pub use self::stats::{
     DetailedStats, DetailedStatsLimits, MethodStats, Percentiles, RECENT, Stats,
 };

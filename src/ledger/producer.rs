@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
-    NewTask, RescheduleAnswer, See, SeriesRow,
+    NewTask, RescheduleAnswer, RowSnapshot, See,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -25,10 +25,10 @@ pub trait Producer: Send + Sync {
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError>;
 
     /// Reads a row with its recurrence. `None` if the key has no row.
-    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError>;
+    async fn read_row(&self, key: &TaskKey) -> Result<Option<RowSnapshot>, LedgerError>;
 
-    /// Reads the rows of keys. As [`series`](Self::series), for many.
-    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError>;
+    /// Reads the rows of keys. Shows each to `see`, as [`read_row`](Self::read_row) returns it.
+    async fn read_rows(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError>;
 
     /// Reads the rows of different keys, and changes them as `decide` says, in one transaction: nothing else changes them
     /// in between. Returns what was done, in the order of `keys`.
@@ -52,14 +52,14 @@ pub trait Producer: Send + Sync {
     async fn write_series(
         &self,
         task: &NewTask,
-        over: Option<&SeriesRow>,
+        over: Option<&RowSnapshot>,
     ) -> Result<Option<Arming>, LedgerError>;
 
     /// Marks the row of a series as wanted by a configuration
     /// ([`Recurrence::configured`](crate::task::Recurrence::configured)). Changes nothing else of it.
     ///
     /// Returns false if the recurrence is no longer the one in `seen`.
-    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError>;
+    async fn mark_configured(&self, seen: &RowSnapshot) -> Result<bool, LedgerError>;
 
     /// Moves a pending task to another due time. A recurring task continues after the occurrence that was moved.
     async fn reschedule(&self, key: &TaskKey, due: UnixMs)

@@ -79,16 +79,6 @@ impl TaskRecord {
         }
     }
 
-    /// Leaves out what a list [without payloads](super::ListFilter::brief) does not have.
-    pub(super) fn in_brief(self) -> Self {
-        Self {
-            payload: None,
-            traceparent: None,
-            result: None,
-            ..self
-        }
-    }
-
     /// Takes out payload and result, and the texts of errors.
     pub fn hide_payload(&mut self) {
         self.payload = None;

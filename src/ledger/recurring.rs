@@ -6,7 +6,7 @@
 //! A row that a configuration wants is marked ([`Recurrence::configured`]) as soon as a daemon sees it. Retention keeps a
 //! marked row after the series has ended: without it, the next start would begin the series again.
 
-use super::{LedgerClock, LedgerError, Lookup, NewTask, Producer, SeriesRow};
+use super::{LedgerClock, LedgerError, Lookup, NewTask, Producer, RowSnapshot};
 use crate::task::{Arming, Recurrence, RecurrenceError, State, UnixMs};
 
 /// Maximum number of attempts. Each may lose to another writer.
@@ -62,8 +62,8 @@ pub async fn establish(
     wanted.check_room(&task.key).map_err(invalid)?;
     for _ in 0..ROUNDS_MAX {
         let now = clock.now();
-        let row = ledger.series(&task.key).await?;
-        let stored = row.as_ref().and_then(SeriesRow::stored);
+        let row = ledger.read_row(&task.key).await?;
+        let stored = row.as_ref().and_then(RowSnapshot::stored);
         let stored = stored.map(|(_, recurrence)| recurrence);
         let plan = match &row {
             None => Plan::Write { keeps_due: false },
@@ -149,11 +149,11 @@ impl Left {
 fn plan(
     task: &NewTask,
     wanted: &Recurrence,
-    row: &SeriesRow,
+    row: &RowSnapshot,
     stored: Option<&Recurrence>,
     declared_by: DeclaredBy,
 ) -> Plan {
-    let SeriesRow {
+    let RowSnapshot {
         lookup,
         recurrence: _,
         payload,

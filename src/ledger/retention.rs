@@ -41,7 +41,6 @@ pub struct PruneCursor {
     pub(super) row: u64,
 }
 
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
 impl PruneCursor {
     /// Before all rows.
     pub(super) const START: Self = Self {

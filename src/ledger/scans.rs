@@ -40,12 +40,12 @@ pub trait Scans: Send + Sync {
         known: Known<'_>,
     ) -> Result<Vec<Upcoming>, LedgerError>;
 
-    /// Returns a number that changes when a task may have become due of which no part of this process has told the timer:
+    /// Returns a number that changes when a task may have become due without a signal to the timer of this process:
     /// when another connection to the ledger has committed. It may also change without a cause. `None`: the ledger cannot
     /// tell.
     ///
     /// Costs less than a scan.
-    async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
+    async fn unsignalled_changes(&self) -> Result<Option<u64>, LedgerError> {
         Ok(None)
     }
 

@@ -10,7 +10,7 @@ use super::keyspace::{Entry, Keyspace, Needs};
 use super::reply::Reply;
 use super::watched::Watched;
 use crate::client::{ClientError, Receipt, Task, Wish};
-use crate::ledger::{LedgerError, SeriesRow};
+use crate::ledger::{LedgerError, RowSnapshot};
 use crate::task::{Due, State, TaskKey, UnixMs};
 
 /// Carries out commands in order, as one statement or transaction where possible. Returns their replies.
@@ -221,7 +221,7 @@ pub async fn execute(
         !changed.load(Ordering::Relaxed) && (payloads[place].payload() || watching[place].is_some())
     };
     let (watches, counts) = (Arc::clone(&watched), Arc::clone(&values));
-    let keep = move |place: usize, row: SeriesRow| {
+    let keep = move |place: usize, row: RowSnapshot| {
         let watched = watches[place].as_ref();
         let is_still = watched.is_none_or(|watched| watched.is_still(Some(&row)));
         if !is_still {

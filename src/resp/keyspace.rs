@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::keyed::{Expiry, Key, Keyed, NEEDS_DUE_TIME, NOT_IN_TRANSACTION, OnlyIf, Set, When};
 use super::reply::Reply;
 use crate::client::{Request, Wish};
-use crate::ledger::{IfPending, SeriesRow};
+use crate::ledger::{IfPending, RowSnapshot};
 use crate::task::{Envelope, State, TaskKey, UnixMs};
 
 /// The tasks of a batch of commands.
@@ -245,7 +245,7 @@ impl Entry {
     }
 
     /// Keeps of a row what the commands about it need.
-    pub fn of(row: SeriesRow, needs: Needs) -> Self {
+    pub fn of(row: RowSnapshot, needs: Needs) -> Self {
         let state = row.lookup.state;
         let waits_for_run = row.lookup.older_run && !row.lookup.cancelling;
         let is_pending = matches!(state, State::Pending | State::Waiting) || waits_for_run;

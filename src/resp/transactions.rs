@@ -10,7 +10,7 @@ use super::reply::Reply;
 use super::session::{Queued, Session, Transaction};
 use super::watched::Watched;
 use crate::client::ClientError;
-use crate::ledger::SeriesRow;
+use crate::ledger::RowSnapshot;
 use crate::task::TaskKey;
 
 /// Most keys that are watched.
@@ -142,7 +142,7 @@ async fn read(
     for part in keys.chunks(READ_MAX) {
         let _turn = door.turn(part.len()).await;
         let names = part.to_vec();
-        let keep = move |place: usize, row: SeriesRow| Watched::new(&names[place], Some(&row));
+        let keep = move |place: usize, row: RowSnapshot| Watched::new(&names[place], Some(&row));
         let rows = door.tasks.look(part, |_| true, keep).await?;
         let seen = rows.into_iter().zip(part);
         watched.extend(seen.map(|(row, key)| row.unwrap_or_else(|| Watched::new(key, None))));

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::ledger::SeriesRow;
+use crate::ledger::RowSnapshot;
 use crate::task::{State, TaskKey};
 
 /// A watched key with its row.
@@ -16,14 +16,14 @@ pub struct Watched {
 /// A row, with a hash instead of its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
-    row: Box<SeriesRow>,
+    row: Box<RowSnapshot>,
     value: Option<[u8; 32]>,
     bytes: usize,
 }
 
 impl Watched {
     /// Remembers the row of a key.
-    pub fn new(key: &TaskKey, row: Option<&SeriesRow>) -> Self {
+    pub fn new(key: &TaskKey, row: Option<&RowSnapshot>) -> Self {
         Self {
             key: key.clone(),
             seen: row.map(Seen::of),
@@ -36,16 +36,16 @@ impl Watched {
     }
 
     /// True if the row is still as it was.
-    pub fn is_still(&self, row: Option<&SeriesRow>) -> bool {
+    pub fn is_still(&self, row: Option<&RowSnapshot>) -> bool {
         self.seen == row.map(Seen::of)
     }
 }
 
 impl Seen {
-    fn of(row: &SeriesRow) -> Self {
+    fn of(row: &RowSnapshot) -> Self {
         let value = row.payload.as_ref().map(|text| Sha256::digest(text).into());
         let bytes = row.payload.as_ref().map_or(0, String::len);
-        let mut row = SeriesRow {
+        let mut row = RowSnapshot {
             payload: None,
             ..row.clone()
         };

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lapsed::client::{NotArmed, Stands};
+use lapsed::client::{CreateResult, NotArmed};
 use lapsed::config::{RouteConfig, Secret};
 use lapsed::task::{Due, TaskKey};
 use lapsed::{Config, Task, TaskClient};
@@ -87,10 +87,10 @@ impl Batch<'_> {
         let made = self.tasks.create_many(std::mem::take(&mut self.waiting));
         let made = made.await.with_context(|| self.stopped(number))?;
         for (made, (number, key)) in made.iter().zip(self.places.drain(..)) {
-            match made.stands() {
-                Stands::Asked => self.tally.scheduled += 1,
-                Stands::Kept => self.tally.kept += 1,
-                Stands::Refused => {
+            match made.result() {
+                CreateResult::Written => self.tally.scheduled += 1,
+                CreateResult::Kept => self.tally.kept += 1,
+                CreateResult::Refused => {
                     self.tally.refused += 1;
                     let exists = made.exists(key);
                     self.bar.suspend(|| stderr_line!("line {number}: {exists}"));

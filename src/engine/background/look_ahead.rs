@@ -53,7 +53,7 @@ struct Ahead {
     changed: Instant,
     /// When tasks due now are looked for next.
     probe_at: Instant,
-    /// The state of the ledger, as [`outside_changes`](crate::ledger::Scans::outside_changes) tells it, of which every row
+    /// The state of the ledger, as [`unsignalled_changes`](crate::ledger::Scans::unsignalled_changes) tells it, of which every row
     /// that is due before the next pass is known. While it lasts, no probe finds anything.
     probed: Option<u64>,
 }
@@ -92,7 +92,7 @@ impl LookAhead {
         loop {
             let began = Instant::now();
             let pass = async {
-                let state = self.outside_changes().await?;
+                let state = self.unsignalled_changes().await?;
                 self.look_ahead(&mut ahead).await?;
                 self.probe_after_pass(&mut ahead, state).await
             };

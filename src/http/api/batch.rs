@@ -14,7 +14,7 @@ use super::idempotency::{Begun, IdempotencyKey, Once};
 use super::new_task::{NewTask, Wanted};
 use super::task_view::ReceiptView;
 use super::tasks::create_wanted;
-use crate::client::{Stands, Task};
+use crate::client::{CreateResult, Task};
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
@@ -190,11 +190,12 @@ impl<'a> Batch<'a> {
         match self.site.tasks.create_many(tasks).await {
             Ok(receipts) => {
                 for ((place, key), receipt) in places.into_iter().zip(&receipts) {
-                    if receipt.stands() == Stands::Refused {
+                    if receipt.result() == CreateResult::Refused {
                         self.refuse(place, receipt.exists(key).into());
                         continue;
                     }
-                    let is_new = receipt.stands() == Stands::Asked && receipt.since() >= asked;
+                    let is_new =
+                        receipt.result() == CreateResult::Written && receipt.since() >= asked;
                     self.accept(place, ReceiptView::new(&key, receipt), is_new);
                 }
                 Ok(())

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::client::{NotArmed, Receipt, Stands};
+use crate::client::{CreateResult, NotArmed, Receipt};
 use crate::ledger::{MalformedRow, TaskRecord};
 use crate::task::{Hindrance, JsonText, Mishap, Paused, Recurrence, State, TaskKey};
 
@@ -126,7 +126,7 @@ impl ReceiptView {
             id: receipt.id(),
             due: receipt.due().to_string(),
             state: receipt.state(),
-            kept: receipt.stands() == Stands::Kept,
+            kept: receipt.result() == CreateResult::Kept,
             armed: receipt.armed,
             not_armed: receipt.not_armed(),
             older_run: receipt.older_run(),

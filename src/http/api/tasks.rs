@@ -12,7 +12,7 @@ use super::new_task::{NewTask, Wanted};
 use super::precondition::Unconditional;
 use super::task_changes::changed;
 use super::task_view::{ReceiptView, TaskView, etag};
-use crate::client::{NotArmed, Receipt, Replaced, Stands, Task};
+use crate::client::{CreateResult, NotArmed, Receipt, Replaced, Task};
 use crate::http::access::{Caller, Scope};
 use crate::http::input::{JsonBody, KeyInPath};
 use crate::http::named::{Named, TaskInPath};
@@ -164,7 +164,7 @@ pub async fn create_wanted(site: &Site, wanted: Wanted) -> Result<CreatedTask, P
         Wanted::Once(task, due) => site.tasks.create(task, due).await?,
         Wanted::Series(task, recurrence) => site.tasks.create_recurring(task, recurrence).await?,
     };
-    let is_new = receipt.stands() == Stands::Asked
+    let is_new = receipt.result() == CreateResult::Written
         && receipt.since() >= asked
         && receipt.not_armed() != Some(NotArmed::LeftAsItIs);
     Ok(CreatedTask::new(key, &receipt, is_new))

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::LedgerError;
-#[cfg(any(feature = "mysql", feature = "sqlite", test))]
 use super::cancellation::end_of_prefix;
 use super::record::{MalformedRow, TaskRecord};
 use crate::format::from_hex;
@@ -141,7 +140,6 @@ impl ListFilter {
     }
 
     /// Returns the range of keys that can match: from the first text on, before the second.
-    #[cfg(any(feature = "mysql", feature = "sqlite", test))]
     pub(super) fn key_range(&self) -> (String, String) {
         let of_class = match (&self.class, &self.method) {
             (Some(class), Some(method)) => format!("{class}@{method}"),
@@ -156,7 +154,6 @@ impl ListFilter {
     }
 
     /// Returns the values of `status` and `sts` that can match, in the order of a list by due time.
-    #[cfg(any(feature = "mysql", feature = "sqlite", test))]
     pub(super) fn statuses(&self) -> Vec<(u8, bool)> {
         let is_finished = self.finished_after.or(self.finished_before).is_some();
         let fits = |status: u8, deleted: bool| {

@@ -1,25 +1,17 @@
-//! The ledger in memory: the rules of the MySQL ledger, for tests without servers.
+//! The ledger in memory, for tests without servers: the verbs of `ledger::rows`, as in an SQLite file.
 //!
 //! Its clock is tokio's, so a test that pauses time moves the clock by hand. Nothing survives the process.
 
-mod admin;
-mod adoption;
-mod claims;
-mod detailed_stats;
-mod documents;
-mod pauses;
-mod producer;
-mod retention;
-mod scans;
 mod table;
-mod transfer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
-use self::table::Table;
+use self::table::{MemoryStore, Table};
+use super::rows::store::Store;
+use super::rows::{Length, RowLedger};
 use super::{Ledger, LedgerError};
 use crate::clock::LedgerClock;
 use crate::task::UnixMs;
@@ -52,10 +44,38 @@ impl MemoryLedger {
         self.read_ahead.load(Ordering::Relaxed)
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table
-            .lock()
-            .expect("nothing panics while holding the table")
+    fn store(&self) -> MemoryStore<MutexGuard<'_, Table>> {
+        let table = self.table.lock();
+        MemoryStore {
+            table: table.expect("nothing panics while holding the table"),
+            now: self.clock.now(),
+        }
+    }
+}
+
+impl RowLedger for MemoryLedger {
+    async fn read<T, V>(&self, _: Length, verb: V) -> Result<T, LedgerError>
+    where
+        T: Send + 'static,
+        V: FnOnce(&mut dyn Store) -> Result<T, LedgerError> + Send + 'static,
+    {
+        verb(&mut self.store())
+    }
+
+    async fn write<T, V>(&self, _: Length, verb: V) -> Result<T, LedgerError>
+    where
+        T: Send + 'static,
+        V: FnOnce(&mut dyn Store) -> Result<T, LedgerError> + Send + 'static,
+    {
+        verb(&mut self.store())
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(format!("memory {:p}", &raw const self.table))
+    }
+
+    fn note_read_ahead(&self, rows: usize) {
+        self.read_ahead.fetch_add(rows as u64, Ordering::Relaxed);
     }
 }
 

@@ -1,100 +1,430 @@
-//! The rows with their index by key, the pauses and the documents.
+//! The rows with their indexes, the pauses and the documents.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
+use std::ops::ControlFlow;
+use std::ops::{Bound, DerefMut};
 
-use crate::ledger::pauses::check_room;
-use crate::ledger::row::Row;
-use crate::ledger::{
-    AdoptionRequest, Change, Changed, Collection, Document, LedgerError, NewTask, PauseAnswer,
+use crate::ledger::row::{Row, Status};
+use crate::ledger::rows::store::{
+    At, Columns, Count, Direction, DocumentStore, DueRange, END, Parts, PauseStore, Range, Result,
+    ReverseRange, RowStore, ScanRange, Scanned, Stored,
 };
-use crate::task::{Pause, PauseKind, Scope, TaskKey, UnixMs};
+use crate::ledger::transfer::MovePlace;
+use crate::ledger::{CancelCursor, Collection, Document, DocumentRange, DuePlace, MethodTag};
+use crate::task::{Pause, PauseKind, Scope, UnixMs};
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    pub(super) rows: BTreeMap<u64, Row>,
-    by_key: BTreeMap<TaskKey, u64>,
+    rows: BTreeMap<u64, Row>,
+    by_key: BTreeMap<String, u64>,
+    by_due: BTreeSet<MovePlace>,
     /// The id of the latest row. The id of a deleted row is not given again.
     latest: u64,
     /// Oldest first.
-    pub(super) pauses: Vec<Pause>,
-    pub(super) documents: BTreeMap<(Collection, String), Document>,
+    pauses: Vec<Pause>,
+    documents: BTreeMap<(Collection, String), Document>,
 }
 
 impl Table {
-    pub(super) fn of_key(&mut self, key: &TaskKey) -> Option<&mut Row> {
-        let id = self.by_key.get(key)?;
-        self.rows.get_mut(id)
-    }
-
-    pub(super) fn create(&mut self, task: &NewTask, now: UnixMs) -> &Row {
-        let next = self.latest + 1;
-        let id = *self.by_key.entry(task.key.clone()).or_insert(next);
-        self.latest = self.latest.max(id);
-        let row = self
-            .rows
-            .entry(id)
-            .and_modify(|row| row.create_over(task, now));
-        row.or_insert_with(|| Row::new(id, task, now))
-    }
-
-    /// Makes a change of [`Producer::change`](crate::ledger::Producer::change).
-    pub(super) fn change(&mut self, key: &TaskKey, change: Change, now: UnixMs) -> Changed {
-        match (self.of_key(key), change) {
-            (Some(row), change) => row.change(change, now),
-            (None, Change::Write(task)) => Changed::Armed(self.create(&task, now).arming()),
-            (None, Change::Keep | Change::Move(_) | Change::Cancel) => Changed::Kept,
-        }
-    }
-
-    /// Writes the row of an armed key that has none.
-    pub(super) fn adopt(&mut self, found: &AdoptionRequest) -> &Row {
-        self.latest += 1;
-        self.by_key.insert(found.key.clone(), self.latest);
-        let row = self.rows.entry(self.latest);
-        row.or_insert(Row::adopted(self.latest, found))
-    }
-
-    /// Writes a whole row over that of its key, or as a new one. `row` gets the id.
-    pub(super) fn put(&mut self, row: impl FnOnce(u64) -> Row, key: &TaskKey) {
-        let next = self.latest + 1;
-        let id = *self.by_key.entry(key.clone()).or_insert(next);
-        self.latest = self.latest.max(id);
-        self.rows.insert(id, row(id));
-    }
-
-    /// Deletes a row. Returns false if there is none.
-    pub(super) fn remove(&mut self, id: u64) -> bool {
-        let row = self.rows.remove(&id);
-        row.is_some_and(|row| self.by_key.remove(&row.key).is_some())
-    }
-
-    pub(super) fn pause_of(&self, kind: PauseKind, scope: &Scope) -> Option<Pause> {
-        let mut pauses = self.pauses.iter();
-        pauses
-            .find(|pause| pause.kind == kind && pause.scope == *scope)
-            .cloned()
-    }
-
-    pub(super) fn check_room_for(&self, pause: &Pause) -> Result<(), LedgerError> {
-        match self.pause_of(pause.kind, &pause.scope) {
-            Some(_) => Ok(()),
-            None => check_room(self.pauses.len()),
-        }
-    }
-
-    pub(super) fn stand(&mut self, pause: Pause) -> PauseAnswer {
-        match self.pause_of(pause.kind, &pause.scope) {
-            Some(pause) => PauseAnswer {
-                pause,
-                already: true,
-            },
-            None => {
-                self.pauses.push(pause.clone());
-                PauseAnswer {
-                    pause,
-                    already: false,
-                }
+    /// Returns the places of a range by due time, in its direction.
+    fn places(&self, range: DueRange) -> Box<dyn Iterator<Item = &MovePlace> + '_> {
+        let DueRange {
+            status,
+            deleted,
+            direction,
+            from: (due_at, row),
+            to,
+        } = range;
+        let place = |due_at, row| MovePlace {
+            status,
+            deleted,
+            due_at,
+            row,
+        };
+        let (from, to) = (place(due_at, row), place(to, u64::MAX));
+        match direction {
+            Direction::Up if from < to => {
+                let range = (Bound::Excluded(from), Bound::Included(to));
+                Box::new(self.by_due.range(range))
             }
+            Direction::Down if to < from => {
+                let range = (Bound::Excluded(to), Bound::Excluded(from));
+                Box::new(self.by_due.range(range).rev())
+            }
+            Direction::Up | Direction::Down => Box::new(iter::empty()),
         }
+    }
+
+    /// Returns the rows of a range by due time, in its direction.
+    fn due(&self, range: DueRange) -> impl Iterator<Item = &Row> {
+        self.places(range).map(|place| &self.rows[&place.row])
+    }
+
+    /// Returns the rows of a range, in its order.
+    fn range(&self, range: &Range) -> Box<dyn Iterator<Item = &Row> + '_> {
+        let after = |id: u64| self.rows.range((Bound::Excluded(id), Bound::Unbounded));
+        let after = move |id| after(id).map(|(_, row)| row);
+        match range.clone() {
+            Range::All { after: id } => Box::new(after(id)),
+            Range::Tagged { tag, after: id } => {
+                Box::new(after(id).filter(move |row| row.tag.as_ref() == Some(&tag)))
+            }
+            Range::Recurring { after: id } => {
+                Box::new(after(id).filter(|row| row.recurrence.is_some()))
+            }
+            Range::Keys {
+                from,
+                before,
+                after,
+            } => {
+                let keys = self.by_key.range(from..);
+                let keys = keys.take_while(move |(key, _)| **key < before);
+                let keys = keys.filter(move |(key, _)| **key > after);
+                Box::new(keys.map(|(_, id)| &self.rows[id]))
+            }
+            Range::Due(range) => Box::new(self.due(range)),
+        }
+    }
+
+    fn find(&self, at: At<'_>) -> Option<&Row> {
+        match at {
+            At::Row(id) => self.rows.get(&id),
+            At::Key(key) => self.rows.get(self.by_key.get(key.as_str())?),
+        }
+    }
+
+    fn put(&mut self, row: Row) {
+        self.by_due.insert(row.place());
+        self.by_key.insert(row.key.to_string(), row.id);
+        self.rows.insert(row.id, row);
+    }
+
+    fn delete(&mut self, id: u64) {
+        if let Some(row) = self.rows.remove(&id) {
+            self.by_due.remove(&row.place());
+            self.by_key.remove(row.key.as_str());
+        }
+    }
+}
+
+/// A table while a verb has it for itself.
+pub(super) struct MemoryStore<T> {
+    pub table: T,
+    /// The ledger's time, for all that the verb decides.
+    pub now: UnixMs,
+}
+
+impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
+    fn now(&self) -> UnixMs {
+        self.now
+    }
+
+    fn row(&mut self, at: At<'_>, parts: Parts) -> Result<Option<Stored>> {
+        Ok(self.table.find(at).map(|row| stored(row, parts)))
+    }
+
+    fn insert(&mut self, row: &Row) -> Result<Option<u64>> {
+        if self.table.by_key.contains_key(row.key.as_str()) {
+            return Ok(None);
+        }
+        self.table.latest += 1;
+        let id = self.table.latest;
+        self.table.put(Row { id, ..row.clone() });
+        Ok(Some(id))
+    }
+
+    fn save(&mut self, row: &Row, columns: Columns) -> Result<()> {
+        let Table { rows, by_due, .. } = &mut *self.table;
+        let Some(stored) = rows.get_mut(&row.id) else {
+            return Ok(());
+        };
+        let before = stored.place();
+        match columns {
+            Columns::Run => {
+                stored.owner = row.owner;
+                stored.daemon.clone_from(&row.daemon);
+                stored.lease_until = row.lease_until;
+                stored.run_end = row.run_end;
+                stored.retry_at = row.retry_at;
+                stored.attempt = row.attempt;
+                stored.crashes = row.crashes;
+            }
+            Columns::End => {
+                stored.status = row.status;
+                stored.lease_until = row.lease_until;
+                stored.finished_at = row.finished_at;
+                stored.last_error.clone_from(&row.last_error);
+                stored.result.clone_from(&row.result);
+            }
+            Columns::Brief => {
+                let (payload, result) = (stored.payload.take(), stored.result.take());
+                *stored = Row {
+                    payload,
+                    result,
+                    ..row.clone()
+                };
+            }
+            Columns::All => *stored = row.clone(),
+        }
+        let after = stored.place();
+        if after != before {
+            by_due.remove(&before);
+            by_due.insert(after);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, id: u64) -> Result<()> {
+        self.table.delete(id);
+        Ok(())
+    }
+
+    fn walk(
+        &mut self,
+        range: &Range,
+        parts: Parts,
+        limit: usize,
+        visit: &mut dyn FnMut(Stored) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let rows = self.table.range(range);
+        Ok(each(rows, limit, |row| visit(stored(row, parts))))
+    }
+
+    fn scan(
+        &mut self,
+        range: &ScanRange,
+        limit: usize,
+        visit: &mut dyn FnMut(&Scanned<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let table = &*self.table;
+        let visit = |row: &Row| visit(&scanned(row));
+        Ok(match range {
+            ScanRange::Due(range) => each(table.due(*range), limit, visit),
+            ScanRange::Method { method, from, to } => {
+                let pending = table.due(DueRange {
+                    from: *from,
+                    to: *to,
+                    ..pending()
+                });
+                let rows = pending.filter(|row| row.key.class_method() == method.0);
+                each(rows, limit, visit)
+            }
+            ScanRange::Rows(ids) => {
+                let rows = ids.iter().filter_map(|id| table.rows.get(id));
+                each(rows, limit, visit)
+            }
+        })
+    }
+
+    fn places(
+        &mut self,
+        range: DueRange,
+        limit: usize,
+        visit: &mut dyn FnMut(DuePlace) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let places = self.table.places(range);
+        Ok(each(places, limit, |place| {
+            visit((place.due_at, place.row))
+        }))
+    }
+
+    fn ids_before(
+        &mut self,
+        range: &ReverseRange,
+        limit: usize,
+    ) -> Result<Vec<(u64, CancelCursor)>> {
+        let table = &*self.table;
+        Ok(match range {
+            ReverseRange::Tagged { tag, before } => {
+                let rows = table.rows.range(..*before).rev();
+                let rows = rows.filter(|(_, row)| row.tag.as_ref() == Some(tag));
+                let ids = rows.map(|(id, _)| (*id, CancelCursor::Row(*id)));
+                ids.take(limit).collect()
+            }
+            ReverseRange::Keys { from, before } => {
+                let keys = table.by_key.range(..before.clone()).rev();
+                let keys = keys.take_while(|(key, _)| *key >= from);
+                let ids = keys.map(|(key, id)| (*id, CancelCursor::Key(key.clone())));
+                ids.take(limit).collect()
+            }
+        })
+    }
+
+    fn count(&mut self, count: Count) -> Result<u64> {
+        let Count {
+            status,
+            deleted,
+            before,
+            limit,
+        } = count;
+        let deleted = deleted.map_or(vec![false, true], |deleted| vec![deleted]);
+        let places = deleted.into_iter().flat_map(|deleted| {
+            self.table.places(DueRange {
+                to: UnixMs(before.0.saturating_sub(1)),
+                ..DueRange::all(status, deleted)
+            })
+        });
+        Ok(places
+            .take(usize::try_from(limit).unwrap_or(usize::MAX))
+            .count() as u64)
+    }
+
+    fn from_end(&mut self, status: u8, deleted: bool, behind: u64) -> Result<Option<DuePlace>> {
+        let mut places = self.table.places(DueRange {
+            direction: Direction::Down,
+            from: END,
+            to: UnixMs(i64::MIN),
+            ..DueRange::all(status, deleted)
+        });
+        let place = places.nth(usize::try_from(behind).unwrap_or(usize::MAX));
+        Ok(place.map(|place| (place.due_at, place.row)))
+    }
+
+    fn has_method_index(&mut self) -> bool {
+        true
+    }
+
+    fn next_method(&mut self, after: &str) -> Result<Option<MethodTag>> {
+        let methods = self.table.due(pending()).map(|row| row.key.class_method());
+        let next = methods.filter(|method| *method > after).min();
+        Ok(next.map(|method| MethodTag(method.to_owned())))
+    }
+}
+
+impl<T: DerefMut<Target = Table>> PauseStore for MemoryStore<T> {
+    fn pauses(&mut self) -> Result<Vec<Pause>> {
+        Ok(self.table.pauses.clone())
+    }
+
+    fn insert_pause(&mut self, pause: &Pause) -> Result<()> {
+        self.table.pauses.push(pause.clone());
+        Ok(())
+    }
+
+    fn delete_pause(&mut self, kind: PauseKind, scope: &Scope) -> Result<()> {
+        let is_other = |pause: &Pause| pause.kind != kind || pause.scope != *scope;
+        self.table.pauses.retain(is_other);
+        Ok(())
+    }
+
+    fn delete_holds(&mut self) -> Result<()> {
+        let is_pause = |pause: &Pause| pause.kind == PauseKind::Pause;
+        self.table.pauses.retain(is_pause);
+        Ok(())
+    }
+}
+
+impl<T: DerefMut<Target = Table>> DocumentStore for MemoryStore<T> {
+    fn document(&mut self, collection: Collection, name: &str) -> Result<Option<Document>> {
+        let found = self.table.documents.get(&(collection, name.to_owned()));
+        Ok(found.cloned())
+    }
+
+    fn insert_document(&mut self, collection: Collection, document: &Document) -> Result<()> {
+        let place = (collection, document.name.clone());
+        self.table.documents.insert(place, document.clone());
+        Ok(())
+    }
+
+    fn replace_document(&mut self, collection: Collection, name: &str, body: &str) -> Result<bool> {
+        let place = (collection, name.to_owned());
+        let found = self.table.documents.get_mut(&place);
+        Ok(found
+            .map(|document| body.clone_into(&mut document.body))
+            .is_some())
+    }
+
+    fn delete_document(&mut self, collection: Collection, name: &str) -> Result<bool> {
+        let place = (collection, name.to_owned());
+        Ok(self.table.documents.remove(&place).is_some())
+    }
+
+    fn documents(
+        &mut self,
+        collection: Collection,
+        range: &DocumentRange,
+    ) -> Result<Vec<Document>> {
+        let mut found: Vec<&Document> = of_collection(&self.table, collection)
+            .filter(|document| document.at >= range.since && document.place() < range.before)
+            .collect();
+        found.sort_by_key(|document| std::cmp::Reverse(document.place()));
+        found.truncate(range.limit as usize);
+        Ok(found.into_iter().cloned().collect())
+    }
+
+    fn delete_documents(
+        &mut self,
+        collection: Collection,
+        before: UnixMs,
+        limit: u32,
+    ) -> Result<u64> {
+        let documents = of_collection(&self.table, collection);
+        let old = documents.filter(|document| document.at < before);
+        let mut old: Vec<_> = old.map(Document::place).collect();
+        old.sort();
+        old.truncate(limit as usize);
+        for place in &old {
+            let place = (collection, place.name.clone());
+            self.table.documents.remove(&place);
+        }
+        Ok(old.len() as u64)
+    }
+}
+
+/// Visits what an iterator returns, `limit` times at most.
+fn each<T>(
+    mut items: impl Iterator<Item = T>,
+    limit: usize,
+    mut visit: impl FnMut(T) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    for _ in 0..limit {
+        match items.next() {
+            Some(item) => visit(item)?,
+            None => return ControlFlow::Continue(()),
+        }
+    }
+    ControlFlow::Break(())
+}
+
+fn of_collection(table: &Table, of: Collection) -> impl Iterator<Item = &Document> {
+    let documents = table.documents.iter();
+    documents.filter_map(move |((collection, _), document)| (*collection == of).then_some(document))
+}
+
+/// All pending rows, earliest first.
+fn pending() -> DueRange {
+    DueRange::all(Status::Unprocessed.number(), false)
+}
+
+fn stored(row: &Row, parts: Parts) -> Stored {
+    let bytes = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() as u64);
+    let size = bytes(&row.payload) + bytes(&row.result);
+    let mut row = row.clone();
+    if parts == Parts::Brief {
+        (row.payload, row.result) = (None, None);
+    }
+    Stored {
+        row,
+        malformed: None,
+        bytes: size,
+    }
+}
+
+fn scanned(row: &Row) -> Scanned<'_> {
+    Scanned {
+        id: row.id,
+        due_at: row.due_at(),
+        key: Cow::Borrowed(row.key.as_str()),
+        task_key: Some(&row.key),
+        end_time: row.end_time,
+        lease_until: row.lease_until,
+        owner: row.owner,
+        daemon: Cow::Borrowed(&row.daemon),
+        status: row.status.number(),
+        deleted: row.deleted,
+        run_end: row.run_end,
+        retry_at: row.retry_at,
     }
 }

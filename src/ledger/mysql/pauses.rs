@@ -105,8 +105,8 @@ impl MysqlLedger {
     /// Refuses a pause if there are too many, unless this one is in effect already.
     async fn check_room_for(&self, kind: PauseKind, scope: &Scope) -> Result<(), LedgerError> {
         let all = self.pauses().await?;
-        let stands = |pause: &Pause| pause.kind == kind && pause.scope == *scope;
-        match all.iter().any(stands) {
+        let is_same = |pause: &Pause| pause.kind == kind && pause.scope == *scope;
+        match all.iter().any(is_same) {
             true => Ok(()),
             false => check_room(all.len()),
         }

@@ -9,7 +9,7 @@ use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, decode, retried, sizes};
 use crate::ledger::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
-    NewTask, Producer, RescheduleAnswer, See, SeriesRow,
+    NewTask, Producer, RescheduleAnswer, RowSnapshot, See,
 };
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
@@ -31,12 +31,12 @@ impl Producer for MysqlLedger {
         Ok(created)
     }
 
-    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+    async fn read_row(&self, key: &TaskKey) -> Result<Option<RowSnapshot>, LedgerError> {
         self.now().await?;
         self.series_of(key).await
     }
 
-    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
+    async fn read_rows(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
         self.now().await?;
         self.standing_of(keys, &*see).await
     }
@@ -53,13 +53,13 @@ impl Producer for MysqlLedger {
     async fn write_series(
         &self,
         task: &NewTask,
-        over: Option<&SeriesRow>,
+        over: Option<&RowSnapshot>,
     ) -> Result<Option<Arming>, LedgerError> {
         self.refuse_unfit(&[&task.key]).await?;
         retried!(self, |conn| self.write_series_once(conn, task, over))
     }
 
-    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+    async fn mark_configured(&self, seen: &RowSnapshot) -> Result<bool, LedgerError> {
         self.mark_configured_of(seen).await
     }
 

@@ -55,7 +55,7 @@ impl Scans for MysqlLedger {
         let news: Vec<u64> = news.map(|(_, row)| *row).collect();
         let mut page = DuePage::default();
         for batch in news.chunks(BATCH_MAX) {
-            self.read_rows(&mut conn, queries::UPCOMING_FREE, batch, &mut page)
+            self.read_upcoming(&mut conn, queries::UPCOMING_FREE, batch, &mut page)
                 .await
                 .map_err(error)?;
         }
@@ -211,14 +211,14 @@ impl MysqlLedger {
             ..DuePage::default()
         };
         for batch in news.chunks(BATCH_MAX) {
-            self.read_rows(&mut conn, rows, batch, &mut page)
+            self.read_upcoming(&mut conn, rows, batch, &mut page)
                 .await
                 .map_err(error)?;
         }
         Ok(page)
     }
 
-    async fn read_rows(
+    async fn read_upcoming(
         &self,
         conn: &mut Conn,
         template: &str,

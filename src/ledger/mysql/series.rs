@@ -4,11 +4,14 @@ use super::connection::{Conn, statement};
 use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries, retried};
-use crate::ledger::{LedgerError, NewTask, SeriesRow};
+use crate::ledger::{LedgerError, NewTask, RowSnapshot};
 use crate::task::{Arming, State, TaskKey};
 
 impl MysqlLedger {
-    pub(super) async fn series_of(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+    pub(super) async fn series_of(
+        &self,
+        key: &TaskKey,
+    ) -> Result<Option<RowSnapshot>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         if !self.can_hold(&mut conn, key).await.map_err(error)? {
             return Ok(None);
@@ -18,7 +21,7 @@ impl MysqlLedger {
         rows.first().map(decode::series).transpose().map_err(error)
     }
 
-    pub(super) async fn mark_configured_of(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+    pub(super) async fn mark_configured_of(&self, seen: &RowSnapshot) -> Result<bool, LedgerError> {
         let Some((stored, recurrence)) = seen.stored() else {
             return Ok(false);
         };
@@ -37,7 +40,7 @@ impl MysqlLedger {
         &self,
         conn: &mut Conn,
         task: &NewTask,
-        over: Option<&SeriesRow>,
+        over: Option<&RowSnapshot>,
     ) -> sqlx::Result<Option<Arming>> {
         match over {
             None => self.insert_series(conn, task).await,
@@ -67,7 +70,7 @@ impl MysqlLedger {
         &self,
         conn: &mut Conn,
         task: &NewTask,
-        seen: &SeriesRow,
+        seen: &RowSnapshot,
     ) -> sqlx::Result<Option<Arming>> {
         let (lookup, due) = (&seen.lookup, task.due);
         let is_deleted = lookup.deleted || lookup.cancelling;

@@ -1,7 +1,7 @@
 //! What operators do to a row: move it, run it now, redrive it.
 
 use super::{NEVER, Row, Status};
-use crate::ledger::{Created, NewTask, REDRIVEN_AGO, RescheduleAnswer, Stands};
+use crate::ledger::{CreateResult, Created, NewTask, REDRIVEN_AGO, RescheduleAnswer};
 use crate::task::{Origin, State, UnixMs};
 
 impl Row {
@@ -12,7 +12,7 @@ impl Row {
             state: self.state(now),
             older_run: self.leased(now) && !self.has_run(),
             since: self.start_time,
-            stands: Stands::after(asked, self.end_time),
+            result: CreateResult::after(asked, self.end_time),
         }
     }
 

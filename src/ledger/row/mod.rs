@@ -15,7 +15,7 @@ mod view;
 pub(super) use self::recurrence::StoredRecurrence;
 pub(super) use self::transfer::Arrival;
 
-use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner, Upcoming};
+use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner};
 use crate::task::{Arming, Envelope, Mishap, Origin, Reason, State, TaskKey, UnixMs};
 
 /// A row of the table, a field for each column; see `migrations/tb_time_limit_task.sql`.
@@ -202,15 +202,6 @@ impl Row {
             daemon,
             ..Self::new(id, task, now)
         };
-    }
-
-    /// Returns the row as scans return it.
-    pub(super) fn upcoming(&self) -> Upcoming {
-        Upcoming {
-            key: self.key.clone(),
-            arming: self.arming(),
-            due_at: self.due_at(),
-        }
     }
 
     pub(super) fn cancel(&mut self, now: UnixMs) -> CancelAnswer {

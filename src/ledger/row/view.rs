@@ -2,7 +2,7 @@
 
 use super::{Row, Status};
 
-use crate::ledger::{ListFilter, Lookup, SeriesRow, Stamp, StateFilter, TaskRecord};
+use crate::ledger::{ListFilter, Lookup, RowSnapshot, Stamp, StateFilter, TaskRecord};
 use crate::task::{Envelope, Origin, State, UnixMs, error_kind};
 
 impl Row {
@@ -93,8 +93,8 @@ impl Row {
             && filter.allows(&self.key)
     }
 
-    pub fn series(&self, now: UnixMs) -> SeriesRow {
-        SeriesRow {
+    pub fn snapshot(&self, now: UnixMs) -> RowSnapshot {
+        RowSnapshot {
             lookup: self.lookup(now),
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
             payload: self.payload.clone(),

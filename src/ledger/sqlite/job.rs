@@ -2,14 +2,13 @@
 
 use tokio::sync::oneshot;
 
-use super::file::DatabaseFile;
-use super::session::Session;
+use super::store::SqliteStore;
 use crate::ledger::LedgerError;
 
 /// A verb, and the caller that waits for its result.
 pub(super) trait Job: Send {
     /// Runs the verb. Returns its error, in which case its changes are to be undone.
-    fn run(&mut self, session: &Session<'_>, file: &DatabaseFile) -> Result<(), LedgerError>;
+    fn run(&mut self, store: &mut SqliteStore<'_>) -> Result<(), LedgerError>;
 
     /// Sends the result, once the transaction has ended like this.
     fn answer(self: Box<Self>, transaction: Result<(), LedgerError>);
@@ -34,14 +33,14 @@ impl<V, T> Write<V, T> {
 
 impl<V, T> Job for Write<V, T>
 where
-    V: FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send,
+    V: FnOnce(&mut SqliteStore<'_>) -> Result<T, LedgerError> + Send,
     T: Send,
 {
-    fn run(&mut self, session: &Session<'_>, file: &DatabaseFile) -> Result<(), LedgerError> {
+    fn run(&mut self, store: &mut SqliteStore<'_>) -> Result<(), LedgerError> {
         let Some(verb) = self.verb.take() else {
             return Ok(());
         };
-        let done = verb(session).map_err(|source| file.error(source));
+        let done = verb(store);
         let failed = done.as_ref().err().cloned();
         self.done = Some(done);
         failed.map_or(Ok(()), Err)

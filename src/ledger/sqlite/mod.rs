@@ -1,37 +1,24 @@
 //! The ledger in an SQLite file: durable on one machine, without a server.
 //!
-//! What a row may become is decided by `ledger::row`, as in the ledger in memory: a verb reads a row, applies the
-//! rule, and writes the row, inside one transaction of the one writer. Other processes may read and write the
-//! file; their transactions and those of the writer never run at the same time.
+//! Its verbs are those of `ledger::rows`, as in the ledger in memory, each in one transaction of the one writer or of a
+//! reader. Other processes may read and write the file; their transactions and those of the writer never run at the same
+//! time.
 
-mod admin;
-mod adoption;
 mod backup;
-mod cancel;
-mod change;
 mod checkpoints;
-mod claims;
-mod detailed_stats;
-mod documents;
 mod error;
 mod facts;
 mod file;
 mod job;
 mod lock;
 mod migration;
-mod pauses;
-mod producer;
 mod queries;
 mod readers;
-mod retention;
 mod rows;
-mod scans;
 mod schema;
-mod search;
-mod session;
+mod side_tables;
+mod store;
 mod transactions;
-mod transfer;
-mod walk;
 mod writer;
 
 use std::path::PathBuf;
@@ -51,15 +38,14 @@ use self::queries::Queries;
 use self::readers::Readers;
 #[cfg(feature = "doctor")]
 pub(crate) use self::schema::NEWER;
-use self::session::Session;
+use self::store::SqliteStore;
 use self::writer::Writer;
+use super::rows::store::Store;
+use super::rows::{Length, RowLedger};
 use super::{FileTransactions, Ledger, LedgerError, Reservation};
 use crate::clock::LedgerClock;
 use crate::config::{ConfigError, LedgerConfig};
 use crate::task::{TableName, UnixMs};
-
-/// Rows that are changed in one transaction where a call may be divided, of 64 KiB each. Other callers wait meanwhile.
-const ROWS_MAX: usize = 128;
 
 /// The ledger in an SQLite file. Opens the file when first used.
 ///
@@ -74,8 +60,8 @@ pub struct SqliteLedger {
     /// Held by the transaction that writes. Transactions of this process wait for it in order of arrival, and only for other
     /// processes by trying again.
     turn: Arc<Mutex<()>>,
-    /// Number of changes that make tasks due without telling the timer.
-    untold: AtomicU64,
+    /// Number of changes that make tasks due without a signal to the timer.
+    unsignalled: AtomicU64,
 }
 
 impl SqliteLedger {
@@ -110,7 +96,7 @@ impl SqliteLedger {
             turn,
             file,
             clock,
-            untold: AtomicU64::new(0),
+            unsignalled: AtomicU64::new(0),
         })
     }
 
@@ -135,51 +121,37 @@ impl SqliteLedger {
         let written = spawn_blocking(move || backup::back_up(&file, &to)).await;
         written.expect("a backup does not panic")
     }
+}
 
-    /// Runs `verb` in a transaction. Returns after the commit.
-    async fn write<T: Send + 'static>(
-        &self,
-        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.writer.write(verb).await
+impl RowLedger for SqliteLedger {
+    async fn read<T, V>(&self, length: Length, verb: V) -> Result<T, LedgerError>
+    where
+        T: Send + 'static,
+        V: FnOnce(&mut dyn Store) -> Result<T, LedgerError> + Send + 'static,
+    {
+        self.readers.read(length, |store| verb(store)).await
     }
 
-    /// As [`write`](Self::write), of a verb about many rows.
-    async fn write_long<T: Send + 'static>(
-        &self,
-        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.writer.write_long(verb).await
+    async fn write<T, V>(&self, length: Length, verb: V) -> Result<T, LedgerError>
+    where
+        T: Send + 'static,
+        V: FnOnce(&mut dyn Store) -> Result<T, LedgerError> + Send + 'static,
+    {
+        self.writer.write(length, |store| verb(store)).await
     }
 
-    /// As [`write`](Self::write), of a verb that makes tasks due and whose callers do not tell the timer.
-    async fn write_untold<T: Send + 'static>(
-        &self,
-        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.untold(self.writer.write(verb).await)
+    fn identity(&self) -> Option<String> {
+        let (device, inode) = self.file.identity().database?;
+        Some(format!("{device} {inode} {}", self.file.table))
     }
 
-    /// Notes that tasks may be due whose callers do not tell the timer.
-    fn untold<T>(&self, written: T) -> T {
-        self.untold.fetch_add(1, Ordering::Relaxed);
-        written
+    async fn unsignalled_changes(&self) -> Result<Option<u64>, LedgerError> {
+        let commits = self.writer.external_commits().await?;
+        Ok(Some(commits + self.unsignalled.load(Ordering::Relaxed)))
     }
 
-    /// Runs `look` on a connection that only reads.
-    async fn read<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.readers.read(look).await
-    }
-
-    /// As [`read`](Self::read), of a look at many rows.
-    async fn read_long<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.readers.read_long(look).await
+    fn note_unsignalled(&self) {
+        self.unsignalled.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -195,19 +167,21 @@ impl Ledger for SqliteLedger {
 
     async fn check(&self) -> Result<(), LedgerError> {
         // Takes the lock of the file, so a file that cannot be written is noticed.
-        self.write(|_| Ok(())).await?;
-        self.read(|_| Ok(())).await
+        self.writer.write(Length::Short, |_| Ok(())).await?;
+        self.readers.read(Length::Short, |_| Ok(())).await
     }
 
     async fn check_writable(&self) -> Result<(), LedgerError> {
-        self.write(|session| {
-            // Space is needed at the commit. A page that is changed and changed back is written then.
-            for statement in [&session.queries.insert_probe, &session.queries.delete_probe] {
-                session.prepare(statement)?.execute([])?;
-            }
-            Ok(())
-        })
-        .await
+        let probe = |store: &mut SqliteStore<'_>| {
+            store.run(|session| {
+                // Space is needed at the commit. A page that is changed and changed back is written then.
+                for statement in [&session.queries.insert_probe, &session.queries.delete_probe] {
+                    session.prepare(statement)?.execute([])?;
+                }
+                Ok(())
+            })
+        };
+        self.writer.write(Length::Short, probe).await
     }
 
     async fn reserve(&self) -> Result<Option<Reservation>, LedgerError> {
@@ -255,7 +229,7 @@ mod tests {
         // Each takes the time that a transaction has.
         let long = |number: u32| {
             let (order, wait) = (Arc::clone(&order), Arc::clone(&wait));
-            ledger.write_long(move |_| {
+            ledger.write(Length::Long, move |_| {
                 order.lock().unwrap().push(number);
                 if number == 0 {
                     wait.lock().unwrap().recv().unwrap();
@@ -273,7 +247,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let order = Arc::clone(&order);
-            let few = ledger.write(move |_| {
+            let few = ledger.write(Length::Short, move |_| {
                 order.lock().unwrap().push(100);
                 Ok(())
             });
@@ -297,7 +271,7 @@ mod tests {
             held.push(go);
             // A caller that leaves does not end the look.
             let look = tokio::spawn(async move {
-                look.read_long(move |_| {
+                look.read(Length::Long, move |_| {
                     let _ = wait.recv();
                     Ok(())
                 })
@@ -306,7 +280,10 @@ mod tests {
             tokio::task::yield_now().await;
             look.abort();
         }
-        let few = tokio::time::timeout(Duration::from_secs(60), ledger.read(|_| Ok(())));
+        let few = tokio::time::timeout(
+            Duration::from_secs(60),
+            ledger.read(Length::Short, |_| Ok(())),
+        );
         few.await.expect("a connection is free").unwrap();
         drop(held);
         ledger.close().await;
@@ -315,8 +292,8 @@ mod tests {
     #[tokio::test]
     async fn a_write_that_panics_ends_alone() {
         let (_directory, ledger) = migrated().await;
-        let panics = |_: &Session<'_>| -> rusqlite::Result<()> { panic!("as a defect would") };
-        let ended = ledger.write(panics).await.unwrap_err();
+        let panics = |_: &mut dyn Store| -> Result<(), LedgerError> { panic!("as a defect would") };
+        let ended = ledger.write(Length::Short, panics).await.unwrap_err();
         assert!(ended.is_transient(), "{ended}");
         ledger.check_writable().await.unwrap();
         ledger.close().await;

@@ -62,6 +62,8 @@ pub(super) struct Queries {
     pub list_by_key: String,
     /// Whole rows of one `status` and `sts` by due time: after a place, before a due time. `_due`.
     pub list_by_due: String,
+    /// Whole rows of one `status` and `sts` by due time, latest first: before a place, after a due time. `_due`, backwards.
+    pub list_by_due_down: String,
 
     /// Ids with a tag, before an id, latest first. `_tag`, backwards.
     pub ids_of_tag: String,
@@ -72,8 +74,6 @@ pub(super) struct Queries {
     pub count_status: String,
     /// The number of rows of one `status` and `sts` that are due before a time, up to a limit. `_due`.
     pub count_due: String,
-    /// The latest finished rows by due time, with what `stats` reads of them. `_due`, backwards.
-    pub done_lately: String,
     /// The row of one `status` and `sts` that is this many places from the end. `_due`, backwards.
     pub from_end: String,
 
@@ -135,7 +135,7 @@ impl Queries {
         // Lengths are in the header of a row: no page of the texts is read for them.
         let one = "SELECT {columns}, ifnull(octet_length(payload), 0) + ifnull(octet_length(result), 0) FROM \"{t}\"";
         let places = "SELECT id, due_at";
-        let scanned = "SELECT id, due_at, key, end_time, lease_until, owner, daemon, status, sts";
+        let scanned = "SELECT id, due_at, key, end_time, lease_until, owner, daemon, status, sts, run_end, retry_at";
         Self {
             row_by_id: of(&format!("{one} WHERE id = ?1")),
             row_by_key: of(&format!("{one} WHERE key = ?1")),
@@ -177,6 +177,7 @@ impl Queries {
                 "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 AND key > ?3 ORDER BY key",
             ),
             list_by_due: of(&walk_up(&format!("SELECT {COLUMNS}, due_at"))),
+            list_by_due_down: of(&walk_down(&format!("SELECT {COLUMNS}, due_at"))),
             ids_of_tag: of(
                 "SELECT id FROM \"{t}\" INDEXED BY \"{t}_tag\" WHERE tag = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
             ),
@@ -188,10 +189,6 @@ impl Queries {
             ),
             count_due: of(
                 "SELECT COUNT(*) FROM (SELECT 1 FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND due_at < ?3 LIMIT ?4)",
-            ),
-            done_lately: of(
-                "SELECT key, attempt, finished_at, max(end_time, start_time) FROM \"{t}\" INDEXED BY \"{t}_due\" \
-                 WHERE status = 1 AND sts = 0 ORDER BY due_at DESC, id DESC LIMIT ?1",
             ),
             from_end: of(
                 "SELECT id, due_at FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 ORDER BY due_at DESC, id DESC LIMIT 1 OFFSET ?3",
@@ -279,6 +276,7 @@ mod tests {
             (&queries.scan_up, [up, rest]),
             (&queries.scan_down, [down, rest]),
             (&queries.list_by_due, [up, rest]),
+            (&queries.list_by_due_down, [down, rest]),
             (
                 &queries.scan_method,
                 [
@@ -295,7 +293,6 @@ mod tests {
                 &queries.ids_of_keys,
                 ["COVERING INDEX t_key (key>? AND key<?)", ""],
             ),
-            (&queries.done_lately, ["t_due (status=? AND sts=?)", ""]),
             (&queries.from_end, ["t_due (status=? AND sts=?)", ""]),
             (
                 &queries.count_status,

@@ -8,9 +8,10 @@ use tokio::task::spawn_blocking;
 
 use super::file::{Access, DatabaseFile, FileIdentity, keep_from_copying};
 use super::queries::Queries;
-use super::session::Session;
+use super::store::SqliteStore;
 use crate::clock::LedgerClock;
 use crate::ledger::LedgerError;
+use crate::ledger::rows::Length;
 
 /// Maximum number of connections, and of threads that read.
 const CONNECTIONS_MAX: usize = 4;
@@ -81,13 +82,20 @@ impl Readers {
     /// Cancel safe.
     pub async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+        length: Length,
+        look: impl FnOnce(&mut SqliteStore<'_>) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
+        let turn = match length {
+            Length::Short => None,
+            Length::Long => Some(Arc::clone(&self.long).acquire_owned().await),
+        };
         let slot = Arc::clone(&self.slots).acquire_owned().await;
         let slot = slot.expect("the semaphore is never closed");
         let (file, queries) = (self.file.clone(), Arc::clone(&self.queries));
         let (clock, idle) = (self.clock.clone(), self.idle.clone());
         let looked = spawn_blocking(move || {
+            // The thread has it: the caller may leave before the end of the look.
+            let _turn = turn;
             let identity = file.identity();
             let kept = idle.connections().pop();
             let mut reader = match kept {
@@ -103,8 +111,11 @@ impl Readers {
                     }
                 }
             };
-            let found = look_in(&mut reader.connection, &queries, &clock, look);
-            let found = found.map_err(|source| file.error(source))?;
+            let connection = &mut reader.connection;
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred);
+            let tx = tx.map_err(|source| file.error(source))?;
+            let found = look(&mut SqliteStore::new(&file, &tx, &queries, clock.now()))?;
+            drop(tx);
             idle.connections().push(reader);
             drop(slot);
             Ok(found)
@@ -117,43 +128,8 @@ impl Readers {
         })
     }
 
-    /// As [`read`](Self::read), of a look at many rows.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn read_long<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        let turn = Arc::clone(&self.long).acquire_owned().await;
-        let turn = turn.expect("the semaphore is never closed");
-        // The thread has it: the caller may leave before the end of the look.
-        self.read(move |session| {
-            let _turn = turn;
-            look(session)
-        })
-        .await
-    }
-
     /// The connections that are not in use.
     pub fn idle(&self) -> &IdleReaders {
         &self.idle
     }
-}
-
-fn look_in<T>(
-    connection: &mut Connection,
-    queries: &Queries,
-    clock: &LedgerClock,
-    look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
-    let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-    look(&Session {
-        connection: &tx,
-        queries,
-        now: clock.now(),
-    })
 }

@@ -3,9 +3,9 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Params, Row as Found, Statement, params};
 
-use super::session::id;
+use crate::ledger::Owner;
 use crate::ledger::row::{Row, Status, StoredRecurrence};
-use crate::ledger::{MalformedRow, Owner};
+use crate::ledger::rows::store::{Parts, Scanned, Stored};
 use crate::task::{Mishap, Origin, TaskKey, UnixMs};
 
 /// Place of the column behind those of a whole row, for the bytes of payload and result.
@@ -14,48 +14,11 @@ const BYTES: usize = 24;
 /// Key in place of one that is not a task key. Never written.
 const NO_KEY: &str = "Malformed@key";
 
-/// A row as it was read.
-pub(super) struct Stored {
-    pub row: Row,
-    /// The key, if it is not a task key. Nothing can run such a row.
-    pub malformed: Option<String>,
-    /// Bytes of its payload and result. Known of a row that was found by id or key.
-    pub bytes: u64,
-}
-
-impl Stored {
-    /// Returns the key; `None` if it is not a task key.
-    pub fn key(&self) -> Option<TaskKey> {
-        match self.malformed {
-            None => Some(self.row.key.clone()),
-            Some(_) => None,
-        }
-    }
-
-    /// Returns the row for a list, if its key is not a task key.
-    pub fn as_malformed(&self, now: UnixMs) -> Option<MalformedRow> {
-        Some(MalformedRow {
-            id: self.row.arming().to_string(),
-            key: self.malformed.clone()?,
-            state: self.row.state(now),
-            due_at: self.row.due_at(),
-        })
-    }
-}
-
-/// Reads the row that a statement for whole rows finds.
-pub(super) fn one(
+/// Reads the row that a statement about one row finds.
+pub(super) fn find(
     statement: &mut Statement<'_>,
     values: impl Params,
-) -> rusqlite::Result<Option<Stored>> {
-    some(statement, values, false)
-}
-
-/// Reads the row that a statement for whole rows finds; a `brief` one without payload and result.
-pub(super) fn some(
-    statement: &mut Statement<'_>,
-    values: impl Params,
-    brief: bool,
+    parts: Parts,
 ) -> rusqlite::Result<Option<Stored>> {
     let mut found = statement.query(values)?;
     let Some(row) = found.next()? else {
@@ -64,17 +27,12 @@ pub(super) fn some(
     let bytes = row_id(row, BYTES)?;
     Ok(Some(Stored {
         bytes,
-        ..read_some(row, brief)?
+        ..read(row, parts)?
     }))
 }
 
-/// Reads a whole row.
-pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Stored> {
-    read_some(found, false)
-}
-
-/// Reads a row; a `brief` one without payload and result.
-pub(super) fn read_some(found: &Found<'_>, brief: bool) -> rusqlite::Result<Stored> {
+/// Reads a row.
+pub(super) fn read(found: &Found<'_>, parts: Parts) -> rusqlite::Result<Stored> {
     let text_key = text(found, 1)?.unwrap_or_default();
     let (key, malformed) = match TaskKey::parse(&text_key) {
         Ok(key) => (key, None),
@@ -82,6 +40,10 @@ pub(super) fn read_some(found: &Found<'_>, brief: bool) -> rusqlite::Result<Stor
     };
     let owned = |column| -> rusqlite::Result<Option<String>> {
         Ok(text(found, column)?.map(|text| text.into_owned()))
+    };
+    let large = |column| match parts {
+        Parts::Whole => owned(column),
+        Parts::Brief => Ok(None),
     };
     let row = Row {
         id: row_id(found, 0)?,
@@ -95,10 +57,7 @@ pub(super) fn read_some(found: &Found<'_>, brief: bool) -> rusqlite::Result<Stor
         deleted: number(found, 3)? != 0,
         start_time: ms(found, 4)?,
         end_time: ms(found, 5)?,
-        owner: match found.get_ref(6)? {
-            ValueRef::Blob(bytes) => bytes.try_into().ok().map(Owner),
-            _ => None,
-        },
+        owner: owner(found, 6)?,
         daemon: owned(7)?.unwrap_or_default(),
         lease_until: ms(found, 8)?,
         run_end: ms(found, 9)?,
@@ -118,14 +77,32 @@ pub(super) fn read_some(found: &Found<'_>, brief: bool) -> rusqlite::Result<Stor
         reason: text(found, 18)?.and_then(|word| word.parse().ok()),
         last_error: owned(19)?,
         history: text(found, 20)?.map_or_else(Vec::new, |lines| Mishap::read_lines(&lines)),
-        result: if brief { None } else { owned(21)? },
+        result: large(21)?,
         recurrence: text(found, 22)?.map(|text| StoredRecurrence::read(&text)),
-        payload: if brief { None } else { owned(23)? },
+        payload: large(23)?,
     };
     Ok(Stored {
         row,
         malformed,
         bytes: 0,
+    })
+}
+
+/// Reads what scans need of a row.
+pub(super) fn scanned<'a>(found: &'a Found<'_>) -> rusqlite::Result<Scanned<'a>> {
+    Ok(Scanned {
+        id: row_id(found, 0)?,
+        due_at: ms(found, 1)?,
+        key: text(found, 2)?.unwrap_or_default(),
+        task_key: None,
+        end_time: ms(found, 3)?,
+        lease_until: ms(found, 4)?,
+        owner: owner(found, 5)?,
+        daemon: text(found, 6)?.unwrap_or_default(),
+        status: narrow(number(found, 7)?, u8::MAX),
+        deleted: number(found, 8)? != 0,
+        run_end: ms(found, 9)?,
+        retry_at: ms(found, 10)?,
     })
 }
 
@@ -253,6 +230,13 @@ fn origin(row: &Row) -> u8 {
     }
 }
 
+fn owner(found: &Found<'_>, column: usize) -> rusqlite::Result<Option<Owner>> {
+    Ok(match found.get_ref(column)? {
+        ValueRef::Blob(bytes) => bytes.try_into().ok().map(Owner),
+        _ => None,
+    })
+}
+
 fn no_key() -> TaskKey {
     TaskKey::parse(NO_KEY).expect("it follows the grammar")
 }
@@ -268,10 +252,9 @@ pub(super) fn text<'a>(
     })
 }
 
-/// Reads the key of a row; `None` if it is not a task key.
-pub(super) fn key(found: &Found<'_>, column: usize) -> rusqlite::Result<Option<TaskKey>> {
-    let text = text(found, column)?;
-    Ok(text.and_then(|text| TaskKey::parse(&text).ok()))
+/// Returns an id as SQLite stores it.
+pub(super) fn id(row: u64) -> i64 {
+    i64::try_from(row).unwrap_or(i64::MAX)
 }
 
 pub(super) fn row_id(found: &Found<'_>, column: usize) -> rusqlite::Result<u64> {
@@ -282,7 +265,7 @@ pub(super) fn ms(found: &Found<'_>, column: usize) -> rusqlite::Result<UnixMs> {
     Ok(UnixMs(number(found, column)?))
 }
 
-pub(super) fn number(found: &Found<'_>, column: usize) -> rusqlite::Result<i64> {
+fn number(found: &Found<'_>, column: usize) -> rusqlite::Result<i64> {
     Ok(optional(found, column)?.unwrap_or_default())
 }
 

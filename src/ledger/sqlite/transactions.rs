@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::sync::OwnedMutexGuard;
 
+use super::SqliteLedger;
 use super::file::{Access, DatabaseFile};
-use super::rows::{one, save};
-use super::session::{Session, id};
-use super::{SqliteLedger, cancel, producer};
+use super::store::SqliteStore;
 use crate::ledger::file_transactions::blocking;
+use crate::ledger::rows;
 use crate::ledger::{
     CancelAnswer, Created, Ending, FileTransactions, Lease, LedgerError, NewTask, SqliteTransaction,
 };
@@ -52,36 +52,16 @@ impl FileTransactions for SqliteLedger {
         let (queries, clock) = (Arc::clone(&self.queries), self.clock.clone());
         let file = self.file.clone();
         blocking(move || {
-            let session = Session {
-                connection: &tx,
-                queries: &queries,
-                now: clock.now(),
-            };
-            let settled = settle(&session, lease, ending, result);
-            match settled.map_err(|source| file.error(source))? {
+            let mut store = SqliteStore::new(&file, &tx, &queries, clock.now());
+            let settled = rows::settle_in(&mut store, lease, ending, result)?;
+            drop(store);
+            match settled {
                 None => Ok(None),
                 Some(outcome) => tx.end().map(|()| Some(outcome)),
             }
         })
         .await
     }
-}
-
-fn settle(
-    session: &Session<'_>,
-    lease: Lease,
-    ending: Ending,
-    result: Option<String>,
-) -> rusqlite::Result<Option<Outcome>> {
-    let mut find = session.prepare(&session.queries.row_by_id)?;
-    let Some(mut stored) = one(&mut find, [id(lease.arming.row)])? else {
-        return Ok(None);
-    };
-    let outcome = stored.row.settle_in(lease, ending, result, session.now);
-    if outcome.is_some() {
-        save(&mut *session.prepare(&session.queries.save)?, &stored.row)?;
-    }
-    Ok(outcome)
 }
 
 impl SqliteLedger {
@@ -94,7 +74,7 @@ impl SqliteLedger {
         tx: &Connection,
         tasks: &[NewTask],
     ) -> Result<Vec<Created>, LedgerError> {
-        self.in_transaction(tx, |session| producer::create(session, tasks))
+        self.in_transaction(tx, |store| rows::create(store, tasks))
     }
 
     /// Cancels a task in the caller's own transaction: it is cancelled if and only if that commits.
@@ -103,14 +83,14 @@ impl SqliteLedger {
     /// [`LedgerError`]; the transaction can then only be rolled back.
     pub fn cancel_in(&self, tx: &Connection, key: &TaskKey) -> Result<CancelAnswer, LedgerError> {
         let keys = [key.clone()];
-        let answers = self.in_transaction(tx, |session| cancel::cancel(session, &keys))?;
+        let answers = self.in_transaction(tx, |store| rows::cancel(store, &keys))?;
         Ok(answers[0])
     }
 
     fn in_transaction<T>(
         &self,
         tx: &Connection,
-        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T>,
+        verb: impl FnOnce(&mut SqliteStore<'_>) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
         if tx.is_autocommit() {
             return Err(LedgerError::Invalid(
@@ -118,11 +98,7 @@ impl SqliteLedger {
                     .to_owned(),
             ));
         }
-        let session = Session {
-            connection: tx,
-            queries: &self.queries,
-            now: self.clock.now(),
-        };
-        verb(&session).map_err(|source| self.file.error(source))
+        let now = self.clock.now();
+        verb(&mut SqliteStore::new(&self.file, tx, &self.queries, now))
     }
 }

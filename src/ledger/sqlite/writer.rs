@@ -1,7 +1,7 @@
 //! The one thread that writes: it takes the jobs that have arrived meanwhile, runs them in one transaction, and answers
 //! after the commit.
 //!
-//! Jobs about many rows are [long](Writer::write_long), and have transactions of their own, in turns with those of other
+//! Jobs about many rows are [long](Length::Long), and have transactions of their own, in turns with those of other
 //! jobs. So a job about one task waits for one such transaction at most, however many long jobs there are.
 //!
 //! A commit costs a write to the disk, whatever it contains. While one is under way, other jobs arrive, and the next commit
@@ -24,9 +24,10 @@ use super::file::{Access, DatabaseFile, FileIdentity, keep_from_copying};
 use super::job::{Job, Write, ended};
 use super::queries::Queries;
 use super::readers::IdleReaders;
-use super::session::Session;
+use super::store::SqliteStore;
 use crate::clock::LedgerClock;
 use crate::ledger::LedgerError;
+use crate::ledger::rows::Length;
 
 /// Maximum number of jobs that wait. Further callers wait until there is room.
 const WAITING_MAX: usize = 4_096;
@@ -34,7 +35,7 @@ const WAITING_MAX: usize = 4_096;
 /// A transaction takes no further jobs after this time, so that those in it are answered.
 const TRANSACTION_MAX: Duration = Duration::from_millis(20);
 
-/// The caller that waits for [`Writer::outside_commits`].
+/// The caller that waits for [`Writer::external_commits`].
 type Look = oneshot::Sender<Result<u64, LedgerError>>;
 
 enum Message {
@@ -87,34 +88,17 @@ impl Writer {
     /// If the future is dropped, `verb` may or may not run.
     pub async fn write<T: Send + 'static>(
         &self,
-        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.run(verb, Message::Job).await
-    }
-
-    /// As [`write`](Self::write), of a verb that reads or writes many rows.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    ///
-    /// # Cancel safety
-    /// As [`write`](Self::write).
-    pub async fn write_long<T: Send + 'static>(
-        &self,
-        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.run(verb, Message::Long).await
-    }
-
-    async fn run<T: Send + 'static>(
-        &self,
-        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-        message: fn(Box<dyn Job>) -> Message,
+        length: Length,
+        verb: impl FnOnce(&mut SqliteStore<'_>) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
         let (caller, answer) = oneshot::channel();
-        let job = message(Box::new(Write::new(verb, caller)));
+        let job = Box::new(Write::new(verb, caller));
+        let message = match length {
+            Length::Short => Message::Job(job),
+            Length::Long => Message::Long(job),
+        };
         let thread = self.thread()?;
-        thread.send(job).await.map_err(|_| ended())?;
+        thread.send(message).await.map_err(|_| ended())?;
         answered(&thread, answer).await
     }
 
@@ -127,7 +111,7 @@ impl Writer {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn outside_commits(&self) -> Result<u64, LedgerError> {
+    pub async fn external_commits(&self) -> Result<u64, LedgerError> {
         let (look, answer) = oneshot::channel();
         let thread = self.thread()?;
         let sent = thread.send(Message::Look(look)).await;
@@ -168,7 +152,7 @@ impl Writer {
             readers: self.readers.clone(),
             open: None,
             // Unlike the number of an earlier thread.
-            outside_commits: u64::from(rand::random::<u32>()),
+            external_commits: u64::from(rand::random::<u32>()),
         };
         let started = thread::Builder::new().name("lapsed-writer".to_owned());
         let started = started.spawn(move || writer.run(messages));
@@ -216,7 +200,7 @@ struct WriterThread {
     /// `None` before the first job and after an error.
     open: Option<Open>,
     /// Grows when a look finds that another connection has committed, or may have.
-    outside_commits: u64,
+    external_commits: u64,
 }
 
 struct Open {
@@ -322,14 +306,14 @@ impl WriterThread {
     }
 
     fn look(&mut self) -> Result<u64, LedgerError> {
-        let looked = self.count_outside_commits();
+        let looked = self.count_external_commits();
         if looked.is_err() {
             self.open = None;
         }
         looked
     }
 
-    fn count_outside_commits(&mut self) -> Result<u64, LedgerError> {
+    fn count_external_commits(&mut self) -> Result<u64, LedgerError> {
         // It has been logged, and says nothing about the files that are there now.
         let _ = self.check_files();
         let file = self.file.clone();
@@ -339,9 +323,9 @@ impl WriterThread {
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(|source| file.error(source))?;
         if open.data_version.replace(version) != Some(version) {
-            self.outside_commits += 1;
+            self.external_commits += 1;
         }
-        Ok(self.outside_commits)
+        Ok(self.external_commits)
     }
 
     /// Runs `jobs` and adds to them what `next` returns. If this fails, nothing of any job stands.
@@ -385,14 +369,10 @@ impl WriterThread {
         };
         let mut at = 0;
         while at < jobs.len() {
-            let session = Session {
-                connection,
-                queries: &queries,
-                // Of this job: one that arrived during the transaction is not stamped with a time before its call.
-                now: clock.now(),
-            };
+            // Of this job: one that arrived during the transaction is not stamped with a time before its call.
+            let now = clock.now();
             run("SAVEPOINT job")?;
-            let done = jobs[at].run(&session, &file);
+            let done = jobs[at].run(&mut SqliteStore::new(&file, connection, &queries, now));
             // Some errors end the transaction, and with it what other jobs have written.
             if connection.is_autocommit() {
                 return done.and(Err(rolled_back()));

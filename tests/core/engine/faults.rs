@@ -50,7 +50,7 @@ pub struct Faults {
     /// Number of scans for rows due about now.
     pub near_scans: AtomicU32,
     /// State of the ledger as it tells it to probes; `None`: it cannot tell.
-    pub outside_changes: Mutex<Option<u64>>,
+    pub unsignalled_changes: Mutex<Option<u64>>,
     /// Scans for rows due about now fail.
     pub scan_near_fails: AtomicBool,
     /// Scans for leases fail.

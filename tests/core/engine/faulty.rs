@@ -13,8 +13,8 @@ use lapsed::ledger::{
     DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
     LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan, MethodTag, NearScan,
     NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned, ReleaseAnswer,
-    Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, See, SeriesRow, Settled, Settlement,
-    TaskRecord, Upcoming, Window, Withdrawal, Withdrawn,
+    Renewal, RescheduleAnswer, Retention, RowSnapshot, RunNowAnswer, Scans, See, Settled,
+    Settlement, TaskRecord, Upcoming, Window, Withdrawal, Withdrawn,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 
@@ -165,8 +165,8 @@ impl Scans for Faulty {
         }
     }
 
-    async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
-        Ok(*self.faults.outside_changes.lock().unwrap())
+    async fn unsignalled_changes(&self) -> Result<Option<u64>, LedgerError> {
+        Ok(*self.faults.unsignalled_changes.lock().unwrap())
     }
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
@@ -210,12 +210,12 @@ impl Producer for Faulty {
         self.inner.create(tasks).await
     }
 
-    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
-        self.inner.series(key).await
+    async fn read_row(&self, key: &TaskKey) -> Result<Option<RowSnapshot>, LedgerError> {
+        self.inner.read_row(key).await
     }
 
-    async fn standing(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
-        self.inner.standing(keys, see).await
+    async fn read_rows(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
+        self.inner.read_rows(keys, see).await
     }
 
     async fn change(
@@ -230,12 +230,12 @@ impl Producer for Faulty {
     async fn write_series(
         &self,
         task: &NewTask,
-        over: Option<&SeriesRow>,
+        over: Option<&RowSnapshot>,
     ) -> Result<Option<Arming>, LedgerError> {
         self.inner.write_series(task, over).await
     }
 
-    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+    async fn mark_configured(&self, seen: &RowSnapshot) -> Result<bool, LedgerError> {
         self.inner.mark_configured(seen).await
     }
 

@@ -68,7 +68,7 @@ async fn a_ledger_without_change_detection_is_probed_once_per_pass() {
     let faults = Arc::<Faults>::default();
     let ledger = Arc::new(MemoryLedger::new(START));
     let runs = Arc::<AtomicU32>::default();
-    *faults.outside_changes.lock().unwrap() = Some(0);
+    *faults.unsignalled_changes.lock().unwrap() = Some(0);
     let rig = start_with(ledger, Arc::clone(&faults), PROBES_ALONE, counting(&runs));
     sleep(seconds(30)).await;
     let scans = || faults.near_scans.load(Ordering::SeqCst);
@@ -77,7 +77,7 @@ async fn a_ledger_without_change_detection_is_probed_once_per_pass() {
     for (number, in_ms) in (1..=40).zip([0, -500, 300, 700].into_iter().cycle()) {
         let name = format!("Job@count@{number}");
         create_elsewhere(&rig, &name, in_ms).await;
-        *faults.outside_changes.lock().unwrap() = Some(number);
+        *faults.unsignalled_changes.lock().unwrap() = Some(number);
         let created = Instant::now();
         rig.until(&name, State::Done).await;
         let expected = 100 + u128::try_from(in_ms.max(0)).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lapsed::ledger::{
-    CancelFilter, Change, Changed, LedgerError, NewTask, Producer as _, See, SeriesRow,
+    CancelFilter, Change, Changed, LedgerError, NewTask, Producer as _, RowSnapshot, See,
 };
 use lapsed::task::UnixMs;
 use lapsed::{Config, SqliteTaskClient, TaskKey};
@@ -40,7 +40,7 @@ impl See for Within {
         false
     }
 
-    fn see(&self, _: usize, row: Option<SeriesRow>) {
+    fn see(&self, _: usize, row: Option<RowSnapshot>) {
         let payload = row.and_then(|row| row.payload);
         *self.1.lock().unwrap() += usize::from(payload.is_some());
     }
@@ -75,7 +75,7 @@ async fn a_change_of_more_bytes_than_its_caller_allows_changes_nothing_and_reads
             Err(error) => panic!("{error}"),
         }
         for key in &keys {
-            let row = ledger.series(key).await.unwrap().unwrap();
+            let row = ledger.read_row(key).await.unwrap().unwrap();
             let expected = if moved { later } else { due };
             assert_eq!(row.lookup.arming.due, expected, "{key}");
             assert_eq!(row.payload.unwrap().len(), PAYLOAD);
@@ -102,7 +102,7 @@ async fn a_page_of_a_cancellation_ends_where_its_rows_are_long() {
     }
     // 8 MiB are 128 rows.
     assert_eq!(pages, [128, 72]);
-    let row = ledger.series(&keys[0]).await.unwrap().unwrap();
+    let row = ledger.read_row(&keys[0]).await.unwrap().unwrap();
     assert_eq!(row.payload.unwrap().len(), PAYLOAD);
 }
 

@@ -98,8 +98,8 @@ async fn a_file_behind_a_symbolic_link_is_used_as_the_file_itself() {
     linked.create(&[name("1")]).await.unwrap();
     ledger.create(&[name("2")]).await.unwrap();
     // It is not taken for a file whose log was deleted: a look finds one change, and no further one.
-    let seen = linked.outside_changes().await.unwrap();
-    assert_eq!(linked.outside_changes().await.unwrap(), seen);
+    let seen = linked.unsignalled_changes().await.unwrap();
+    assert_eq!(linked.unsignalled_changes().await.unwrap(), seen);
     let found = linked.look_up(&[name("2").key]).await.unwrap();
     assert!(found[0].is_some());
     assert!(!place.path("link.db-daemon").exists());

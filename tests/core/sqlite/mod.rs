@@ -9,7 +9,7 @@ mod faults;
 mod formats;
 mod joining;
 mod killed;
-mod outside_changes;
+mod unsignalled_changes;
 
 use std::path::PathBuf;
 use std::sync::Arc;

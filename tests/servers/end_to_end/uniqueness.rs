@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lapsed::client::{NotArmed, Stands};
+use lapsed::client::{CreateResult, NotArmed};
 use lapsed::task::State;
 use lapsed::{ClientError, IfPending, Task};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub async fn throttled_requests_run_a_task_once(scene: &impl Scene) {
             .create(task(name, IfPending::Keep), delay)
             .await
             .unwrap();
-        assert_eq!((made.id(), made.stands()), (first.id(), Stands::Kept));
+        assert_eq!((made.id(), made.result()), (first.id(), CreateResult::Kept));
         assert_eq!(made.not_armed(), Some(NotArmed::LeftAsItIs));
     }
     scene.until_done(1).await;
@@ -66,7 +66,7 @@ pub async fn throttled_requests_run_a_task_once(scene: &impl Scene) {
         .create(task(name, IfPending::Keep), Duration::from_millis(300))
         .await
         .unwrap();
-    assert_eq!(next.stands(), Stands::Asked);
+    assert_eq!(next.result(), CreateResult::Written);
     until("it has run again", async || {
         scene.runs_of(name).await.len() == 2
     })
@@ -155,8 +155,8 @@ async fn a_refused_creation_reports_the_existing_task_and_writes_nothing() {
     });
     let made = client.create_many(many.to_vec()).await.unwrap();
     assert_eq!(
-        made.iter().map(|made| made.stands()).collect::<Vec<_>>(),
-        [Stands::Refused, Stands::Asked]
+        made.iter().map(|made| made.result()).collect::<Vec<_>>(),
+        [CreateResult::Refused, CreateResult::Written]
     );
 }
 

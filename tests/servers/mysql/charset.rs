@@ -93,7 +93,7 @@ async fn questions_about_a_key_that_the_table_cannot_hold_are_answered() {
     let moved = ledger.reschedule(&keys[0], due).await.unwrap();
     assert_eq!(moved, RescheduleAnswer::Unknown);
     assert!(ledger.find(&keys[0]).await.unwrap().is_none());
-    assert!(ledger.series(&keys[0]).await.unwrap().is_none());
+    assert!(ledger.read_row(&keys[0]).await.unwrap().is_none());
 
     let mut connection = ledger.connection().await.unwrap();
     let mut tx = connection.begin().await.unwrap();

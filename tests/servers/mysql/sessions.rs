@@ -1,7 +1,7 @@
 //! Statements in transactions of somebody else's session.
 
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{CancelAnswer, Claims, IfPending, NewTask, Producer, Stands};
+use lapsed::ledger::{CancelAnswer, Claims, CreateResult, IfPending, NewTask, Producer};
 use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection};
 
@@ -53,15 +53,15 @@ async fn a_transaction_that_has_read_before_creates_and_cancels_what_others_wrot
             let on = "SET SESSION innodb_snapshot_isolation = ON";
             session.execute(on).await.unwrap();
         }
-        for (policy, stands) in [
-            (IfPending::Keep, Stands::Kept),
-            (IfPending::Refuse, Stands::Refused),
-            (IfPending::Move, Stands::Asked),
+        for (policy, expected) in [
+            (IfPending::Keep, CreateResult::Kept),
+            (IfPending::Refuse, CreateResult::Refused),
+            (IfPending::Move, CreateResult::Written),
         ] {
             let mut tx = read_then_written(&mut session, &ledger).await;
             let created = ledger.create_in(&mut tx, &[task(policy)]).await;
             let created = created.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
-            assert_eq!(created[0].stands, stands, "{policy:?}, {isolated}");
+            assert_eq!(created[0].result, expected, "{policy:?}, {isolated}");
             tx.commit().await.unwrap();
         }
         let mut tx = read_then_written(&mut session, &ledger).await;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lapsed::ledger::{
-    CancelAnswer, Change, Changed, Ledger, NewTask, RescheduleAnswer, See, SeriesRow, by_rows,
+    CancelAnswer, Change, Changed, Ledger, NewTask, RescheduleAnswer, RowSnapshot, See, by_rows,
 };
 use lapsed::task::{State, TaskKey, UnixMs};
 
@@ -38,7 +38,7 @@ async fn change(
 ) -> (Vec<Option<State>>, Vec<Changed>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sees = Arc::clone(&seen);
-    let decide = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
+    let decide = move |_: UnixMs, rows: &[Option<RowSnapshot>]| {
         let states = rows.iter();
         let states = states.map(|row| row.as_ref().map(|row| row.lookup.state));
         *sees.lock().unwrap() = states.collect();
@@ -51,20 +51,20 @@ async fn change(
 }
 
 /// The rows of keys, in their order.
-async fn standing(ledger: &impl Ledger, keys: &[TaskKey]) -> Vec<Option<SeriesRow>> {
-    struct Rows(Mutex<Vec<Option<SeriesRow>>>);
+async fn read_rows(ledger: &impl Ledger, keys: &[TaskKey]) -> Vec<Option<RowSnapshot>> {
+    struct Rows(Mutex<Vec<Option<RowSnapshot>>>);
     impl See for Rows {
         fn needs_payload(&self, _: usize) -> bool {
             true
         }
 
-        fn see(&self, place: usize, row: Option<SeriesRow>) {
+        fn see(&self, place: usize, row: Option<RowSnapshot>) {
             self.0.lock().unwrap()[place] = row;
         }
     }
     let rows = Arc::new(Rows(Mutex::new(vec![None; keys.len()])));
     ledger
-        .standing(keys, Arc::clone(&rows) as Arc<dyn See>)
+        .read_rows(keys, Arc::clone(&rows) as Arc<dyn See>)
         .await
         .unwrap();
     std::mem::take(&mut *rows.0.lock().unwrap())
@@ -76,13 +76,13 @@ async fn rows_are_read_in_the_order_of_keys(ledger: &impl Ledger) {
         create(ledger, &one, 60_000).await,
         create(ledger, &other, 50_000).await,
     ];
-    let rows = standing(ledger, &[one, none, other]).await;
+    let rows = read_rows(ledger, &[one, none, other]).await;
     let found = rows.iter();
     let found: Vec<_> = found
         .map(|row| row.as_ref().map(|row| row.lookup.arming))
         .collect();
     assert_eq!(found, [Some(armings[0]), None, Some(armings[1])]);
-    assert!(standing(ledger, &[]).await.is_empty());
+    assert!(read_rows(ledger, &[]).await.is_empty());
 }
 
 /// More tasks than an adapter keeps in memory.
@@ -93,7 +93,7 @@ async fn changes_of_many_tasks_keep_payloads_that_were_not_read(ledger: &impl Le
             false
         }
 
-        fn see(&self, _: usize, row: Option<SeriesRow>) {
+        fn see(&self, _: usize, row: Option<RowSnapshot>) {
             assert!(row.is_some());
         }
     }
@@ -184,7 +184,7 @@ async fn an_arming_behind_an_older_run_is_overwritten_moved_and_cancelled(ledger
     let keys = [claim.key.clone()];
     let due = in_ms(ledger, 60_000).await;
     create_at(ledger, &keys[0], due).await;
-    let row = standing(ledger, &keys).await.remove(0).unwrap();
+    let row = read_rows(ledger, &keys).await.remove(0).unwrap();
     assert!(row.lookup.older_run && row.lookup.state == State::Running);
     change(ledger, &keys, vec![task(&keys[0], due, "7")]).await;
     assert_eq!(record(ledger, &keys[0]).await.payload.as_deref(), Some("7"));
@@ -194,7 +194,7 @@ async fn an_arming_behind_an_older_run_is_overwritten_moved_and_cancelled(ledger
     assert!(matches!(changed[0], Changed::Armed(arming) if arming.due == later));
     let moved = ledger.reschedule(&keys[0], due).await.unwrap();
     assert!(matches!(moved, RescheduleAnswer::Moved(arming) if arming.due == due));
-    let row = standing(ledger, &keys).await.remove(0).unwrap();
+    let row = read_rows(ledger, &keys).await.remove(0).unwrap();
     assert!(row.lookup.older_run && row.payload.as_deref() == Some("7"));
 
     let cancelled = ledger.cancel(&keys).await.unwrap();
@@ -248,7 +248,7 @@ async fn counting_up_in_parallel_loses_nothing(ledger: &impl Ledger) {
     ledger.create(&[start]).await.unwrap();
     let once = || {
         let key = keys[0].clone();
-        let next = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
+        let next = move |_: UnixMs, rows: &[Option<RowSnapshot>]| {
             let row = rows[0].as_ref().unwrap();
             let count: u32 = row.payload.as_ref().unwrap().parse().unwrap();
             let due = UnixMs(row.lookup.arming.due.0 + 1);
@@ -272,7 +272,7 @@ async fn one_of_many_creates_a_missing_task(ledger: &impl Ledger) {
         let (key, winners) = (keys[0].clone(), Arc::clone(&winners));
         let won = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let sets = Arc::clone(&won);
-        let decide = move |_: UnixMs, rows: &[Option<SeriesRow>]| {
+        let decide = move |_: UnixMs, rows: &[Option<RowSnapshot>]| {
             let is_missing = rows[0].is_none();
             sets.store(is_missing, Ordering::Relaxed);
             vec![match is_missing {

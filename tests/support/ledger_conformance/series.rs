@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, SeriesRow, Settled, Withdrawal,
-    Withdrawn,
+    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RowSnapshot, RunNowAnswer, Settled,
+    Withdrawal, Withdrawn,
 };
 use lapsed::task::{Arming, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict};
 
@@ -42,8 +42,8 @@ pub async fn hourly(ledger: &impl Ledger, key: &TaskKey) -> Arming {
     arming.expect("there was no row")
 }
 
-pub async fn series(ledger: &impl Ledger, key: &TaskKey) -> SeriesRow {
-    ledger.series(key).await.unwrap().unwrap()
+pub async fn series(ledger: &impl Ledger, key: &TaskKey) -> RowSnapshot {
+    ledger.read_row(key).await.unwrap().unwrap()
 }
 
 pub async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Admin, Created, IfPending, Ledger, NewTask, Settled, Stands};
+use lapsed::ledger::{Admin, CreateResult, Created, IfPending, Ledger, NewTask, Settled};
 use lapsed::task::{State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -43,8 +43,8 @@ async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &impl Ledger) {
     for _ in 0..2 {
         let again = ask_again(ledger, &pending, IfPending::Keep).await;
         assert_eq!(
-            (again.arming, again.state, again.stands, again.since),
-            (arming, State::Pending, Stands::Kept, since)
+            (again.arming, again.state, again.result, again.since),
+            (arming, State::Pending, CreateResult::Kept, since)
         );
         assert_eq!(payload(ledger, &pending).await, None);
     }
@@ -55,8 +55,8 @@ async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &impl Ledger) {
     settle(ledger, &claimed, retry_at(at)).await;
     let again = ask_again(ledger, &waiting, IfPending::Keep).await;
     assert_eq!(
-        (again.arming, again.state, again.stands),
-        (claimed.lease.arming, State::Waiting, Stands::Kept)
+        (again.arming, again.state, again.result),
+        (claimed.lease.arming, State::Waiting, CreateResult::Kept)
     );
     let record = record(ledger, &waiting).await;
     assert_eq!((record.attempt, record.due_at), (1, at), "its retry stays");
@@ -64,7 +64,7 @@ async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &impl Ledger) {
     // What was moved by the default since then is not taken for moved by this.
     let moved = create(ledger, &pending, 70_000).await;
     let again = ask_again(ledger, &pending, IfPending::Keep).await;
-    assert_eq!((again.arming, again.stands), (moved, Stands::Kept));
+    assert_eq!((again.arming, again.result), (moved, CreateResult::Kept));
 }
 
 async fn keep_asks_for_another_run_behind_one_in_progress(ledger: &impl Ledger) {
@@ -73,19 +73,19 @@ async fn keep_asks_for_another_run_behind_one_in_progress(ledger: &impl Ledger) 
     let next = ask_again(ledger, &key, IfPending::Keep).await;
     assert_eq!(
         (
-            next.stands,
+            next.result,
             next.older_run,
             next.arming == running.lease.arming
         ),
-        (Stands::Asked, true, false)
+        (CreateResult::Written, true, false)
     );
     assert_eq!(payload(ledger, &key).await.as_deref(), Some("\"again\""));
     // The next one is pending, whatever runs.
     pass(ledger, ledger.clock().now()).await;
     let third = ask_again(ledger, &key, IfPending::Keep).await;
     assert_eq!(
-        (third.arming, third.stands, third.older_run),
-        (next.arming, Stands::Kept, true)
+        (third.arming, third.result, third.older_run),
+        (next.arming, CreateResult::Kept, true)
     );
     assert_eq!(
         settle(ledger, &running, Verdict::Complete).await,
@@ -99,8 +99,8 @@ async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &impl Ledger)
     let arming = create(ledger, &pending, 5_000).await;
     let again = ask_again(ledger, &pending, IfPending::Refuse).await;
     assert_eq!(
-        (again.arming, again.state, again.stands),
-        (arming, State::Pending, Stands::Refused)
+        (again.arming, again.state, again.result),
+        (arming, State::Pending, CreateResult::Refused)
     );
     assert_eq!(payload(ledger, &pending).await, None);
 
@@ -108,13 +108,13 @@ async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &impl Ledger)
     let claimed = claim_due(ledger, &running, LEASE).await;
     let again = ask_again(ledger, &running, IfPending::Refuse).await;
     assert_eq!(
-        (again.arming, again.state, again.stands),
-        (claimed.lease.arming, State::Running, Stands::Refused)
+        (again.arming, again.state, again.result),
+        (claimed.lease.arming, State::Running, CreateResult::Refused)
     );
     // Cancelled, but it still runs.
     cancel(ledger, &running).await;
     let again = ask_again(ledger, &running, IfPending::Refuse).await;
-    assert_eq!(again.stands, Stands::Refused);
+    assert_eq!(again.result, CreateResult::Refused);
     assert!(
         record(ledger, &running).await.cancel_requested,
         "the cancellation stands"
@@ -124,14 +124,17 @@ async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &impl Ledger)
         Settled::Applied
     );
     let again = ask_again(ledger, &running, IfPending::Refuse).await;
-    assert_eq!((again.state, again.stands), (State::Pending, Stands::Asked));
+    assert_eq!(
+        (again.state, again.result),
+        (State::Pending, CreateResult::Written)
+    );
 }
 
 async fn a_crashed_run_counts_as_pending_for_every_policy(ledger: &impl Ledger) {
-    for (policy, stands) in [
-        (IfPending::Move, Stands::Asked),
-        (IfPending::Keep, Stands::Kept),
-        (IfPending::Refuse, Stands::Refused),
+    for (policy, expected) in [
+        (IfPending::Move, CreateResult::Written),
+        (IfPending::Keep, CreateResult::Kept),
+        (IfPending::Refuse, CreateResult::Refused),
     ] {
         let key = key("policy_crash", policy.as_str());
         let claimed = claim_due(ledger, &key, SHORT_LEASE).await;
@@ -139,8 +142,8 @@ async fn a_crashed_run_counts_as_pending_for_every_policy(ledger: &impl Ledger) 
         let again = ask_again(ledger, &key, policy).await;
         let keeps = again.arming == claimed.lease.arming;
         assert_eq!(
-            (again.stands, keeps),
-            (stands, policy != IfPending::Move),
+            (again.result, keeps),
+            (expected, policy != IfPending::Move),
             "{policy:?}"
         );
     }
@@ -152,7 +155,7 @@ async fn the_same_due_time_again_changes_the_contents_under_move_and_nothing_und
     for policy in IfPending::ALL {
         let key = key("policy_same", policy.as_str());
         let first = ask_again(ledger, &key, policy).await;
-        assert_eq!(first.stands, Stands::Asked);
+        assert_eq!(first.result, CreateResult::Written);
         let mut expected = "\"again\"".to_owned();
         for other in [
             IfPending::Keep,
@@ -172,8 +175,8 @@ async fn the_same_due_time_again_changes_the_contents_under_move_and_nothing_und
             };
             let second = ledger.create(&[task]).await.unwrap()[0];
             assert_eq!(
-                (second.arming, second.stands),
-                (first.arming, Stands::Asked)
+                (second.arming, second.result),
+                (first.arming, CreateResult::Written)
             );
             assert_eq!(payload(ledger, &key).await.as_ref(), Some(&expected));
         }
@@ -197,8 +200,8 @@ async fn a_finished_task_restarts_under_every_policy(ledger: &impl Ledger) {
             assert_eq!(state(ledger, &key).await, expected);
             let again = ask_again(ledger, &key, policy).await;
             assert_eq!(
-                (again.state, again.stands, again.older_run),
-                (State::Pending, Stands::Asked, false),
+                (again.state, again.result, again.older_run),
+                (State::Pending, CreateResult::Written, false),
                 "{policy:?} {over}"
             );
             let record = record(ledger, &key).await;
@@ -225,16 +228,20 @@ async fn a_call_may_mix_policies(ledger: &impl Ledger) {
         .map(|(n, policy)| task(n, 20_000, policy))
         .collect();
     let created = ledger.create(&again).await.unwrap();
-    let stands: Vec<Stands> = created.iter().map(|created| created.stands).collect();
-    let there = [Stands::Asked, Stands::Kept, Stands::Refused];
-    assert_eq!(stands[..9], there.repeat(3));
-    assert_eq!(stands[9..], [Stands::Asked; 3]);
+    let results: Vec<CreateResult> = created.iter().map(|created| created.result).collect();
+    let there = [
+        CreateResult::Written,
+        CreateResult::Kept,
+        CreateResult::Refused,
+    ];
+    assert_eq!(results[..9], there.repeat(3));
+    assert_eq!(results[9..], [CreateResult::Written; 3]);
 }
 
 async fn one_call_may_ask_twice_for_a_key(ledger: &impl Ledger) {
-    for (policy, stands) in [
-        (IfPending::Keep, Stands::Kept),
-        (IfPending::Refuse, Stands::Refused),
+    for (policy, expected) in [
+        (IfPending::Keep, CreateResult::Kept),
+        (IfPending::Refuse, CreateResult::Refused),
     ] {
         let key = key("twice", policy.as_str());
         let done = claim_due(ledger, &key, LEASE).await;
@@ -245,8 +252,8 @@ async fn one_call_may_ask_twice_for_a_key(ledger: &impl Ledger) {
         });
         let created = ledger.create(&tasks).await.unwrap();
         assert_eq!(
-            (created[0].arming.due, created[0].stands, created[1].stands),
-            (tasks[0].due, Stands::Asked, stands),
+            (created[0].arming.due, created[0].result, created[1].result),
+            (tasks[0].due, CreateResult::Written, expected),
             "{policy:?}"
         );
     }

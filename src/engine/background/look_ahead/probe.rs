@@ -54,11 +54,11 @@ impl LookAhead {
     }
 
     /// The state of the ledger, if it can tell and probes are wanted.
-    pub(super) async fn outside_changes(&self) -> Result<Option<u64>, LedgerError> {
+    pub(super) async fn unsignalled_changes(&self) -> Result<Option<u64>, LedgerError> {
         if self.probe.is_none() {
             return Ok(None);
         }
-        let state = timeout(STATE_WITHIN, self.scans.outside_changes());
+        let state = timeout(STATE_WITHIN, self.scans.unsignalled_changes());
         state.await.unwrap_or(Ok(None))
     }
 
@@ -100,7 +100,7 @@ impl LookAhead {
 
     async fn is_probed(&self, ahead: &Ahead) -> Result<bool, LedgerError> {
         Ok(match ahead.probed {
-            Some(probed) => self.outside_changes().await? == Some(probed),
+            Some(probed) => self.unsignalled_changes().await? == Some(probed),
             None => false,
         })
     }

@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
 use super::{arming, flag, id, key, ms, narrow, origin, state};
-use crate::ledger::{CancelAnswer, Created, Lookup, NewTask, SeriesRow, Stamp, Stands};
+use crate::ledger::{CancelAnswer, CreateResult, Created, Lookup, NewTask, RowSnapshot, Stamp};
 use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
 
 /// A row of `LOOKUP`.
@@ -68,14 +68,14 @@ impl LookupRow {
             state: self.state(),
             older_run: self.leased && self.older_run,
             since: self.stamp.created,
-            stands: Stands::after(asked, self.arming.due),
+            result: CreateResult::after(asked, self.arming.due),
         }
     }
 }
 
 /// Reads a row of `SERIES`.
-pub fn series(row: &MySqlRow) -> sqlx::Result<SeriesRow> {
-    Ok(SeriesRow {
+pub fn series(row: &MySqlRow) -> sqlx::Result<RowSnapshot> {
+    Ok(RowSnapshot {
         lookup: LookupRow::read(row)?.lookup(),
         recurrence: row.try_get("recurrence")?,
         payload: row.try_get("payload")?,

@@ -4,14 +4,13 @@
 //! when the page is full or [`SEARCH_MAX`] has passed. The cursor says where.
 
 use std::cmp::Ordering;
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
-use rusqlite::{CachedStatement, Result, Rows};
 use tokio::time::Instant;
 
-use super::rows::{self, Stored};
-use super::session::{Session, id};
-use super::walk::{Direction, END, START, Walk};
+use super::Result;
+use super::store::{DueRange, END, Parts, Range, RowStore, START, Stored};
 use crate::ledger::{DuePlace, ListCursor, ListFilter, ListOrder, StateFilter};
 use crate::task::UnixMs;
 
@@ -23,54 +22,41 @@ const LOOK_EVERY: u64 = 256;
 
 /// Result of a search.
 #[derive(Default)]
-pub(super) struct Found {
+pub struct Found {
     pub rows: Vec<Stored>,
     pub next: Option<ListCursor>,
     /// If the search took too long: the number of rows it has read.
     pub searched: Option<u64>,
 }
 
-/// A range of an index, in the order of a list.
-enum Part {
-    /// All rows after an id.
-    All(u64),
-    /// Those with a tag, after an id.
-    Tagged(String, u64),
-    /// Those with a recurrence, after an id.
-    Recurring(u64),
-    /// Those with keys from the first text on, before the second, after the third.
-    Keys(String, String, String),
-    /// Those of one `status` and `sts`.
-    Due(Walk),
-}
-
 /// Searches until the page is full, the end is reached, or the time limit has passed.
-pub(super) fn search(session: &Session<'_>, filter: &ListFilter) -> Result<Found> {
-    let limit = filter.limit as usize;
+pub fn search(store: &mut dyn RowStore, filter: &ListFilter) -> Result<Found> {
+    let (now, limit) = (store.now(), filter.limit as usize);
     let (mut found, mut read) = (Found::default(), 0);
     if limit == 0 {
         return Ok(found);
     }
     let until = Instant::now() + SEARCH_MAX;
-    for part in parts(filter, session.now) {
-        let mut statement = part.statement(session)?;
-        let mut walk = part.begin(&mut statement)?;
-        while let Some(row) = walk.next()? {
-            let stored = rows::read_some(row, filter.brief)?;
-            let cursor = || part.cursor(&stored);
+    for range in ranges(filter, now) {
+        let parts = Parts::of(filter.brief);
+        let ended = store.walk(&range, parts, usize::MAX, &mut |stored| {
             read += 1;
-            let full = found.rows.len() + 1 == limit;
-            if fits(&stored, filter, session.now) {
-                found.next = full.then(cursor);
+            if fits(&stored, filter, now) {
+                let is_full = found.rows.len() + 1 == limit;
+                found.next = is_full.then(|| cursor(&range, &stored));
                 found.rows.push(stored);
-                if full {
-                    return Ok(found);
+                if is_full {
+                    return Break(());
                 }
             } else if read % LOOK_EVERY == 0 && Instant::now() >= until {
-                found.next = Some(cursor());
+                found.next = Some(cursor(&range, &stored));
                 found.searched = Some(read);
-                return Ok(found);
+                return Break(());
             }
+            Continue(())
+        })?;
+        if ended.is_break() {
+            break;
         }
     }
     Ok(found)
@@ -97,7 +83,7 @@ fn fits(stored: &Stored, filter: &ListFilter, now: UnixMs) -> bool {
 }
 
 /// Returns the ranges to search, in order. Leaves out those before the cursor.
-fn parts(filter: &ListFilter, now: UnixMs) -> Vec<Part> {
+fn ranges(filter: &ListFilter, now: UnixMs) -> Vec<Range> {
     match filter.order() {
         ListOrder::Row => {
             let after = match filter.cursor {
@@ -105,18 +91,25 @@ fn parts(filter: &ListFilter, now: UnixMs) -> Vec<Part> {
                 _ => 0,
             };
             vec![match &filter.tag {
-                Some(tag) => Part::Tagged(tag.clone(), after),
-                None if filter.recurring => Part::Recurring(after),
-                None => Part::All(after),
+                Some(tag) => Range::Tagged {
+                    tag: tag.clone(),
+                    after,
+                },
+                None if filter.recurring => Range::Recurring { after },
+                None => Range::All { after },
             }]
         }
         ListOrder::Key => {
-            let (begin, end) = filter.key_range();
+            let (from, before) = filter.key_range();
             let after = match &filter.cursor {
                 Some(ListCursor::Key(key)) => key.clone(),
                 _ => String::new(),
             };
-            vec![Part::Keys(begin, end, after)]
+            vec![Range::Keys {
+                from,
+                before,
+                after,
+            }]
         }
         ListOrder::Due => {
             let overdue = matches!(filter.states[..], [StateFilter::Overdue]);
@@ -126,16 +119,14 @@ fn parts(filter: &ListFilter, now: UnixMs) -> Vec<Part> {
                 false => END.0,
             });
             let statuses = filter.statuses().into_iter();
-            let part = |(status, deleted)| {
-                Some(Part::Due(Walk {
-                    status,
-                    deleted,
-                    direction: Direction::Up,
+            let range = |(status, deleted)| {
+                Some(Range::Due(DueRange {
                     from: begin(filter, status, deleted)?,
                     to,
+                    ..DueRange::all(status, deleted)
                 }))
             };
-            statuses.filter_map(part).collect()
+            statuses.filter_map(range).collect()
         }
     }
 }
@@ -162,45 +153,17 @@ fn begin(filter: &ListFilter, status: u8, deleted: bool) -> Option<DuePlace> {
     }
 }
 
-impl Part {
-    fn statement<'a>(&self, session: &Session<'a>) -> Result<CachedStatement<'a>> {
-        let queries = session.queries;
-        let text = match self {
-            Self::All(_) => &queries.list_by_id,
-            Self::Tagged(..) => &queries.list_by_tag,
-            Self::Recurring(_) => {
-                // Until `lapsed migrate` has added the index. The order, and so the cursor, is the same.
-                let by_index = session.prepare(&queries.list_recurring);
-                return by_index.or_else(|_| session.prepare(&queries.list_by_id));
-            }
-            Self::Keys(..) => &queries.list_by_key,
-            Self::Due(_) => &queries.list_by_due,
-        };
-        session.prepare(text)
-    }
-
-    fn begin<'a>(&self, statement: &'a mut CachedStatement<'_>) -> Result<Rows<'a>> {
-        match self {
-            Self::All(after) | Self::Recurring(after) => statement.query([id(*after)]),
-            Self::Tagged(tag, after) => statement.query((tag, id(*after))),
-            Self::Keys(begin, end, after) => statement.query((begin, end, after)),
-            Self::Due(walk) => statement.query(walk.values()),
+fn cursor(range: &Range, at: &Stored) -> ListCursor {
+    match range {
+        Range::All { .. } | Range::Tagged { .. } | Range::Recurring { .. } => {
+            ListCursor::Row(at.row.id)
         }
-    }
-
-    fn cursor(&self, at: &Stored) -> ListCursor {
-        match self {
-            Self::All(_) | Self::Tagged(..) | Self::Recurring(_) => ListCursor::Row(at.row.id),
-            Self::Keys(..) => ListCursor::Key(match &at.malformed {
-                Some(key) => key.clone(),
-                None => at.row.key.to_string(),
-            }),
-            Self::Due(walk) => ListCursor::Due {
-                status: walk.status,
-                deleted: walk.deleted,
-                due_at: at.row.due_at(),
-                row: at.row.id,
-            },
-        }
+        Range::Keys { .. } => ListCursor::Key(at.key_text().to_owned()),
+        Range::Due(range) => ListCursor::Due {
+            status: range.status,
+            deleted: range.deleted,
+            due_at: at.row.due_at(),
+            row: at.row.id,
+        },
     }
 }

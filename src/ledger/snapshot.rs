@@ -1,11 +1,11 @@
-//! The row of a recurring task.
+//! The row of a key as it was read.
 
 use super::Lookup;
 use crate::task::Recurrence;
 
 /// The row of a key, with its recurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeriesRow {
+pub struct RowSnapshot {
     /// Its state and arming.
     pub lookup: Lookup,
     /// Its recurrence as stored, JSON. `None`: the task runs once.
@@ -18,7 +18,7 @@ pub struct SeriesRow {
     pub max_attempts: Option<u16>,
 }
 
-impl SeriesRow {
+impl RowSnapshot {
     /// The recurrence as stored and as parsed. `None` if there is none or it cannot be parsed.
     pub(super) fn stored(&self) -> Option<(&str, Recurrence)> {
         let stored = self.recurrence.as_deref()?;

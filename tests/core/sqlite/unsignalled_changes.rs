@@ -12,7 +12,7 @@ fn task(name: &str) -> NewTask {
 }
 
 async fn state(ledger: &SqliteLedger) -> u64 {
-    ledger.outside_changes().await.unwrap().unwrap()
+    ledger.unsignalled_changes().await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn another_file_in_place_of_the_first_is_a_change() {
     let (place, ledger) = Place::migrated().await;
     let before = state(&ledger).await;
     std::fs::remove_file(place.file()).unwrap();
-    ledger.outside_changes().await.unwrap_err();
+    ledger.unsignalled_changes().await.unwrap_err();
     ledger.migrate(false).await.unwrap();
     assert_ne!(state(&ledger).await, before);
 }
