@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::page::{Head, Page, PanelContent, parameter};
 use super::texts::{Language, texts};
+use super::{Head, Page, PanelContent, parameter};
 use crate::http::audit::AuditEntry;
 use crate::http::problem::Problem;
 use crate::http::site::Site;

@@ -6,8 +6,8 @@ use askama::Template;
 
 use super::frame::{Frame, Place};
 use super::moment::Moment;
-use super::page::{Head, NoQuery, Page, PanelContent};
 use super::texts::{Language, texts};
+use super::{Head, NoQuery, Page, PanelContent};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::membership::{Member, Readiness};

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::frame::{Frame, Place};
 use super::moment::Moment;
-use super::page::{Head, NoQuery, Page, PanelContent};
 use super::phrases;
 use super::texts::{Language, texts};
+use super::{Head, NoQuery, Page, PanelContent};
 use crate::diagnosis::{Finding, Severity};
 use crate::http::problem::Problem;
 use crate::http::site::Site;

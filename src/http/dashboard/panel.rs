@@ -88,7 +88,7 @@ impl Panel {
     }
 
     /// As [`load`](Self::load), for what is not divided by class: a caller that is limited to some classes reads that instead.
-    pub async fn load_undivided<T: Template>(
+    pub async fn load_unrestricted<T: Template>(
         frame: &Frame,
         source: Source,
         content: impl Future<Output = Result<T, Problem>>,

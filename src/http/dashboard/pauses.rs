@@ -12,9 +12,9 @@ use tokio::time::timeout;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::page::{NoQuery, PanelContent, panel, panel_route};
 use super::panel::Panel;
 use super::texts::texts;
+use super::{NoQuery, PanelContent, panel, panel_route};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::REASON_CHARS_MAX;

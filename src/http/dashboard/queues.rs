@@ -8,8 +8,8 @@ use askama::Template;
 
 use super::frame::{Frame, Place};
 use super::moment::{self, Moment};
-use super::page::{Head, NoQuery, Page, PanelContent};
 use super::texts::{Language, texts};
+use super::{Head, NoQuery, Page, PanelContent};
 use crate::diagnosis::STARTING;
 use crate::engine::{PullQueueStatus, WorkerStatus};
 use crate::format;

@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::page::{Head, Page, PanelContent, parameter};
 use super::row::first_line;
 use super::texts::{Language, texts};
+use super::{Head, Page, PanelContent, parameter};
 use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;

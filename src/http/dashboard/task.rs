@@ -8,11 +8,11 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
-use super::page::{PanelContent, panel, panel_route};
 use super::panel::Panel;
 use super::reasons::{self, Reason};
 use super::row::is_overdue;
 use super::texts::texts;
+use super::{PanelContent, panel, panel_route};
 use crate::diagnosis::{Why, WhyCause, WhyFacts};
 use crate::http::listing;
 use crate::http::named::TaskInPath;

@@ -8,11 +8,11 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
-use super::page::{NoQuery, PanelContent, panel, panel_route, parameter};
 use super::panel::Panel;
 use super::row::Row;
 use super::texts::texts;
 use super::timeline::Timeline;
+use super::{NoQuery, PanelContent, panel, panel_route, parameter};
 use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
-use super::page::{Head, NoQuery, Page, PanelContent};
 use super::texts::{Language, texts};
+use super::{Head, NoQuery, Page, PanelContent};
 use crate::http::listing;
 use crate::http::problem::Problem;
 use crate::http::site::Site;

@@ -147,7 +147,7 @@ pub(super) async fn panel(site: &Site, f: &Frame, span: &str) -> Panel {
         // A minute is added each minute: the regular look of the page is enough.
         shows: "",
     };
-    Panel::load_undivided(f, source, async {
+    Panel::load_unrestricted(f, source, async {
         let length = |minutes: u64| Duration::from_secs(minutes * 60).min(HISTORY_KEPT);
         let history = site.engine.history();
         let points = history.points(length(minutes), length(step)).await;

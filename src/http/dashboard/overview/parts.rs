@@ -60,5 +60,5 @@ pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
         running: engine.running() as u64,
         background: background.collect(),
     };
-    Panel::load_undivided(f, source("parts", "stats workers"), async { Ok(parts) }).await
+    Panel::load_unrestricted(f, source("parts", "stats workers"), async { Ok(parts) }).await
 }
