@@ -31,7 +31,9 @@ const CLOSED: [(&str, &str, &[&str]); 13] = [
     (
         "lapsed_adopted_total",
         "reason",
-        &[include_str!("../../src/engine/background/adoption.rs")],
+        &[include_str!(
+            "../../src/engine/background/adoption/comparing.rs"
+        )],
     ),
     (
         "lapsed_sweep_recovered_total",

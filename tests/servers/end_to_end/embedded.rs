@@ -243,7 +243,10 @@ async fn overdue_tasks_of_a_queue_without_workers_are_named_by_the_log_and_the_d
     assert!(doctor.contains("1 task is overdue"), "{doctor}");
     let expected = "1 waits until a worker asks for it: 1 for the queue `mail`";
     assert!(doctor.contains(expected), "{doctor}");
-    assert!(doctor.contains("start its workers"), "{doctor}");
+    assert!(
+        doctor.contains("Start the workers of the queue"),
+        "{doctor}"
+    );
 }
 
 #[tokio::test]

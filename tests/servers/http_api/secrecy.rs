@@ -73,21 +73,31 @@ async fn create(api: &Api, task: Value) -> String {
 
 /// The patterns of all routes: those of the description of the API, and those in the sources.
 fn patterns() -> BTreeSet<(String, String)> {
-    fn read(directory: &Path, routes: &Regex, found: &mut BTreeSet<(String, String)>) {
+    /// `routes` are expressions for a path, and what is put before it.
+    fn read(directory: &Path, routes: &[(Regex, &str)], found: &mut BTreeSet<(String, String)>) {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 read(&path, routes, found);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap();
-                let paths = routes.captures_iter(&text);
-                found.extend(paths.map(|path| ("GET".to_owned(), path[1].to_owned())));
+                for (route, before) in routes {
+                    let paths = route.captures_iter(&text);
+                    let paths = paths.map(|path| format!("{before}{}", &path[1]));
+                    found.extend(paths.map(|path| ("GET".to_owned(), path)));
+                }
             }
         }
     }
     let mut found = BTreeSet::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/http");
-    let routes = Regex::new(r#"\.route\(\s*"(/[^"]*)""#).unwrap();
+    let routes = [
+        (r#"\.route\(\s*"(/[^"]*)""#, ""),
+        // The pages of the navigation, and the panels that have a name.
+        (r#"\(Place::\w+, "(/[^"]*)""#, ""),
+        (r#"const NAME: &'static str = "(\w+)""#, "/panels/"),
+    ];
+    let routes = routes.map(|(route, before)| (Regex::new(route).unwrap(), before));
     read(&source, &routes, &mut found);
     assert!(found.len() > 30, "the routes of the dashboard: {found:?}");
     let api = std::fs::read_to_string(source.join("api/openapi.json")).unwrap();
