@@ -271,7 +271,7 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
             .count() as u64)
     }
 
-    fn from_end(&mut self, status: u8, deleted: bool, behind: u64) -> Result<Option<DuePlace>> {
+    fn last_due(&mut self, status: u8, deleted: bool, behind: u64) -> Result<Option<DuePlace>> {
         let mut places = self.table.places(DueRange {
             direction: Direction::Down,
             from: END,

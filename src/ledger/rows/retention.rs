@@ -160,7 +160,7 @@ fn finished(
 fn surplus(store: &mut dyn RowStore, status: Status, keep: u64) -> Result<Option<PruneCursor>> {
     let (status, mut left) = (status.number(), keep);
     for deleted in [true, false] {
-        if let Some((due_at, row)) = store.from_end(status, deleted, left)? {
+        if let Some((due_at, row)) = store.last_due(status, deleted, left)? {
             return Ok(Some(PruneCursor {
                 deleted,
                 due_at,

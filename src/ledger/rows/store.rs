@@ -86,7 +86,7 @@ pub trait RowStore {
     /// Returns the place of the row that has `behind` rows of its `status` and `sts` behind it, by due time.
     ///
     /// A verb of the store, as [`count`](Self::count) is.
-    fn from_end(&mut self, status: u8, deleted: bool, behind: u64) -> Result<Option<DuePlace>>;
+    fn last_due(&mut self, status: u8, deleted: bool, behind: u64) -> Result<Option<DuePlace>>;
 
     /// True if there is an index by class and method. A file has none until `lapsed migrate` adds it.
     fn has_method_index(&mut self) -> bool;

@@ -75,7 +75,7 @@ pub(super) struct Queries {
     /// The number of rows of one `status` and `sts` that are due before a time, up to a limit. `_due`.
     pub count_due: String,
     /// The row of one `status` and `sts` that is this many places from the end. `_due`, backwards.
-    pub from_end: String,
+    pub last_due: String,
 
     /// All pauses, oldest first.
     pub pauses: String,
@@ -190,7 +190,7 @@ impl Queries {
             count_due: of(
                 "SELECT COUNT(*) FROM (SELECT 1 FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND due_at < ?3 LIMIT ?4)",
             ),
-            from_end: of(
+            last_due: of(
                 "SELECT id, due_at FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 ORDER BY due_at DESC, id DESC LIMIT 1 OFFSET ?3",
             ),
             pauses: of(
@@ -293,7 +293,7 @@ mod tests {
                 &queries.ids_of_keys,
                 ["COVERING INDEX t_key (key>? AND key<?)", ""],
             ),
-            (&queries.from_end, ["t_due (status=? AND sts=?)", ""]),
+            (&queries.last_due, ["t_due (status=? AND sts=?)", ""]),
             (
                 &queries.count_status,
                 ["COVERING INDEX t_due (status=?)", ""],

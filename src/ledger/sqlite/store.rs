@@ -278,14 +278,14 @@ impl RowStore for SqliteStore<'_> {
         })
     }
 
-    fn from_end(
+    fn last_due(
         &mut self,
         status: u8,
         deleted: bool,
         behind: u64,
     ) -> Result<Option<DuePlace>, LedgerError> {
         self.run(|session| {
-            let mut find = session.prepare(&session.queries.from_end)?;
+            let mut find = session.prepare(&session.queries.last_due)?;
             find.query_row((status, deleted, id(behind)), place)
                 .optional()
         })
