@@ -80,6 +80,7 @@
 //! | [`handler`] | handlers: arguments, extractors, errors, middleware, routes |
 //! | [`engine`] | the engine, which claims, runs and settles tasks |
 //! | [`testing`] | a test kit: no server, no waiting |
+//! | [`contract`] | what clients may say of a task and of a filter, the same for every protocol |
 //! | [`config`] | the configuration |
 //! | [`task`] | keys, due times, states, outcomes, retries, recurrences: pure |
 //! | [`ledger`] | the seam to the durable record of tasks; adapters: MySQL, SQLite, memory |
@@ -117,6 +118,7 @@ pub mod clock;
 #[doc(hidden)] // for the program and the tests
 pub mod compose;
 pub mod config;
+pub mod contract;
 pub mod diagnosis;
 #[cfg(feature = "doctor")]
 #[doc(hidden)] // for the program

@@ -13,7 +13,7 @@ use lapsed::{Config, TaskClient};
 use serde_json::json;
 
 use super::EXIT_FAILED;
-use super::filters::Filters;
+use super::filters::{self, Filters};
 use super::log::stderr_line;
 use super::named::NamedTask;
 use super::output::Output;
@@ -172,7 +172,7 @@ impl Many {
             dry_run,
         } = which;
         let tasks = TaskClient::connect(config).await?;
-        let mut filter = filters.resolve(&tasks).await?;
+        let mut filter = filters::resolve(&filters.filter(), &tasks).await?;
         if filter.is_open() && !all {
             return usage(
                 "this matches every dead task: give a filter (`--class`, `--method`, `--tag`, `--prefix`, `--recurring`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lapsed::TaskClient;
+use lapsed::contract::TaskFilter;
 use lapsed::ledger::ListFilter;
 use lapsed::task::{Reason, UnixMs, parse_length};
 
@@ -29,18 +30,18 @@ pub struct Filters {
     reason: Option<Reason>,
     /// Only tasks that finished longer ago than this, e.g. 2h or 7d
     #[arg(long, value_name = "DUR", value_parser = age)]
-    older_than: Option<Duration>,
+    older_than: Option<String>,
     /// Only tasks that finished within this time, e.g. 2h or 7d
     #[arg(long, value_name = "DUR", value_parser = age)]
-    newer_than: Option<Duration>,
+    newer_than: Option<String>,
     /// Only tasks whose last error contains this text (case-insensitive)
     #[arg(long, value_name = "TEXT", value_parser = some_text)]
     error: Option<String>,
 }
 
 impl Filters {
-    /// Builds the filter without a limit. Ages count back from `now`, on the ledger's clock.
-    pub fn filter(self, now: UnixMs) -> ListFilter {
+    /// Returns the filter, without states and due times.
+    pub fn filter(self) -> TaskFilter {
         let Self {
             class,
             method,
@@ -52,32 +53,28 @@ impl Filters {
             newer_than,
             error,
         } = self;
-        let ago = |age: Duration| {
-            let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-            UnixMs(now.0.saturating_sub(age))
-        };
-        ListFilter {
+        TaskFilter {
             class,
             method,
             tag,
             prefix,
             recurring,
-            reason,
+            reason: reason.map(|reason| reason.as_str().to_owned()),
             error,
-            finished_before: older_than.map(ago),
-            finished_after: newer_than.map(ago),
-            ..ListFilter::default()
+            older_than,
+            newer_than,
+            ..TaskFilter::default()
         }
     }
+}
 
-    /// As [`filter`](Self::filter); reads the ledger's clock only if an age is given.
-    pub async fn resolve(self, tasks: &TaskClient) -> anyhow::Result<ListFilter> {
-        let now = match self.older_than.or(self.newer_than) {
-            Some(_) => tasks.now().await?,
-            None => UnixMs(0),
-        };
-        Ok(self.filter(now))
-    }
+/// Resolves a filter for the ledger; reads the ledger's clock only if an age is given.
+pub async fn resolve(filter: &TaskFilter, tasks: &TaskClient) -> anyhow::Result<ListFilter> {
+    let now = match filter.older_than.is_some() || filter.newer_than.is_some() {
+        true => tasks.now().await?,
+        false => UnixMs(0),
+    };
+    Ok(filter.resolve(now)?)
 }
 
 /// Refuses an empty text, e.g. of an unset shell variable: it would match everything.
@@ -88,12 +85,11 @@ pub fn some_text(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a positive age.
-fn age(text: &str) -> Result<Duration, String> {
-    let age = duration(text)?;
-    match age.is_zero() {
+/// Refuses what is not a positive age.
+fn age(text: &str) -> Result<String, String> {
+    match duration(text)?.is_zero() {
         true => Err("expected a positive duration, such as 2h or 7d".to_owned()),
-        false => Ok(age),
+        false => Ok(text.to_owned()),
     }
 }
 

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{ListCursor, ListFilter, StateFilter};
-use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
+use lapsed::contract::TaskFilter;
+use lapsed::ledger::{ListCursor, ListFilter};
+use lapsed::task::{Due, Paused, ScheduleError, UnixMs};
 
-use super::filters::Filters;
+use super::filters::{self, Filters};
 use super::log::stderr_line;
 use super::output::Output;
 
@@ -48,23 +49,6 @@ enum StateArg {
     Overdue,
 }
 
-impl StateArg {
-    fn filters(self) -> Vec<StateFilter> {
-        match self {
-            Self::Pending => vec![
-                StateFilter::Is(State::Pending),
-                StateFilter::Is(State::Waiting),
-            ],
-            Self::Waiting => vec![StateFilter::Is(State::Waiting)],
-            Self::Running => vec![StateFilter::Is(State::Running)],
-            Self::Done => vec![StateFilter::Is(State::Done)],
-            Self::Dead => vec![StateFilter::Is(State::Dead)],
-            Self::Cancelled => vec![StateFilter::Is(State::Cancelled)],
-            Self::Overdue => vec![StateFilter::Overdue],
-        }
-    }
-}
-
 /// Parses a moment.
 pub fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
     Due::parse_moment(text).map(|due| due.resolve(UnixMs(0)))
@@ -74,13 +58,18 @@ impl List {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
         let only_dead = matches!(self.state[..], [StateArg::Dead]);
+        let states = self.state.iter().filter_map(StateArg::to_possible_value);
+        let states: Vec<String> = states.map(|state| state.get_name().to_owned()).collect();
+        let wanted = TaskFilter {
+            state: Some(states.join(",")).filter(|states| !states.is_empty()),
+            due_after: self.due_after.map(|due| due.to_string()),
+            due_before: self.due_before.map(|due| due.to_string()),
+            ..self.filters.filter()
+        };
         let filter = ListFilter {
-            states: self.state.into_iter().flat_map(StateArg::filters).collect(),
-            due_after: self.due_after,
-            due_before: self.due_before,
             cursor: self.cursor,
             limit: self.limit,
-            ..self.filters.resolve(&adapters.client()).await?
+            ..filters::resolve(&wanted, &adapters.client()).await?
         };
         let page = adapters.ledger.list(&filter).await?;
         let paused = Paused::of(&adapters.ledger.pauses().await?);

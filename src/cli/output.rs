@@ -4,13 +4,11 @@ use std::fmt::Display;
 use std::io::Write;
 
 use comfy_table::{Table, presets};
+use lapsed::Recurrence;
+use lapsed::contract::TaskView;
 use lapsed::ledger::{MalformedRow, TaskRecord};
-use lapsed::task::{
-    HISTORY_ERROR_BYTES_MAX, Hindrance, Mishap, Paused, State, is_invisible, on_one_line,
-};
+use lapsed::task::{HISTORY_ERROR_BYTES_MAX, Mishap, Paused, is_invisible, on_one_line};
 use serde::Serialize;
-
-use super::recurrence_options;
 
 /// Output format.
 #[derive(Clone, Copy)]
@@ -38,7 +36,7 @@ impl Output {
         paused: &Paused,
     ) -> anyhow::Result<()> {
         let come_again = tasks.iter().any(|task| task.recurrence.is_some());
-        let mut tasks = tasks.iter().map(|task| Listed::new(task, paused));
+        let mut tasks = tasks.iter().map(|task| TaskView::listed(task, paused));
         if self.json {
             tasks.try_for_each(|task| say(&visible_json(&serde_json::to_string(&task)?)))?;
             let mut malformed = malformed.iter().map(Malformed::new);
@@ -51,7 +49,10 @@ impl Output {
             header.push("RECURRENCE");
         }
         table.set_header(header);
-        for Listed { task, kept_back } in tasks {
+        for TaskView {
+            task, kept_back, ..
+        } in tasks
+        {
             let state = match kept_back {
                 None => task.state.to_string(),
                 Some(hindrance) => format!("{}, {}", task.state, hindrance.as_str()),
@@ -68,7 +69,7 @@ impl Output {
                     .unwrap_or_default(),
             ];
             if come_again {
-                let summary = task.recurrence.as_deref().map(recurrence_options::summary);
+                let summary = task.recurrence.as_deref().map(recurrence_summary);
                 row.push(summary.unwrap_or_default());
             }
             table.add_row(row);
@@ -103,28 +104,6 @@ impl Output {
             ]);
         }
         say(&table.trim_fmt())
-    }
-}
-
-/// A task, and whether it is paused or held.
-#[derive(Serialize)]
-pub struct Listed<'a> {
-    #[serde(flatten)]
-    pub task: &'a TaskRecord,
-    kept_back: Option<Hindrance>,
-}
-
-impl<'a> Listed<'a> {
-    /// Running and finished tasks are never kept back.
-    pub fn new(task: &'a TaskRecord, paused: &Paused) -> Self {
-        let waits = matches!(task.state, State::Pending | State::Waiting);
-        let kept_back = paused.hinders(&task.key, task.due).filter(|_| waits);
-        Self { task, kept_back }
-    }
-
-    /// Whether it is paused or held.
-    pub fn is_kept_back(&self) -> bool {
-        self.kept_back.is_some()
     }
 }
 
@@ -172,7 +151,7 @@ pub fn shown(text: Option<&str>) -> String {
 }
 
 /// Formats a task, one field per line; unset fields are left out.
-pub fn task_lines(task: &TaskRecord) -> String {
+pub fn task_lines(view: &TaskView<'_>) -> String {
     let TaskRecord {
         id,
         key,
@@ -195,7 +174,8 @@ pub fn task_lines(task: &TaskRecord) -> String {
         result,
         finished,
         adopted,
-    } = task;
+    } = view.task;
+    let occurrences = view.occurrences.as_deref().unwrap_or_default().join(", ");
     let fields = [
         ("key", Some(key.to_string())),
         ("id", Some(id.clone())),
@@ -228,11 +208,11 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ("traceparent", traceparent.map(|trace| trace.to_string())),
         ("result", result.clone()),
         ("dead because", reason.map(|reason| reason.to_string())),
+        ("recurrence", recurrence.as_deref().map(recurrence_summary)),
         (
-            "recurrence",
-            recurrence.as_deref().map(recurrence_options::summary),
+            "occurrences",
+            Some(occurrences).filter(|list| !list.is_empty()),
         ),
-        ("occurrences", occurrences(task)),
         ("last error", last_error.clone()),
     ];
     let lines = fields
@@ -280,10 +260,12 @@ fn mishap_line(mishap: &Mishap) -> String {
     on_one_line(&format!("{line}  ({daemon})")).into_owned()
 }
 
-fn occurrences(task: &TaskRecord) -> Option<String> {
-    let occurrences = recurrence_options::occurrences(task);
-    let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
-    (!occurrences.is_empty()).then(|| occurrences.join(", "))
+/// Describes a stored recurrence; if it is invalid, the reason.
+fn recurrence_summary(stored: &str) -> String {
+    match stored.parse::<Recurrence>() {
+        Ok(recurrence) => recurrence.summary(),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// The first line of an error in the history, marked if it was cut.
@@ -332,7 +314,7 @@ pub fn try_say(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use lapsed::task::{How, TaskKey, UnixMs};
+    use lapsed::task::{How, State, TaskKey, UnixMs};
 
     use super::*;
 
@@ -397,7 +379,7 @@ mod tests {
             finished: None,
             adopted: false,
         };
-        let text = task_lines(&task);
+        let text = task_lines(&TaskView::single(&task, &Paused::default()));
         let titles = text
             .lines()
             .map(|line| line.split_whitespace().next().unwrap());

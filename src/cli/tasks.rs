@@ -6,17 +6,17 @@ use anyhow::bail;
 use clap::Args;
 use lapsed::Config;
 use lapsed::compose::Adapters;
+use lapsed::contract::TaskView;
 use lapsed::ledger::{ListFilter, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::{KeyError, Paused, TaskKey};
-use serde::Serialize;
 use serde_json::json;
 
 use super::log::stderr_line;
 use super::named::NamedTask;
-use super::output::{Listed, Malformed, Output, say, task_lines};
+use super::output::{Malformed, Output, say, task_lines};
 use super::pauses::{kept_back, stays_pending_now};
-use super::schedule::When;
-use super::{EXIT_FAILED, recurrence_options, usage};
+use super::task_args::When;
+use super::{EXIT_FAILED, usage};
 
 #[derive(Args)]
 pub struct Reschedule {
@@ -143,14 +143,14 @@ impl Show {
         match adapters.ledger.find(&key).await? {
             Some(task) => {
                 let pauses = adapters.ledger.pauses().await?;
-                let listed = Listed::new(&task, &Paused::of(&pauses));
-                let mut text = task_lines(&task);
-                if listed.is_kept_back()
+                let view = TaskView::single(&task, &Paused::of(&pauses));
+                let mut text = task_lines(&view);
+                if view.kept_back.is_some()
                     && let (_, Some(why)) = kept_back(&pauses, &task.key, task.due)
                 {
                     text += &format!("\n{:<13} {why}", "kept back");
                 }
-                output.print(&Shown::new(&listed), text)?;
+                output.print(&view, text)?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {
@@ -186,28 +186,6 @@ impl Show {
                 "invalid value '{}': {error}",
                 self.key.escape_debug()
             )),
-        }
-    }
-}
-
-/// A task as JSON, with the next occurrences if it recurs.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    listed: &'a Listed<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    occurrences: Option<Vec<String>>,
-}
-
-impl<'a> Shown<'a> {
-    fn new(listed: &'a Listed<'a>) -> Self {
-        let occurrences = listed.task.recurrence.is_some().then(|| {
-            let occurrences = recurrence_options::occurrences(listed.task);
-            occurrences.iter().map(ToString::to_string).collect()
-        });
-        Self {
-            listed,
-            occurrences,
         }
     }
 }

@@ -215,5 +215,5 @@ pub(super) fn first_part(tasks: &[NewTask]) -> usize {
 }
 
 fn payload_bytes(task: &NewTask) -> usize {
-    task.payload.as_ref().map_or(0, String::len)
+    task.contents.payload.as_ref().map_or(0, String::len)
 }

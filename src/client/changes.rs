@@ -3,22 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::arming::{arm, disarm_cancelled};
-use super::{ClientError, Task, TaskClient};
+use super::{ClientError, TaskClient};
 use crate::ledger::{CancelAnswer, Change, Changed, CreateResult, Created, RowSnapshot, Seen};
 use crate::task::{State, TaskKey, UnixMs};
-
-/// What becomes of a task: see [`TaskClient::change`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
-    /// It stays as it is.
-    Keep,
-    /// This task takes its place, even if the due time stays the same.
-    Write(Box<Task>, UnixMs),
-    /// A pending task gets another due time.
-    Move(UnixMs),
-    /// It is cancelled.
-    Cancel,
-}
 
 impl TaskClient {
     /// Reads tasks, in the order of `keys`. `None` for a key without a row.
@@ -61,7 +48,7 @@ impl TaskClient {
     }
 
     /// Reads tasks of different keys and changes them as `decide` says, in one transaction: nothing else changes them in
-    /// between. Returns what `decide` has returned beside the wishes.
+    /// between. Returns the second value returned by `decide`.
     ///
     /// `decide` gets the ledger's time and the rows in the order of `keys`. It may be called more than once; only its last
     /// result counts. Tasks are not checked: call [`check`](Self::check) before.
@@ -74,7 +61,7 @@ impl TaskClient {
     pub async fn change<T, F>(&self, keys: &[TaskKey], decide: F) -> Result<T, ClientError>
     where
         T: Send + 'static,
-        F: Fn(UnixMs, &[Option<RowSnapshot>]) -> (Vec<Wish>, T) + Send + Sync + 'static,
+        F: Fn(UnixMs, &[Option<RowSnapshot>]) -> (Vec<Change>, T) + Send + Sync + 'static,
     {
         let decide = move |now, rows: Vec<Option<RowSnapshot>>| decide(now, &rows);
         self.change_seen(keys, u64::MAX, |_| true, |_, row| row, decide)
@@ -97,16 +84,16 @@ impl TaskClient {
         S: Send + 'static,
         N: Fn(usize) -> bool + Send + Sync + 'static,
         K: Fn(usize, RowSnapshot) -> S + Send + Sync + 'static,
-        F: Fn(UnixMs, Vec<Option<S>>) -> (Vec<Wish>, T) + Send + Sync + 'static,
+        F: Fn(UnixMs, Vec<Option<S>>) -> (Vec<Change>, T) + Send + Sync + 'static,
     {
         let seen = Seen::of(keys.len());
         let see = seen.see_within(bytes_max, needs_payload, keep);
         let said = Arc::new(Mutex::new(None));
         let says = Arc::clone(&said);
         let decide = move |now| {
-            let (wishes, beside) = decide(now, seen.take());
-            *says.lock().expect("nothing panics while holding it") = Some(beside);
-            wishes.into_iter().map(into_change).collect()
+            let (changes, result) = decide(now, seen.take());
+            *says.lock().expect("nothing panics while holding it") = Some(result);
+            changes
         };
         let changed = self.ledger.change(keys, see, Arc::new(decide)).await?;
         let done = keys.iter().zip(changed);
@@ -137,14 +124,5 @@ impl TaskClient {
     /// Returns the local estimate of the ledger's time, without a statement.
     pub fn clock_now(&self) -> UnixMs {
         self.ledger.clock().now()
-    }
-}
-
-fn into_change(wish: Wish) -> Change {
-    match wish {
-        Wish::Keep => Change::Keep,
-        Wish::Move(due) => Change::Move(due),
-        Wish::Cancel => Change::Cancel,
-        Wish::Write(task, due) => Change::Write(Box::new(task.due_at(due))),
     }
 }

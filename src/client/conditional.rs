@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::arming::arm;
 use super::receipt::{NotArmed, Receipt};
-use super::{ClientError, IntoDue, Task, TaskClient, Wish};
+use super::{ClientError, IntoDue, Task, TaskClient};
 use crate::ledger::{
     CancelAnswer, Change, Changed, CreateResult, Created, RescheduleAnswer, RowSnapshot, by_rows,
 };
-use crate::task::{Arming, Envelope, State, TaskKey, UnixMs};
+use crate::task::{Arming, State, TaskKey, UnixMs};
 
 /// Result of [`TaskClient::replace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum IfSame<T> {
 impl TaskClient {
     /// Creates a task, or replaces the one of its key, so that due time, payload, tag and limit are these. To repeat the call
     /// changes nothing. Unlike [`create`](Self::create), it reads the row first: a task with the same due time and another
-    /// payload is replaced, too. [`Task::if_pending`] is ignored.
+    /// payload is replaced, too. The policy of the task for a pending one is ignored.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -56,11 +56,8 @@ impl TaskClient {
                 Some(row) if row.lookup.state == State::Cancelled => (None, None),
                 Some(row) => {
                     let state = row.lookup.state;
-                    let payload = |stored: &Option<String>| Envelope::open(stored.clone()).payload;
-                    let is_same = payload(&row.payload) == payload(&new.payload)
-                        && row.tag == new.tag
-                        && row.max_attempts == new.max_attempts
-                        && row.recurrence.is_none();
+                    let is_same =
+                        row.recurrence.is_none() && row.contents.is_same_as(&new.contents);
                     match state {
                         State::Running if !is_same && !row.lookup.older_run => {
                             (Some(Change::Keep), Some(Replaced::Running))
@@ -120,13 +117,13 @@ impl TaskClient {
                         state if state.is_finished() => RescheduleAnswer::Finished(state),
                         _ => RescheduleAnswer::Moved(Arming { due, ..arming }),
                     };
-                    let wish = match answer {
-                        RescheduleAnswer::Moved(_) => Wish::Move(due),
-                        _ => Wish::Keep,
+                    let change = match answer {
+                        RescheduleAnswer::Moved(_) => Change::Move(due),
+                        _ => Change::Keep,
                     };
-                    (vec![wish], IfSame::Same(answer))
+                    (vec![change], IfSame::Same(answer))
                 }
-                _ => (vec![Wish::Keep], IfSame::Other),
+                _ => (vec![Change::Keep], IfSame::Other),
             }
         })
         .await
@@ -155,11 +152,11 @@ impl TaskClient {
                 _ => IfSame::Other,
             });
             let answers: Vec<_> = answers.collect();
-            let wish = |answer: &IfSame<CancelAnswer>| match answer {
-                IfSame::Same(CancelAnswer::Cancelled | CancelAnswer::Running) => Wish::Cancel,
-                _ => Wish::Keep,
+            let change = |answer: &IfSame<CancelAnswer>| match answer {
+                IfSame::Same(CancelAnswer::Cancelled | CancelAnswer::Running) => Change::Cancel,
+                _ => Change::Keep,
             };
-            (answers.iter().map(wish).collect(), answers)
+            (answers.iter().map(change).collect(), answers)
         };
         self.change_seen(&keys, u64::MAX, |_| false, |_, row| row, decide)
             .await

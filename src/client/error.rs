@@ -20,7 +20,7 @@ pub enum ClientError {
     /// The scope of a pause is invalid.
     #[error(transparent)]
     Scope(#[from] ScopeError),
-    /// The `traceparent` is invalid.
+    /// The trace context is invalid.
     #[error(transparent)]
     Trace(#[from] TraceparentError),
     /// The recurrence is invalid.

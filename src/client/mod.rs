@@ -38,7 +38,6 @@ use crate::trace::{self, Tracer};
 use self::arming::{arm, disarm_cancelled};
 use self::batcher::Batcher;
 pub use self::cancel_where::{CancelReport, WouldCancel};
-pub use self::changes::Wish;
 pub use self::conditional::{IfSame, Replaced};
 pub use self::error::ClientError;
 #[cfg(feature = "sqlite")]
@@ -155,7 +154,7 @@ impl TaskClient {
     }
 
     /// Creates a task. If there is an unfinished task of the same key, it is moved to this due time, unless
-    /// [`Task::if_pending`] sets another policy. To repeat a call with the same due time changes nothing. A task with the same
+    /// the task has another [`IfPending`](crate::ledger::IfPending) policy. To repeat a call with the same due time changes nothing. A task with the same
     /// due time and another payload, tag or limit gets the new ones, unless it runs or has ended.
     ///
     /// The task is a [`TaskType`] with its arguments, a class, a method and arguments as texts, or a

@@ -3,7 +3,7 @@
 use super::arming::arm;
 use super::{ClientError, IntoTask, NotArmed, Receipt, Task, TaskClient};
 use crate::ledger::recurring::{DeclaredBy, Established, establish};
-use crate::ledger::{CreateResult, Created, IfPending, NewTask};
+use crate::ledger::{CreateResult, Created};
 use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, UnixMs};
 
 impl TaskClient {
@@ -38,26 +38,9 @@ impl TaskClient {
         let task = task.into_task()?;
         self.check_recurring(&task, &recurrence)?;
         let now = self.now().await?;
-        let Task {
-            key,
-            payload,
-            tag,
-            max_attempts,
-            attempts: _,
-            envelope,
-            if_pending: _,
-            replaces: _,
-            is_text: _,
-        } = task;
+        let key = task.key.clone();
         // A task that recurs for years does not belong to the caller's trace, only to one that was set.
-        let payload = envelope.seal(&key, payload);
-        let task = NewTask {
-            payload,
-            tag,
-            max_attempts,
-            recurrence: Some(recurrence),
-            ..NewTask::new(key.clone(), now)
-        };
+        let task = task.recurring(recurrence, now);
         let established = establish(
             &*self.ledger,
             self.ledger.clock(),
@@ -100,13 +83,7 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`] names the first problem.
     pub fn check_recurring(&self, task: &Task, recurrence: &Recurrence) -> Result<(), ClientError> {
-        task.check()?;
-        if task.if_pending != IfPending::Move {
-            return Err(ClientError::Invalid(format!(
-                "`if_pending` is `{}`, expected none for a recurring task: an existing one is changed if it differs, and kept if not",
-                task.if_pending.as_str()
-            )));
-        }
+        task.check_recurring()?;
         recurrence.check_room(task.key())?;
         let now: UnixMs = self.ledger.clock().now();
         let behind = recurrence.starts_after(now);

@@ -8,8 +8,9 @@ use super::{ClientError, unique};
 use crate::config::Secret;
 use crate::ledger::{IfPending, NewTask};
 use crate::task::{
-    Due, Envelope, KeyError, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError,
-    TAG_CHARS_MAX, TaskKey, Traceparent, TraceparentError, UnixMs, has_reserved_member, sign,
+    Contents, Due, Envelope, KeyError, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, Recurrence,
+    SECRET_BYTES_MIN, ScheduleError, TAG_CHARS_MAX, TaskKey, Traceparent, TraceparentError, UnixMs,
+    has_reserved_member, sign,
 };
 
 /// A task to create: its key and its options. Its due time is passed beside it, as a [`Due`].
@@ -24,9 +25,7 @@ use crate::task::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     pub(super) key: TaskKey,
-    pub(super) payload: Option<String>,
-    pub(super) tag: Option<String>,
-    pub(super) max_attempts: Option<u16>,
+    pub(super) contents: Contents,
     pub(super) attempts: u16,
     pub(super) envelope: EnvelopeParts,
     pub(super) if_pending: IfPending,
@@ -78,11 +77,9 @@ impl Task {
     /// Sets the payload: JSON of at most [`PAYLOAD_BYTES_MAX`] bytes. The member `$lapsed` of an object is
     /// [reserved](crate::task::Envelope).
     #[must_use]
-    pub fn payload(self, json: impl Into<String>) -> Self {
-        Self {
-            payload: Some(json.into()),
-            ..self
-        }
+    pub fn payload(mut self, json: impl Into<String>) -> Self {
+        self.contents.payload = Some(json.into());
+        self
     }
 
     /// Sets the payload to a text that may be JSON. Another text is a JSON string to targets, as one that a program has
@@ -110,20 +107,22 @@ impl Task {
     /// Sets a tag, by which tasks can be listed and cancelled: at most [`TAG_CHARS_MAX`] characters, the last of which is
     /// not a space.
     #[must_use]
-    pub fn tag(self, tag: impl Into<String>) -> Self {
-        Self {
-            tag: Some(tag.into()),
-            ..self
-        }
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.contents.tag = Some(tag.into());
+        self
     }
 
     /// Sets the maximum number of runs, the first one included, over the retry policy.
     #[must_use]
-    pub fn max_attempts(self, runs: u16) -> Self {
-        Self {
-            max_attempts: Some(runs),
-            ..self
-        }
+    pub fn max_attempts(mut self, runs: u16) -> Self {
+        self.contents.max_attempts = Some(runs);
+        self
+    }
+
+    /// Sets payload, tag and maximum number of runs together.
+    #[must_use]
+    pub fn contents(self, contents: Contents) -> Self {
+        Self { contents, ..self }
     }
 
     /// Sets the number of runs that the task had before, in another system. The next run is the one after these, for the
@@ -201,7 +200,7 @@ impl Task {
 
     /// The payload as it was given.
     pub fn payload_text(&self) -> Option<&str> {
-        self.payload.as_deref()
+        self.contents.payload.as_deref()
     }
 
     /// Leaves a task with the same due time as it is, whatever its payload, tag and limit are, in whatever state. Otherwise
@@ -213,26 +212,22 @@ impl Task {
         }
     }
 
-    /// Returns the task for the ledger.
-    pub(super) fn due_at(self, due: UnixMs) -> NewTask {
+    /// Returns the task for the ledger, with its payload in an envelope if it has a trace or is signed.
+    pub fn due_at(self, due: UnixMs) -> NewTask {
         let Self {
             key,
-            payload,
-            tag,
-            max_attempts,
+            mut contents,
             attempts,
             envelope,
             if_pending,
             replaces,
             is_text: _,
         } = self;
-        let payload = envelope.seal(&key, payload);
+        contents.payload = envelope.seal(&key, contents.payload);
         NewTask {
             key,
             due,
-            payload,
-            tag,
-            max_attempts,
+            contents,
             attempts,
             if_pending,
             replaces,
@@ -240,9 +235,29 @@ impl Task {
         }
     }
 
+    /// Returns the recurring task for the ledger, which decides when it is due.
+    pub(super) fn recurring(self, recurrence: Recurrence, now: UnixMs) -> NewTask {
+        NewTask {
+            attempts: 0,
+            recurrence: Some(recurrence),
+            ..self.due_at(now)
+        }
+    }
+
+    pub(super) fn check_recurring(&self) -> Result<(), ClientError> {
+        self.check()?;
+        match self.if_pending {
+            IfPending::Move => Ok(()),
+            policy => Err(ClientError::Invalid(format!(
+                "`if_pending` is `{}`, expected none for a recurring task: an existing one is changed if it differs, and kept if not",
+                policy.as_str()
+            ))),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), ClientError> {
         let refuse = |what: String| Err(ClientError::Invalid(what));
-        if let Some(payload) = &self.payload {
+        if let Some(payload) = &self.contents.payload {
             if payload.len() > PAYLOAD_BYTES_MAX {
                 return refuse(format!(
                     "payload has {} bytes, expected at most {PAYLOAD_BYTES_MAX}",
@@ -273,7 +288,7 @@ impl Task {
                 secret.expose().len()
             ));
         }
-        match &self.tag {
+        match &self.contents.tag {
             Some(tag) if tag.chars().count() > TAG_CHARS_MAX => refuse(format!(
                 "tag has {} characters, expected at most {TAG_CHARS_MAX}",
                 tag.chars().count()
@@ -283,7 +298,7 @@ impl Task {
             }
             // Databases treat it as equal to the tag without the space.
             Some(tag) if tag.ends_with(' ') => refuse("tag ends in a space".to_owned()),
-            _ if self.max_attempts == Some(0) => {
+            _ if self.contents.max_attempts == Some(0) => {
                 refuse("max_attempts is 0, expected at least 1".to_owned())
             }
             _ => Ok(()),
@@ -295,9 +310,7 @@ impl From<TaskKey> for Task {
     fn from(key: TaskKey) -> Self {
         Self {
             key,
-            payload: None,
-            tag: None,
-            max_attempts: None,
+            contents: Contents::default(),
             attempts: 0,
             envelope: EnvelopeParts::default(),
             if_pending: IfPending::Move,

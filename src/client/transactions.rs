@@ -64,12 +64,12 @@ impl MysqlTaskClient {
 
     /// As [`TaskClient::trace_with`].
     #[must_use]
-    pub fn trace_with<F>(self, traceparent: F) -> Self
+    pub fn trace_with<F>(self, trace: F) -> Self
     where
         F: Fn() -> Option<String> + Send + Sync + 'static,
     {
         Self {
-            tasks: self.tasks.trace_with(traceparent),
+            tasks: self.tasks.trace_with(trace),
             ..self
         }
     }

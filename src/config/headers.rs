@@ -4,6 +4,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use toml::{Table, Value};
 
 use super::reader::{Problems, Reader, read_file};
+use crate::task::Traceparent;
 
 /// `headers = { name = "value", other = { file = "path" } }`
 pub(super) fn headers(section: &mut Reader, p: &mut Problems) -> Option<HeaderMap> {
@@ -58,7 +59,7 @@ fn is_ours(name: &str) -> bool {
         "proxy-authorization",
         "proxy-connection",
         "te",
-        "traceparent",
+        Traceparent::HEADER,
         "trailer",
         "transfer-encoding",
         "upgrade",

@@ -7,8 +7,8 @@ use toml::Value;
 use super::RouteConfig;
 use super::reader::{Problems, Reader};
 use crate::task::{
-    CatchUp, Due, PAYLOAD_BYTES_MAX, Recurrence, RecurrenceInput, RecurrenceOptions, TAG_CHARS_MAX,
-    TaskKey, UnixMs,
+    CatchUp, Contents, Due, PAYLOAD_BYTES_MAX, Recurrence, RecurrenceInput, RecurrenceOptions,
+    TAG_CHARS_MAX, TaskKey, UnixMs,
 };
 
 /// One entry of `[[recurring]]`.
@@ -18,12 +18,8 @@ pub struct RecurringConfig {
     pub key: TaskKey,
     /// Schedule of its occurrences.
     pub recurrence: Recurrence,
-    /// Payload as JSON.
-    pub payload: Option<String>,
-    /// Tag for lookups in bulk.
-    pub tag: Option<String>,
-    /// Maximum number of runs of one occurrence.
-    pub max_attempts: Option<u16>,
+    /// Payload, tag and maximum number of runs of each occurrence.
+    pub contents: Contents,
 }
 
 /// Reads the entries. `routes` are those that could be read.
@@ -116,9 +112,11 @@ fn series(mut section: Reader, p: &mut Problems) -> Option<RecurringConfig> {
     Some(RecurringConfig {
         key,
         recurrence,
-        payload,
-        tag,
-        max_attempts,
+        contents: Contents {
+            payload,
+            tag,
+            max_attempts,
+        },
     })
 }
 

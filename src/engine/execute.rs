@@ -302,7 +302,7 @@ impl Executor {
         let context = TaskContext::new(
             claim.clone(),
             lateness_ms,
-            Some(route.retry.max_attempts),
+            Some(&route.retry),
             Arc::clone(&self.ledger),
             interrupted.clone(),
             span.as_ref().and_then(|span| span.context()),

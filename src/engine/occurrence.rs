@@ -58,9 +58,7 @@ impl Occurrences {
             ));
         }
         let task = NewTask {
-            payload: claim.payload.clone(),
-            tag: claim.tag.clone(),
-            max_attempts: claim.attempt.max_attempts,
+            contents: claim.contents(),
             ..NewTask::new(key.clone(), due)
         };
         // Only if the task does not exist: an existing one was created before, and may have been cancelled since.

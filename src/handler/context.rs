@@ -12,8 +12,10 @@ use super::{Extensions, HandlerError};
 use crate::ledger::Lease;
 use crate::ledger::{Claim, Ledger};
 use crate::task::{
-    Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, TaskKey, Traceparent, UnixMs,
+    Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, RetryPolicy, TaskKey, Traceparent,
+    UnixMs,
 };
+use crate::trace;
 
 /// The members of a task's JSON, in this order.
 #[derive(Serialize)]
@@ -62,12 +64,12 @@ struct Run {
 }
 
 impl TaskContext {
-    /// `max_attempts` is that of the route, for a task without its own. `span` is the recorded span of the run, if there is
+    /// `retry` is the policy of the route, for a task without a limit of its own. `span` is the recorded span of the run, if there is
     /// one.
     pub(crate) fn new(
         mut claim: Claim,
         lateness_ms: u64,
-        max_attempts: Option<u16>,
+        retry: Option<&RetryPolicy>,
         ledger: Arc<dyn Ledger>,
         stopping: CancellationToken,
         span: Option<Traceparent>,
@@ -80,7 +82,7 @@ impl TaskContext {
         };
         let trace = span.or_else(unrecorded);
         Self(Arc::new(Run {
-            max_attempts: claim.attempt.max_attempts.or(max_attempts),
+            max_attempts: (claim.attempt.max_attempts).or(retry.map(|retry| retry.max_attempts)),
             claim,
             envelope,
             trace,
@@ -167,6 +169,11 @@ impl TaskContext {
     /// The trace of the creator: the parent of a span that is recorded for this run.
     pub fn creator_traceparent(&self) -> Option<Traceparent> {
         self.0.envelope.traceparent
+    }
+
+    /// Runs a part of this run in its trace: tasks that it creates belong to it.
+    pub(crate) async fn in_trace<F: Future>(&self, part: F) -> F::Output {
+        trace::within(self.0.trace, part).await
     }
 
     /// Values that middleware passes to the handler.

@@ -50,8 +50,8 @@ impl Registration<'_> {
     /// If the policy allows no run.
     pub fn retry(self, policy: RetryPolicy) -> Self {
         assert!(
-            policy.max_attempts > 0,
-            "retry policy of `{}`: max_attempts is 0, expected at least 1",
+            policy.allows_a_run(),
+            "retry policy of `{}` allows no run, expected at least one",
             self.class_method
         );
         self.options.retry = Some(Arc::new(policy));

@@ -8,7 +8,6 @@ use super::middleware::{Layers, ScopedMiddleware};
 use super::options::{Options, Registration};
 use super::{Handler, HandlerError, TaskContext};
 use crate::task::TaskKey;
-use crate::trace;
 
 /// Registered handlers. A key from Redis only *selects* among them: no name is turned into code.
 #[derive(Default, Clone)]
@@ -58,8 +57,7 @@ impl Registry {
     pub(crate) async fn run(&self, context: TaskContext) -> Option<Result<(), HandlerError>> {
         let Registered { handler, .. } = self.handlers.get(context.key().class_method())?;
         let layers = self.layers_of(context.key(), &Layers::default());
-        let trace = context.traceparent();
-        Some(trace::within(trace, layers.run(handler, context)).await)
+        Some(context.in_trace(layers.run(handler, context.clone())).await)
     }
 
     /// Returns the middleware of this task, inside `outside`.

@@ -1,7 +1,5 @@
 //! Input of requests: parts of the path, the query and JSON bodies. What does not fit is a [`Problem`].
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -9,12 +7,13 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::problem::{Problem, ProblemKind};
 use super::site::Site;
+use crate::contract::TaskSpec;
 use crate::net::room::{NoRoom, Share};
 use crate::task::TaskKey;
 
@@ -73,11 +72,27 @@ impl<T: DeserializeOwned> FromRequest<Site> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
-        require_type(request.headers(), &["application/json"])?;
-        let (body, _share) = body(site, request, BODY_BYTES_MAX).await?;
+        let (body, _share) = json_body(site, request).await?;
         let value = serde_json::from_slice(&body);
         value.map(Self).map_err(|error| json_problem(&error))
     }
+}
+
+/// A task to create, as a JSON body.
+pub struct TaskBody(pub TaskSpec);
+
+impl FromRequest<Site> for TaskBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
+        let (body, _share) = json_body(site, request).await?;
+        Ok(Self(TaskSpec::from_json(&body)?))
+    }
+}
+
+async fn json_body(site: &Site, request: Request) -> Result<(Bytes, Share), Problem> {
+    require_type(request.headers(), &["application/json"])?;
+    body(site, request, BODY_BYTES_MAX).await
 }
 
 /// A JSON body that may be left out.
@@ -260,64 +275,6 @@ impl Pieces {
     }
 }
 
-/// A JSON array of which no more than `N` elements are kept: each takes more memory than its text.
-pub struct AtMost<T, const N: usize> {
-    /// The first elements.
-    pub first: Vec<T>,
-    /// The number of all.
-    pub count: usize,
-}
-
-impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for AtMost<T, N> {
-    fn deserialize<D: Deserializer<'de>>(given: D) -> Result<Self, D::Error> {
-        struct Elements<T, const N: usize>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for Elements<T, N> {
-            type Value = AtMost<T, N>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<Self::Value, A::Error> {
-                let mut first = Vec::new();
-                while first.len() < N {
-                    match given.next_element()? {
-                        Some(element) => first.push(element),
-                        None => break,
-                    }
-                }
-                let mut count = first.len();
-                while count >= N && given.next_element::<IgnoredAny>()?.is_some() {
-                    count += 1;
-                }
-                Ok(AtMost { first, count })
-            }
-        }
-        given.deserialize_seq(Elements(PhantomData))
-    }
-}
-
-/// Reads a duration as text. What is no text, such as a bare number, is refused with what was expected.
-pub fn duration_text<'de, D: Deserializer<'de>>(given: D) -> Result<Option<String>, D::Error> {
-    struct Text;
-    impl Visitor<'_> for Text {
-        type Value = Option<String>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a duration with its unit, such as \"30m\" or \"1500ms\"")
-        }
-
-        fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-            Ok(Some(text.to_owned()))
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
-    }
-    given.deserialize_any(Text)
-}
-
 /// The problem of a text that is not the JSON that was expected.
 pub fn json_problem(error: &serde_json::Error) -> Problem {
     Problem::invalid(format!("body: {error}"))
@@ -338,18 +295,6 @@ mod tests {
     fn endless() -> Request {
         let begun = stream::once(async { Ok::<_, Infallible>("{") });
         Request::new(Body::from_stream(begun.chain(stream::pending())))
-    }
-
-    #[test]
-    fn a_duration_without_its_unit_is_told_what_is_expected() {
-        let read = |json| duration_text(&mut serde_json::Deserializer::from_str(json));
-        assert_eq!(read("\"30m\"").unwrap().as_deref(), Some("30m"));
-        assert_eq!(read("null").unwrap(), None);
-        let number = read("60").unwrap_err().to_string();
-        assert!(
-            number.contains("integer `60`, expected a duration with its unit"),
-            "{number}"
-        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,12 +21,12 @@ pub enum TaskInPath {
     Row(u64, Option<Arming>),
 }
 
-/// A task that the caller may touch. It may not exist if it is named by its key.
-pub struct Named {
+/// Resolved reference to a task that the caller may touch. The task may not exist if the reference is a key.
+pub struct TaskRef {
     /// Its key.
     pub key: TaskKey,
     /// The key as the answer has it: without arguments that the caller has not named.
-    pub shown: TaskKey,
+    pub display_key: TaskKey,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for TaskInPath {
@@ -74,21 +74,26 @@ impl TaskInPath {
     ///
     /// # Errors
     /// The caller lacks the scope, or may not touch its class; there is no such row; or the ledger fails.
-    pub async fn named(self, site: &Site, caller: &Caller, scope: Scope) -> Result<Named, Problem> {
+    pub async fn resolve(
+        self,
+        site: &Site,
+        caller: &Caller,
+        scope: Scope,
+    ) -> Result<TaskRef, Problem> {
         caller.require(scope)?;
         match self {
             Self::Key(key) => {
                 caller.require_key(&key)?;
-                let shown = key.clone();
-                Ok(Named { key, shown })
+                let display_key = key.clone();
+                Ok(TaskRef { key, display_key })
             }
             Self::Row(row, arming) => {
                 let task = task_in_row(site, caller, row).await?;
                 let is_same = |id: &str| arming.is_none_or(|it| it.to_string() == id);
                 let task = task.filter(|task| is_same(&task.id));
                 let key = task.ok_or_else(Problem::no_task)?.key;
-                let shown = site.masks.shown(&key);
-                Ok(Named { key, shown })
+                let display_key = site.masks.shown(&key);
+                Ok(TaskRef { key, display_key })
             }
         }
     }

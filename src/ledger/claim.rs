@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::format::hex;
-use crate::task::{Arming, Attempt, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs};
+use crate::task::{
+    Arming, Attempt, Contents, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs,
+};
 
 /// Owner token: 16 random bytes, new for each claim statement. Only its holder may change the claimed row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,6 +76,15 @@ impl Claim {
     /// True if an occurrence of a recurring task was begun before this claim, even if no attempt was counted.
     pub(crate) fn has_begun_before(&self) -> bool {
         self.attempt.number > 1 || self.due_at > self.lease.arming.due
+    }
+
+    /// Returns payload, tag and limit of the task.
+    pub(crate) fn contents(&self) -> Contents {
+        Contents {
+            payload: self.payload.clone(),
+            tag: self.tag.clone(),
+            max_attempts: self.attempt.max_attempts,
+        }
     }
 
     /// Returns the occurrence that this run is, seen at `now` on the ledger's clock. `None` if the task runs once.

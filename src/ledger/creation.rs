@@ -1,6 +1,6 @@
 //! New tasks, and the results of creating and rescheduling them.
 
-use crate::task::{Arming, Recurrence, State, TaskKey, UnixMs};
+use crate::task::{Arming, Contents, Recurrence, State, TaskKey, UnixMs};
 
 /// A task to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,12 +9,8 @@ pub struct NewTask {
     pub key: TaskKey,
     /// Its due time.
     pub due: UnixMs,
-    /// Its payload, JSON, at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes.
-    pub payload: Option<String>,
-    /// Its tag, to find and cancel tasks by.
-    pub tag: Option<String>,
-    /// Maximum number of runs, the first one included. Overrides that of the route.
-    pub max_attempts: Option<u16>,
+    /// Payload, tag and limit.
+    pub contents: Contents,
     /// Runs that it had before, in another system: the next run is the one after these.
     pub attempts: u16,
     /// Policy for an existing task of this key.
@@ -32,9 +28,7 @@ impl NewTask {
         Self {
             key,
             due,
-            payload: None,
-            tag: None,
-            max_attempts: None,
+            contents: Contents::default(),
             attempts: 0,
             if_pending: IfPending::Move,
             replaces: true,
@@ -48,7 +42,13 @@ impl NewTask {
 /// The same task for the same due time again changes nothing, whatever the policy: it is the same request again. With
 /// [`Move`](Self::Move), one that differs gets the new payload, tag and limit: see [`NewTask::replaces`]. A finished or
 /// cancelled task is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Deserialize)]
+#[cfg_attr(
+    feature = "http",
+    derive(utoipa::ToSchema),
+    schema(description = "Policy for an unfinished task of the same key.")
+)]
+#[serde(rename_all = "lowercase")]
 pub enum IfPending {
     /// Replaces the existing task. A run in progress is superseded: its result is discarded, and the new arming runs after
     /// it. For debouncing.

@@ -4,26 +4,36 @@ use std::fmt;
 
 #[cfg(feature = "resp")]
 use super::transfer;
-use crate::task::{HIDDEN, JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
+use crate::task::{
+    HIDDEN, JsonText, Mishap, Reason, Recurrence, State, TaskKey, Traceparent, UnixMs,
+};
 
 /// All data of a task, for display.
+// The comments of the members are their descriptions in `openapi.json`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
 pub struct TaskRecord {
-    /// `<row id>-<end_time ms>`.
+    /// `<row id>-<due ms>`: names this arming. It is the value of the header `ETag`.
+    #[cfg_attr(feature = "http", schema(example = "42-1795291200250"))]
     pub id: String,
-    /// Its key.
+    /// The key.
     #[serde(serialize_with = "display")]
+    #[cfg_attr(feature = "http", schema(value_type = String, example = "Order@close@42"))]
     pub key: TaskKey,
-    /// Its state.
+    /// `pending`, `waiting` (for a retry), `running`, `done`, `dead` or `cancelled`.
+    #[cfg_attr(feature = "http", schema(value_type = String, example = "pending"))]
     pub state: State,
-    /// `end_time`.
+    /// The due time, RFC 3339.
     #[serde(serialize_with = "display")]
+    #[cfg_attr(feature = "http", schema(value_type = String))]
     pub due: UnixMs,
     /// When it may start: `due`, or the time of the retry.
     #[serde(serialize_with = "display")]
+    #[cfg_attr(feature = "http", schema(value_type = String))]
     pub due_at: UnixMs,
-    /// `start_time`.
+    /// When it was created.
     #[serde(serialize_with = "display")]
+    #[cfg_attr(feature = "http", schema(value_type = String))]
     pub created: UnixMs,
     /// Runs started for this arming.
     pub attempt: u16,
@@ -37,29 +47,36 @@ pub struct TaskRecord {
     pub cancel_requested: bool,
     /// Its tag.
     pub tag: Option<String>,
-    /// Its payload, JSON.
+    /// The payload, as it was given; `null` if there is none. Masked payloads are `null`, too.
     #[serde(serialize_with = "json_option")]
+    #[cfg_attr(feature = "http", schema(value_type = Option<serde_json::Value>))]
     pub payload: Option<String>,
     /// The trace in which it was created.
     #[serde(
         serialize_with = "display_option",
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "http", schema(value_type = Option<String>))]
     pub traceparent: Option<Traceparent>,
-    /// Its recurrence, JSON as stored.
+    /// Its recurrence.
     #[serde(serialize_with = "json_option")]
+    #[cfg_attr(feature = "http", schema(value_type = Option<Object>))]
     pub recurrence: Option<String>,
     /// Error of the latest run that failed.
     pub last_error: Option<String>,
-    /// Reason why it is dead.
+    /// Why it is dead: `permanent`, `exhausted`, `deadline`, `poison` or `expired`.
+    #[cfg_attr(feature = "http", schema(value_type = Option<String>))]
     pub reason: Option<Reason>,
-    /// Earlier failures, newest first; at most [`HISTORY_MAX`](crate::task::HISTORY_MAX) entries.
+    /// Earlier failures, newest first; at most ten.
+    #[cfg_attr(feature = "http", schema(value_type = Vec<Object>))]
     pub history: Vec<Mishap>,
-    /// Result of the run that succeeded, JSON, if it was kept.
+    /// The result of the run that succeeded, if its route keeps results.
     #[serde(serialize_with = "json_option")]
+    #[cfg_attr(feature = "http", schema(value_type = Option<serde_json::Value>))]
     pub result: Option<String>,
     /// When it finished.
     #[serde(serialize_with = "display_option")]
+    #[cfg_attr(feature = "http", schema(value_type = Option<String>))]
     pub finished: Option<UnixMs>,
     /// True if its due time comes from a key that another program armed.
     pub adopted: bool,
@@ -77,6 +94,26 @@ impl TaskRecord {
             }
             State::Done | State::Dead | State::Cancelled => false,
         }
+    }
+
+    /// The next occurrences of an unfinished recurring task, at most this many; none of another task.
+    pub fn occurrences(&self, most: usize) -> Vec<UnixMs> {
+        let recurrence = self.recurrence.as_deref().map(str::parse::<Recurrence>);
+        let Some(Ok(recurrence)) = recurrence else {
+            return Vec::new();
+        };
+        if self.state.is_finished() {
+            return Vec::new();
+        }
+        let mut occurrences = vec![self.due];
+        let mut last = recurrence.continues_after(self.due);
+        while occurrences.len() < most
+            && let Some(next) = recurrence.next(last)
+        {
+            occurrences.push(next);
+            last = next;
+        }
+        occurrences
     }
 
     /// Takes out payload and result, and the texts of errors.

@@ -156,12 +156,10 @@ fn plan(
     let RowSnapshot {
         lookup,
         recurrence: _,
-        payload,
-        tag,
-        max_attempts,
+        contents,
     } = row;
-    let is_same = stored.is_some_and(|stored| wanted.is_same_as(stored))
-        && (payload, tag, max_attempts) == (&task.payload, &task.tag, &task.max_attempts);
+    let is_same =
+        stored.is_some_and(|stored| wanted.is_same_as(stored)) && *contents == task.contents;
     let finished = lookup.state.is_finished() || lookup.cancelling;
     let is_marked = stored.is_some_and(Recurrence::is_configured);
     match (is_same, finished, declared_by) {

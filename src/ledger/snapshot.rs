@@ -1,7 +1,7 @@
 //! The row of a key as it was read.
 
 use super::Lookup;
-use crate::task::Recurrence;
+use crate::task::{Contents, Recurrence};
 
 /// The row of a key, with its recurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,12 +10,8 @@ pub struct RowSnapshot {
     pub lookup: Lookup,
     /// Its recurrence as stored, JSON. `None`: the task runs once.
     pub recurrence: Option<String>,
-    /// Its payload, JSON.
-    pub payload: Option<String>,
-    /// Its tag.
-    pub tag: Option<String>,
-    /// Its own limit of runs.
-    pub max_attempts: Option<u16>,
+    /// Payload, tag and limit, as stored.
+    pub contents: Contents,
 }
 
 impl RowSnapshot {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// Number of tasks by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
 pub struct Stats {
     /// Pending, not running, and not waiting for a retry.
     pub pending: u64,
@@ -90,46 +91,48 @@ impl DetailedStatsLimits {
 /// Maximum age of the runs in [`MethodStats::due_to_done`].
 pub const RECENT: Duration = Duration::from_secs(3_600);
 
-/// Result of [`Admin::detailed_stats`](super::Admin::detailed_stats).
+/// Counts of tasks by state, class and method.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
 pub struct DetailedStats {
     /// Number of tasks by state.
     #[serde(flatten)]
     pub counts: Stats,
-    /// The states, named as in [`Stats::by_state`], whose count stopped at a limit: there are at least as many.
+    /// The states whose count stopped at a limit: there are at least as many.
     pub at_least: Vec<&'static str>,
     /// Counts by class and method, in the order of their names.
     pub methods: Vec<MethodStats>,
-    /// Number of unfinished rows that `methods` covers, earliest due time first; `None` if it covers all.
+    /// Number of unfinished rows that `methods` covers, earliest due time first; `null` if it covers all.
     pub methods_of: Option<u32>,
-    /// Number of dead rows that `methods` covers, earliest due time first; `None` if it covers all.
+    /// Number of dead rows that `methods` covers, earliest due time first; `null` if it covers all.
     pub methods_of_dead: Option<u32>,
 }
 
 /// The tasks of one class and method.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
 pub struct MethodStats {
     /// `Class@method`.
     pub name: String,
-    /// As [`Stats::pending`].
+    /// Not running, and not waiting for a retry.
     pub pending: u64,
-    /// As [`Stats::waiting`].
+    /// Waiting for a retry.
     pub waiting: u64,
-    /// As [`Stats::running`].
+    /// Leased to a daemon.
     pub running: u64,
-    /// As [`Stats::overdue`].
+    /// Past the time at which they may start.
     pub overdue: u64,
-    /// As [`Stats::overdue_ms_max`].
+    /// How long the oldest of them has been overdue, in milliseconds.
     pub overdue_ms_max: u64,
-    /// As [`Stats::dead`].
+    /// Failed permanently.
     pub dead: u64,
-    /// Time from due to done of tasks that succeeded at the first attempt within the last [`RECENT`]; of those that fell due
-    /// last. `None` if there are none.
+    /// Time from due to done of tasks that succeeded at the first attempt within the last hour, of those that fell due last.
     pub due_to_done: Option<Percentiles>,
 }
 
 /// Percentiles of durations, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
 pub struct Percentiles {
     /// Number of durations.
     pub count: u64,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{EventKind, RedisError};
 use crate::config::RedisConfig;
-use crate::task::{Backoff, RetryPolicy};
+use crate::task::RetryPolicy;
 
 /// A connection with unacknowledged data breaks after this time, independent of the kernel's retransmission limit.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,15 +27,8 @@ const WRITE_BOUNDARY: usize = 256 * 1024;
 pub const LIBRARY: &str = "lapsed";
 
 /// Backoff after a failed attempt: 50 ms to about one second.
-const RECONNECT: RetryPolicy = RetryPolicy {
-    backoff: Backoff::Exponential {
-        base: Duration::from_millis(50),
-        max: Duration::from_millis(800),
-    },
-    max_attempts: u16::MAX,
-    jitter: 0.25,
-    deadline: None,
-};
+const RECONNECT: RetryPolicy =
+    RetryPolicy::endless(Duration::from_millis(50), Duration::from_millis(800));
 
 /// The address of a server and its connection settings. Creating one does no I/O.
 #[derive(Clone)]

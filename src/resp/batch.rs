@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::door::Door;
-use super::keyed::{Expiry, Key, Keyed, Repeat, Set};
+use super::keyed::{Expiry, Key, Keyed, Set};
 use super::keyspace::{Entry, Keyspace, Needs};
 use super::reply::Reply;
 use super::watched::Watched;
-use crate::client::{ClientError, Receipt, Task, Wish};
-use crate::ledger::{LedgerError, RowSnapshot};
+use crate::client::{ClientError, Receipt, Task};
+use crate::contract::TaskRequest;
+use crate::ledger::{Change, LedgerError, RowSnapshot};
 use crate::task::{Due, State, TaskKey, UnixMs};
 
 /// Carries out commands in order, as one statement or transaction where possible. Returns their replies.
@@ -26,7 +27,7 @@ pub async fn run(door: &Door, commands: Vec<Keyed>) -> Vec<Reply> {
     let mut replies = Vec::with_capacity(commands.len());
     for part in commands.chunk_by(|one, other| !is_alone(one) && !is_alone(other)) {
         match part {
-            [Keyed::Repeat(repeat)] => replies.push(establish(door, repeat).await),
+            [Keyed::Repeat(request)] => replies.push(establish(door, request).await),
             [long] if is_alone(long) => replies.push(in_pieces(door, long).await),
             part => replies.extend(run_as_one(door, part).await),
         }
@@ -107,9 +108,8 @@ impl Whole {
     }
 }
 
-async fn establish(door: &Door, repeat: &Repeat) -> Reply {
-    let (task, recurrence) = (repeat.task.clone(), repeat.recurrence.clone());
-    match door.tasks.create_recurring(task, recurrence).await {
+async fn establish(door: &Door, request: &TaskRequest) -> Reply {
+    match request.clone().create(&door.tasks).await {
         Ok(receipt) => Reply::Int(receipt.due().0),
         Err(error) => failure(&error),
     }
@@ -235,7 +235,7 @@ pub async fn execute(
         (entry, is_still)
     };
     let decide = move |now: UnixMs, rows: Vec<Option<(Entry, bool)>>| {
-        let nothing = || vec![Wish::Keep; names.len()];
+        let nothing = || vec![Change::Keep; names.len()];
         let is_still = |(row, watched): (&Option<(Entry, bool)>, &Option<Watched>)| match row {
             Some((_, is_still)) => *is_still,
             None => watched.as_ref().is_none_or(|it| it.is_still(None)),
@@ -257,7 +257,7 @@ pub async fn execute(
             }
             replies.push(reply);
         }
-        (keyspace.into_wishes(), Some(Some(replies)))
+        (keyspace.into_changes(), Some(Some(replies)))
     };
     let _turn = door.turn(keys.len()).await;
     let bytes_max = changed_bytes_max(keys.len());
@@ -307,7 +307,7 @@ async fn transact(door: &Door, commands: Vec<Keyed>) -> Result<Vec<Reply>, Clien
     let decide = move |now: UnixMs, rows| {
         let mut keyspace = Keyspace::new(now, &names, rows);
         let replies: Vec<Reply> = commands.iter().map(|it| keyspace.run(it)).collect();
-        (keyspace.into_wishes(), replies)
+        (keyspace.into_changes(), replies)
     };
     let bytes_max = changed_bytes_max(keys.len());
     let changed = door

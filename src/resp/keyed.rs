@@ -1,8 +1,9 @@
 //! Commands about tasks by key, as they are batched and queued.
 
 use crate::client::Task;
+use crate::contract::TaskRequest;
 use crate::ledger::IfPending;
-use crate::task::{Recurrence, TaskKey};
+use crate::task::TaskKey;
 
 /// The error for a key that would never expire.
 pub const NEEDS_DUE_TIME: &str = "a key is a task here and needs a due time, expected EX, PX, EXAT or PXAT: this is a scheduler, not a store";
@@ -19,7 +20,7 @@ pub enum Keyed {
     /// `SET`, `SETEX`, `PSETEX`, `LAPSED.SCHEDULE`.
     Set(Box<Set>),
     /// `LAPSED.SCHEDULE` with `EVERY` or `CRON`. Not part of a transaction.
-    Repeat(Box<Repeat>),
+    Repeat(Box<TaskRequest>),
     /// `GET`.
     Get(Key),
     /// `EXISTS`, `TOUCH`: how many of these keys exist.
@@ -80,17 +81,6 @@ impl Set {
     }
 }
 
-/// A recurring task to establish.
-#[derive(Debug, Clone)]
-pub struct Repeat {
-    /// The task.
-    pub task: Task,
-    /// Its key.
-    pub key: TaskKey,
-    /// When it recurs.
-    pub recurrence: Recurrence,
-}
-
 /// A due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
@@ -131,7 +121,7 @@ impl Keyed {
     pub fn each_key<'a>(&'a self, mut name: impl FnMut(&'a TaskKey)) {
         match self {
             Self::Set(set) => name(&set.key),
-            Self::Repeat(repeat) => name(&repeat.key),
+            Self::Repeat(repeat) => name(repeat.key()),
             Self::Get(key)
             | Self::Type(key)
             | Self::Expire { key, .. }

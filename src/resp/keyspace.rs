@@ -1,5 +1,4 @@
-//! What the commands of a batch or transaction answer, and what becomes of the tasks. Pure: the ledger's rows go in,
-//! replies and wishes come out.
+//! Evaluates a batch of commands against ledger rows. Pure: rows in, replies and changes out.
 //!
 //! A key exists from its creation until its task starts, while it waits for a retry, too. A task that runs has expired, as
 //! Redis sees it; one that was armed anew meanwhile exists, and starts after that run.
@@ -8,8 +7,8 @@ use std::collections::HashMap;
 
 use super::keyed::{Expiry, Key, Keyed, NEEDS_DUE_TIME, NOT_IN_TRANSACTION, OnlyIf, Set, When};
 use super::reply::Reply;
-use crate::client::{Request, Wish};
-use crate::ledger::{IfPending, RowSnapshot};
+use crate::client::Request;
+use crate::ledger::{Change, IfPending, NewTask, RowSnapshot};
 use crate::task::{Envelope, State, TaskKey, UnixMs};
 
 /// The tasks of a batch of commands.
@@ -63,7 +62,7 @@ pub struct Entry {
     /// The arming that has started or ended, and so cannot begin again.
     started: Option<Started>,
     task: Option<Present>,
-    wish: Wish,
+    change: Change,
 }
 
 /// An arming that runs or has ended.
@@ -95,8 +94,8 @@ impl<'a> Keyspace<'a> {
     }
 
     /// Returns what becomes of each task, in the order of the keys.
-    pub fn into_wishes(self) -> Vec<Wish> {
-        self.entries.into_iter().map(|entry| entry.wish).collect()
+    pub fn into_changes(self) -> Vec<Change> {
+        self.entries.into_iter().map(|entry| entry.change).collect()
     }
 
     /// Carries out a command.
@@ -201,7 +200,7 @@ impl<'a> Keyspace<'a> {
         }
         // No arming begins twice: what is stored now is another one.
         let due = UnixMs(due.0.saturating_add(i64::from(started.is_some())));
-        entry.wish = Wish::Write(Box::new(set.task.clone()), due);
+        entry.change = Change::Write(Box::new(set.task.clone().due_at(due)));
         entry.task = Some(Present {
             due,
             due_at: due,
@@ -240,7 +239,7 @@ impl Entry {
             runs: false,
             started: None,
             task: None,
-            wish: Wish::Keep,
+            change: Change::Keep,
         }
     }
 
@@ -260,7 +259,7 @@ impl Entry {
             due,
             request: needs.request.then(|| Request::of(&row)),
         });
-        let payload = row.payload.filter(|_| needs.value);
+        let payload = row.contents.payload.filter(|_| needs.value);
         let task = is_pending.then_some(Present {
             due,
             due_at,
@@ -271,7 +270,7 @@ impl Entry {
             runs,
             started,
             task,
-            wish: Wish::Keep,
+            change: Change::Keep,
         }
     }
 
@@ -290,9 +289,9 @@ impl Entry {
 
     /// Returns true if a task will not start because of this. A run that has begun goes on, but is the last.
     fn cancel(&mut self) -> bool {
-        self.wish = match self.is_open {
-            true => Wish::Cancel,
-            false => Wish::Keep,
+        self.change = match self.is_open {
+            true => Change::Cancel,
+            false => Change::Keep,
         };
         self.task.take().is_some()
     }
@@ -312,9 +311,9 @@ impl Entry {
             return self.cancel();
         }
         (task.due, task.due_at) = (due, due);
-        self.wish = match std::mem::replace(&mut self.wish, Wish::Keep) {
-            Wish::Write(task, _) => Wish::Write(task, due),
-            Wish::Keep | Wish::Move(_) | Wish::Cancel => Wish::Move(due),
+        self.change = match std::mem::replace(&mut self.change, Change::Keep) {
+            Change::Write(task) => Change::Write(Box::new(NewTask { due, ..*task })),
+            Change::Keep | Change::Move(_) | Change::Cancel => Change::Move(due),
         };
         true
     }

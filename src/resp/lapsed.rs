@@ -1,7 +1,6 @@
 //! Commands that Redis does not have: tasks with all their options, and as they are.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -10,15 +9,15 @@ use super::auth::Scope;
 use super::batch::failure;
 use super::command::{Command, Run, integer, is, milliseconds, syntax_error};
 use super::door::Door;
-use super::keyed::{Expiry, Keyed, Repeat, Set, When};
+use super::keyed::{Expiry, Keyed, Set, When};
 use super::keys::{key, new_key};
 use super::parser::Args;
 use super::reply::Reply;
 use super::session::Session;
 use super::strings::{check, positive};
-use crate::client::Task;
+use crate::contract::TaskSpec;
 use crate::ledger::IfPending;
-use crate::task::{Recurrence, UnixMs};
+use crate::task::{Due, TaskKey, UnixMs};
 
 /// The commands of this file.
 #[rustfmt::skip]
@@ -91,94 +90,76 @@ impl<'a> Options<'a> {
         }
     }
 
-    fn recurrence(&self) -> Result<Option<Recurrence>, Reply> {
-        let recurrence = match (self.every, self.cron, self.zone) {
-            (None, None, None) => return Ok(None),
-            (Some(ms), None, None) => {
-                milliseconds(ms)?;
-                let ms = positive(ms, 1, SCHEDULE)?;
-                Recurrence::every(Duration::from_millis(ms.unsigned_abs()))
-            }
-            (None, Some(expression), zone) => {
-                let cron = Recurrence::cron(text(expression)?);
-                match zone {
-                    None => cron,
-                    Some(zone) => {
-                        let zone = text(zone)?;
-                        cron.and_then(|cron| cron.in_zone(zone))
-                    }
-                }
-            }
-            _ => return Err(syntax_error()),
-        };
-        recurrence.map(Some).map_err(Reply::err)
-    }
-
-    fn apply(&self, mut task: Task) -> Result<Task, Reply> {
-        if let Some(payload) = self.payload {
-            task = task.payload(text(payload)?);
+    /// The task without its due time.
+    fn spec(&self, key: &TaskKey) -> Result<TaskSpec, Reply> {
+        let text = |arg: Option<&[u8]>| arg.map(text).transpose();
+        let every = self.every.map(period).transpose()?;
+        match (self.every, self.cron, self.zone) {
+            (Some(_), Some(_), _) | (_, None, Some(_)) => return Err(syntax_error()),
+            _ => {}
         }
-        if let Some(tag) = self.tag {
-            task = task.tag(text(tag)?);
-        }
-        if let Some(count) = self.max_attempts {
-            let count = u16::try_from(integer(count)?);
-            let out_of_range = |_| Reply::err("MAXATTEMPTS is out of range, expected 1 to 65535");
-            task = task.max_attempts(count.map_err(out_of_range)?);
-        }
-        Ok(task)
-    }
-
-    fn policy(&self) -> Result<Option<IfPending>, Reply> {
-        let Some(name) = self.if_pending else {
-            return Ok(None);
-        };
-        let mut policies = IfPending::ALL.into_iter();
-        let found = policies.find(|policy| is(name, policy.as_str()));
-        found.map(Some).ok_or_else(syntax_error)
+        Ok(TaskSpec {
+            key: Some(key.to_string()),
+            payload: text(self.payload)?,
+            tag: text(self.tag)?,
+            max_attempts: self.max_attempts.map(runs).transpose()?,
+            if_pending: self.if_pending.map(policy).transpose()?,
+            every,
+            cron: text(self.cron)?,
+            tz: text(self.zone)?,
+            ..TaskSpec::default()
+        })
     }
 }
 
-fn text(arg: &[u8]) -> Result<&str, Reply> {
-    std::str::from_utf8(arg).map_err(|_| Reply::err("an option is not UTF-8"))
+fn period(ms: &[u8]) -> Result<String, Reply> {
+    milliseconds(ms)?;
+    let ms = positive(ms, 1, SCHEDULE)?;
+    Ok(format!("{ms}ms"))
+}
+
+fn runs(count: &[u8]) -> Result<u16, Reply> {
+    let count = u16::try_from(integer(count)?);
+    count.map_err(|_| Reply::err("MAXATTEMPTS is out of range, expected 1 to 65535"))
+}
+
+fn policy(name: &[u8]) -> Result<IfPending, Reply> {
+    let mut policies = IfPending::ALL.into_iter();
+    let found = policies.find(|policy| is(name, policy.as_str()));
+    found.ok_or_else(syntax_error)
+}
+
+fn text(arg: &[u8]) -> Result<String, Reply> {
+    let text = std::str::from_utf8(arg).map_err(|_| Reply::err("an option is not UTF-8"))?;
+    Ok(text.to_owned())
 }
 
 fn schedule(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
     let options = Options::parse(args)?;
     let key = new_key(args.get(1).unwrap_or_default())?;
-    let task = options.apply(Task::from(key.clone()))?;
-    let (expiry, recurrence) = (options.expiry()?, options.recurrence()?);
-    let policy = options.policy()?;
-    if let Some(mut recurrence) = recurrence {
-        if policy.is_some() {
-            return Err(Reply::err(
-                "IFPENDING is not an option of a recurring task: one that is the same is kept, another is replaced",
-            ));
-        }
-        let now = door.tasks.clock_now().0;
-        if let Some(expiry) = expiry {
-            recurrence = recurrence.starting(UnixMs(match expiry {
-                Expiry::In(ms) => now.saturating_add(ms),
-                Expiry::At(ms) => ms,
-                Expiry::Keep => now,
-            }));
-        }
-        let checked = door.tasks.check_recurring(&task, &recurrence);
-        checked.map_err(Reply::err)?;
-        let repeat = Repeat {
-            task,
-            key,
-            recurrence,
+    let spec = options.spec(&key)?;
+    let expiry = options.expiry()?;
+    if spec.is_recurring() {
+        let first = match expiry {
+            None | Some(Expiry::Keep) => Ok(None),
+            Some(Expiry::In(ms)) => Due::after_ms(ms).map(Some),
+            Some(Expiry::At(ms)) => Due::at(UnixMs(ms)).map(Some),
         };
-        return Ok(Keyed::Repeat(Box::new(repeat)));
+        let first = first.map_err(Reply::err)?;
+        let request = spec.resolve_at(first, door.tasks.clock_now());
+        let request = request.map_err(Reply::err)?;
+        request.check(&door.tasks).map_err(Reply::err)?;
+        return Ok(Keyed::Repeat(Box::new(request)));
     }
+    let policy = spec.if_pending.unwrap_or_default();
+    let task = spec.task().map_err(Reply::err)?;
     let expiry = expiry.ok_or_else(|| Reply::err("expected IN, AT, EVERY or CRON"))?;
     check(door, &task, expiry, SCHEDULE)?;
     Ok(Keyed::Set(Box::new(Set {
         task,
         key,
         expiry,
-        when: When::Policy(policy.unwrap_or_default()),
+        when: When::Policy(policy),
         get: false,
         answers_due: true,
     })))

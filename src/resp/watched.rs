@@ -43,11 +43,13 @@ impl Watched {
 
 impl Seen {
     fn of(row: &RowSnapshot) -> Self {
-        let value = row.payload.as_ref().map(|text| Sha256::digest(text).into());
-        let bytes = row.payload.as_ref().map_or(0, String::len);
+        let payload = row.contents.payload.as_ref();
+        let value = payload.map(|text| Sha256::digest(text).into());
+        let bytes = payload.map_or(0, String::len);
         let mut row = RowSnapshot {
-            payload: None,
-            ..row.clone()
+            lookup: row.lookup.clone(),
+            recurrence: row.recurrence.clone(),
+            contents: row.contents.without_payload(),
         };
         // The time of a retry comes without a change.
         if row.lookup.state == State::Waiting {

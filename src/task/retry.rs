@@ -107,6 +107,21 @@ impl RetryPolicy {
         }
     }
 
+    /// As [`exponential`](Self::exponential), without an end, for connections that are opened again. Spread by a quarter.
+    pub(crate) const fn endless(base: Duration, max: Duration) -> Self {
+        Self {
+            backoff: Backoff::Exponential { base, max },
+            max_attempts: u16::MAX,
+            jitter: 0.25,
+            deadline: None,
+        }
+    }
+
+    /// True if it allows a run.
+    pub(crate) fn allows_a_run(&self) -> bool {
+        self.max_attempts > 0
+    }
+
     /// Creates a policy with a constant delay.
     pub fn fixed(delay: Duration) -> Self {
         Self {

@@ -31,6 +31,9 @@ const SAMPLED: u8 = 1;
 const LENGTH: usize = 55;
 
 impl Traceparent {
+    /// Name of the HTTP header.
+    pub const HEADER: &'static str = "traceparent";
+
     /// The context of a span. `None` if one of the ids is 0, which is invalid.
     pub fn from_parts(trace: u128, span: u64, sampled: bool) -> Option<Self> {
         (trace != 0 && span != 0).then_some(Self {

@@ -12,19 +12,12 @@ use super::session::Session;
 use super::{EngineSink, Hearing};
 use crate::config::SentinelConfig;
 use crate::redis::{Connected, EventKind, Events, Keyspace, Loss, RedisError};
-use crate::task::{Backoff, RetryPolicy};
+use crate::task::RetryPolicy;
 use crate::telemetry::Metrics;
 
 /// Backoff between sessions: none after a session that received events, then up to 10 s.
-const RECONNECT: RetryPolicy = RetryPolicy {
-    backoff: Backoff::Exponential {
-        base: Duration::from_millis(100),
-        max: Duration::from_secs(8),
-    },
-    max_attempts: u16::MAX,
-    jitter: 0.25,
-    deadline: None,
-};
+const RECONNECT: RetryPolicy =
+    RetryPolicy::endless(Duration::from_millis(100), Duration::from_secs(8));
 
 /// Keeps one subscription open.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use regex::Regex;
 use crate::source_files::{Module, SourceFile, references, source_files};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("format.rs", &[]),
     ("task", &[]),
     ("clock.rs", &["task"]),
@@ -53,6 +53,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         "client",
         &["task", "clock", "config", "ledger", "timer", "trace"],
     ),
+    ("contract", &["task", "config", "ledger", "client"]),
     (
         "alerts",
         &[
@@ -69,6 +70,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         "http",
         &[
             "client",
+            "contract",
             "config",
             "diagnosis",
             "engine",
@@ -84,6 +86,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         "resp",
         &[
             "client",
+            "contract",
             "clock",
             "config",
             "engine",

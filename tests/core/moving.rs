@@ -11,7 +11,7 @@ use lapsed::ledger::{
     Admin, CancelAnswer, Claimant, Claims, DueScan, Ledger, NewTask, Producer, Scans, Settlement,
     Window,
 };
-use lapsed::task::{Recurrence, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Contents, Recurrence, State, TaskKey, UnixMs, Verdict};
 use tokio::time::advance;
 
 const NOTE: &str = r#"{"moved_to":"there"}"#;
@@ -269,9 +269,11 @@ async fn a_move_reversed_half_way_leaves_each_task_in_one_ledger() {
 async fn a_moved_task_keeps_everything_but_its_id() {
     let both = Both::new();
     let task = NewTask {
-        payload: Some("[1]".into()),
-        tag: Some("eu".into()),
-        max_attempts: Some(7),
+        contents: Contents {
+            payload: Some("[1]".into()),
+            tag: Some("eu".into()),
+            max_attempts: Some(7),
+        },
         attempts: 3,
         recurrence: Some(
             r#"{"every":"1m","start":"2026-01-01T00:00:00Z"}"#.parse::<Recurrence>().unwrap(),

@@ -142,14 +142,10 @@ fn task_of(configured: &RecurringConfig) -> NewTask {
     let RecurringConfig {
         key,
         recurrence,
-        payload,
-        tag,
-        max_attempts,
+        contents,
     } = configured.clone();
     NewTask {
-        payload,
-        tag,
-        max_attempts,
+        contents,
         recurrence: Some(recurrence),
         ..NewTask::new(key, UnixMs(0))
     }

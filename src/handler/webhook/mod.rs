@@ -23,7 +23,7 @@ use super::{Handler, HandlerError, TaskContext};
 use crate::clock;
 use crate::config::WebhookConfig;
 use crate::format::duration;
-use crate::task::RESULT_BYTES_MAX;
+use crate::task::{RESULT_BYTES_MAX, Traceparent};
 
 /// Maximum number of bytes of an error response that are read for the error of the task.
 const EXCERPT_BYTES: usize = 1024;
@@ -56,7 +56,10 @@ impl Webhook {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert("lapsed-attempt", HeaderValue::from(context.attempt()));
         if let Some(trace) = context.traceparent() {
-            headers.insert("traceparent", HeaderValue::from_str(&trace.to_string())?);
+            headers.insert(
+                Traceparent::HEADER,
+                HeaderValue::from_str(&trace.to_string())?,
+            );
         }
         Ok(headers)
     }

@@ -11,14 +11,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::idempotency::{Begun, IdempotencyKey, Once};
-use super::new_task::{NewTask, Wanted};
 use super::task_view::ReceiptView;
-use super::tasks::create_wanted;
+use super::tasks::{checked, create_task};
 use crate::client::{CreateResult, Task};
+use crate::contract::{AtMost, TaskRequest, TaskSpec};
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
-use crate::http::input::{AtMost, body, require_type};
+use crate::http::input::{body, require_type};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::task::{Due, TaskKey};
@@ -61,7 +61,7 @@ struct BatchLine {
     operation_id = "createTasks",
     post, path = "/tasks/batch", tag = "tasks",
     params(("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters, chosen by the client for this batch.")),
-    request_body(content((Vec<NewTask> = "application/json"), (NewTask = "application/x-ndjson"))),
+    request_body(content((Vec<TaskSpec> = "application/json"), (TaskSpec = "application/x-ndjson"))),
     responses(
         (status = 200, description = "A line for each task.", body = BatchLine, content_type = "application/x-ndjson"),
         (status = "default", description = "The request was refused as a whole.", body = Problem, content_type = "application/problem+json"),
@@ -151,11 +151,13 @@ impl<'a> Batch<'a> {
         let mut once: Vec<(usize, TaskKey, (Task, Due))> = Vec::new();
         for (place, text) in texts.iter().enumerate() {
             match self.check(text) {
-                Ok(Wanted::Once(task, due)) => once.push((place, task.key().clone(), (task, due))),
-                Ok(series @ Wanted::Series(..)) => {
+                Ok(TaskRequest::Once(task, due)) => {
+                    once.push((place, task.key().clone(), (task, due)));
+                }
+                Ok(recurring @ TaskRequest::Recurring(..)) => {
                     // Lines take effect in their order.
                     self.write(std::mem::take(&mut once)).await?;
-                    match create_wanted(self.site, series).await {
+                    match create_task(self.site, recurring).await {
                         Ok(created) => self.accept(place, created.view, created.is_new),
                         Err(problem) => self.refuse(place, problem),
                     }
@@ -167,12 +169,10 @@ impl<'a> Batch<'a> {
         self.tell().await
     }
 
-    fn check(&self, text: &[u8]) -> Result<Wanted, Problem> {
-        let new: NewTask = serde_json::from_slice(text)
-            .map_err(|error| Problem::invalid(format!("expected a task: {error}")))?;
-        let wanted = new.check(None, &self.site.tasks)?;
-        self.caller.require_key(wanted.key())?;
-        Ok(wanted)
+    fn check(&self, text: &[u8]) -> Result<TaskRequest, Problem> {
+        let request = checked(TaskSpec::from_json(text)?, self.site)?;
+        self.caller.require_key(request.key())?;
+        Ok(request)
     }
 
     /// Writes tasks that run once.

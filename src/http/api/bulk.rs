@@ -11,11 +11,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::{AnyOther, TooManyChanges};
-use super::bulk_work::{By, Told};
-use super::cancellation::{PAGE, Which};
-use super::filter::TaskFilter;
+use super::bulk_work::{BulkProgress, BulkRequest};
+use super::cancellation::{PAGE, Selection};
 use super::progress::{ProgressLine, respond};
 use crate::client::Pace;
+use crate::contract::TaskFilter;
 use crate::http::access::{Caller, Scope};
 use crate::http::input::JsonBody;
 use crate::http::listing;
@@ -83,21 +83,21 @@ async fn cancel(
             "`rate` and `limit` are not members of `cancel`",
         ));
     }
-    let which = match bulk.filter.cancel().filter(|_| !bulk.all) {
+    let selection = match bulk.filter.cancel().filter(|_| !bulk.all) {
         Some(filter) => {
             filter.check()?;
             // What is masked is not looked for.
             bulk.listed(&caller, &site)?;
-            Which::Plain(filter)
+            Selection::Plain(filter)
         }
-        None => Which::Listed(Box::new(bulk.unfinished(&caller, &site)?)),
+        None => Selection::Listed(Box::new(bulk.unfinished(&caller, &site)?)),
     };
     if bulk.dry_run {
-        return Ok(Json(which.count(&site).await?).into_response());
+        return Ok(Json(selection.count(&site).await?).into_response());
     }
-    let by = bulk.by(caller, "cancel", &site)?;
+    let request = bulk.request(caller, "cancel", &site)?;
     Ok(respond(&site.clone(), |progress| {
-        which.cancel(site, progress, by)
+        selection.cancel(site, progress, request)
     }))
 }
 
@@ -131,16 +131,16 @@ async fn redrive(
             "`rate` is {rate}, expected at most {RATE_MAX}"
         )));
     }
-    let by = bulk.by(caller, "redrive", &site)?;
+    let request = bulk.request(caller, "redrive", &site)?;
     Ok(respond(&site.clone(), |progress| async move {
-        let mut told = Told::new(site.clone(), progress, by);
+        let mut progress = BulkProgress::new(site.clone(), progress, request);
         let redriven = site
             .tasks
             .redrive_each(&filter, Pace::per_second(rate), |count| {
-                told.tell(|line| line.tasks = count)
+                progress.update(|line| line.tasks = count)
             });
         let ended = redriven.await.map(drop);
-        told.end(ended.map_err(Problem::from)).await
+        progress.end(ended.map_err(Problem::from)).await
     }))
 }
 
@@ -171,14 +171,14 @@ async fn discard(
     if bulk.dry_run {
         return Ok(Json(count_dead(&site, &filter).await?).into_response());
     }
-    let by = bulk.by(caller, "discard", &site)?;
+    let request = bulk.request(caller, "discard", &site)?;
     Ok(respond(&site.clone(), |progress| async move {
-        let mut told = Told::new(site.clone(), progress, by);
+        let mut progress = BulkProgress::new(site.clone(), progress, request);
         let discarded = site
             .tasks
-            .discard_each(&filter, |count| told.tell(|line| line.tasks = count));
+            .discard_each(&filter, |count| progress.update(|line| line.tasks = count));
         let ended = discarded.await.map(drop);
-        told.end(ended.map_err(Problem::from)).await
+        progress.end(ended.map_err(Problem::from)).await
     }))
 }
 
@@ -189,8 +189,13 @@ impl Bulk {
     }
 
     /// Takes room for the change.
-    fn by(&self, caller: Caller, verb: &'static str, site: &Site) -> Result<By, Problem> {
-        Ok(By {
+    fn request(
+        &self,
+        caller: Caller,
+        verb: &'static str,
+        site: &Site,
+    ) -> Result<BulkRequest, Problem> {
+        Ok(BulkRequest {
             caller,
             verb,
             filter: self.filter.words(),
@@ -200,7 +205,7 @@ impl Bulk {
 
     /// The tasks that match, as far as the caller may see them.
     fn listed(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
-        listing::visible(site, caller, self.filter.list(site.tasks.clock_now())?)
+        listing::visible(site, caller, self.filter.resolve(site.tasks.clock_now())?)
     }
 
     /// The dead tasks that match.

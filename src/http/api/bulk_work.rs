@@ -1,4 +1,4 @@
-//! A change of many tasks that goes on: its numbers, its progress, and its entry in the audit log.
+//! A running bulk operation: its progress, and its entry in the audit log.
 
 use std::ops::ControlFlow;
 
@@ -11,52 +11,52 @@ use crate::http::events::Topic;
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 
-/// The numbers of a work that goes on, and whom they are told.
-pub struct Told {
+/// Progress of a running bulk operation, and the client that receives it.
+pub struct BulkProgress {
     site: Site,
     line: ProgressLine,
     progress: Progress,
-    by: By,
+    request: BulkRequest,
     stopped: bool,
 }
 
-/// Who asked for a change of many tasks, what it is, and its room among others.
-pub struct By {
+/// Caller, verb, filter and concurrency permit of a bulk operation.
+pub struct BulkRequest {
     pub caller: Caller,
     pub verb: &'static str,
     pub filter: String,
     pub _room: OwnedSemaphorePermit,
 }
 
-impl Told {
-    /// Nothing is done yet.
-    pub fn new(site: Site, progress: Progress, by: By) -> Self {
+impl BulkProgress {
+    /// Creates the progress of an operation that has changed no task yet.
+    pub fn new(site: Site, progress: Progress, request: BulkRequest) -> Self {
         Self {
             site,
-            by,
+            request,
             line: ProgressLine::default(),
             progress,
             stopped: false,
         }
     }
 
-    /// Changes the numbers and tells them. Breaks if the work has to end.
-    pub fn tell(&mut self, change: impl FnOnce(&mut ProgressLine)) -> ControlFlow<()> {
+    /// Updates the numbers and sends them. Breaks if the operation has to end.
+    pub fn update(&mut self, change: impl FnOnce(&mut ProgressLine)) -> ControlFlow<()> {
         change(&mut self.line);
         self.site.events.touch(Topic::Tasks);
-        let told = self.progress.tell(&self.line);
-        self.stopped |= told.is_break();
-        told
+        let sent = self.progress.send(&self.line);
+        self.stopped |= sent.is_break();
+        sent
     }
 
     /// Writes the audit log. Returns the last line.
     pub async fn end(self, ended: Result<(), Problem>) -> ProgressLine {
-        let By {
+        let BulkRequest {
             caller,
             verb,
             filter,
             _room,
-        } = self.by;
+        } = self.request;
         let tasks = self.line.tasks + self.line.running;
         if tasks > 0 {
             let change = Change::of_many(verb, filter, tasks);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::bulk_work::{By, Told};
+use super::bulk_work::{BulkProgress, BulkRequest};
 use super::progress::{Progress, ProgressLine};
 use crate::client::{CancelReport, IfSame};
 use crate::http::problem::Problem;
@@ -19,14 +19,14 @@ pub const PAGE: u32 = 200;
 const COUNT_FOR: Duration = Duration::from_secs(1);
 
 /// Which tasks to cancel.
-pub enum Which {
+pub enum Selection {
     /// Those that the ledger finds and cancels by itself.
     Plain(CancelFilter),
     /// Those of a list, if they are unchanged since.
     Listed(Box<ListFilter>),
 }
 
-impl Which {
+impl Selection {
     /// Counts them, for about a second.
     ///
     /// # Errors
@@ -62,9 +62,14 @@ impl Which {
         Ok(line)
     }
 
-    /// Cancels them, and tells how many so far.
-    pub async fn cancel(self, site: Site, progress: Progress, by: By) -> ProgressLine {
-        let mut told = Told::new(site.clone(), progress, by);
+    /// Cancels them, and sends how many so far.
+    pub async fn cancel(
+        self,
+        site: Site,
+        progress: Progress,
+        request: BulkRequest,
+    ) -> ProgressLine {
+        let mut progress = BulkProgress::new(site.clone(), progress, request);
         let ended = match self {
             Self::Plain(filter) => {
                 let cancelled = site.tasks.cancel_each(&filter, |report| {
@@ -73,15 +78,15 @@ impl Which {
                         running,
                         locked,
                     } = *report;
-                    told.tell(|line| {
+                    progress.update(|line| {
                         (line.tasks, line.running, line.skipped) = (cancelled, running, locked);
                     })
                 });
                 cancelled.await.map(drop).map_err(Problem::from)
             }
-            Self::Listed(filter) => cancel_listed(&site, *filter, &mut told).await,
+            Self::Listed(filter) => cancel_listed(&site, *filter, &mut progress).await,
         };
-        told.end(ended).await
+        progress.end(ended).await
     }
 }
 
@@ -89,7 +94,7 @@ impl Which {
 async fn cancel_listed(
     site: &Site,
     mut filter: ListFilter,
-    told: &mut Told,
+    progress: &mut BulkProgress,
 ) -> Result<(), Problem> {
     loop {
         let ListPage { tasks, next, .. } = site.tasks.list(&filter).await?;
@@ -98,7 +103,7 @@ async fn cancel_listed(
             true => Vec::new(),
             false => site.tasks.cancel_if(&tasks).await?,
         };
-        let told = told.tell(|line| {
+        let sent = progress.update(|line| {
             for answer in answers {
                 match answer {
                     IfSame::Same(CancelAnswer::Cancelled) => line.tasks += 1,
@@ -108,7 +113,7 @@ async fn cancel_listed(
             }
         });
         filter.cursor = next;
-        if filter.cursor.is_none() || told.is_break() {
+        if filter.cursor.is_none() || sent.is_break() {
             return Ok(());
         }
     }

@@ -10,11 +10,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::{AnyOther, ClaimLost};
+use crate::contract::duration_text;
 use crate::engine::{ClaimToken, Report};
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
-use crate::http::input::{InPath, JsonBody, OptionalJson, duration_text};
+use crate::http::input::{InPath, JsonBody, OptionalJson};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::ledger::Renewal;

@@ -38,7 +38,7 @@ pub async fn answer(request: Request, next: Next) -> Response {
 /// The trace of the request, if it names one: tasks that it creates belong to it. An invalid one is ignored, as W3C Trace
 /// Context has it.
 fn caller_trace(request: &Request) -> Option<Traceparent> {
-    let header = request.headers().get("traceparent")?;
+    let header = request.headers().get(Traceparent::HEADER)?;
     header.to_str().ok()?.parse().ok()
 }
 

@@ -8,8 +8,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::AnyProblem;
-use super::filter::TaskFilter;
 use super::task_view::{MalformedView, TaskSummary};
+use crate::contract::TaskFilter;
 use crate::http::access::{Caller, Scope};
 use crate::http::input::InQuery;
 use crate::http::listing::{self, Listed};
@@ -54,7 +54,7 @@ impl ListQuery {
         }
         Ok(ListFilter {
             limit,
-            ..self.filter.list(site.tasks.clock_now())?
+            ..self.filter.resolve(site.tasks.clock_now())?
         })
     }
 }

@@ -8,10 +8,8 @@ mod cancellation;
 mod claims;
 mod detached;
 mod events;
-mod filter;
 mod idempotency;
 mod list;
-mod new_task;
 mod openapi;
 mod pauses;
 mod precondition;
@@ -30,7 +28,6 @@ use axum::routing::{any, get};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 
-pub use self::filter::TaskFilter;
 use super::site::Site;
 
 /// Routes of the API.

@@ -44,21 +44,21 @@ pub struct ProgressLine {
     pub problem: Option<Problem>,
 }
 
-/// Tells a client how far the work is.
+/// Sends a client the progress of a bulk operation.
 pub struct Progress {
     lines: mpsc::Sender<Bytes>,
     stopping: CancellationToken,
-    told: Option<Instant>,
+    sent: Option<Instant>,
 }
 
 impl Progress {
-    /// Tells the numbers so far. Breaks when the client has left or the daemon stops: the work ends there.
-    pub fn tell(&mut self, line: &ProgressLine) -> ControlFlow<()> {
+    /// Sends the numbers so far. Breaks when the client has left or the daemon stops: the operation ends there.
+    pub fn send(&mut self, line: &ProgressLine) -> ControlFlow<()> {
         if self.lines.is_closed() || self.stopping.is_cancelled() {
             return ControlFlow::Break(());
         }
-        if self.told.is_none_or(|told| told.elapsed() >= EVERY) {
-            self.told = Some(Instant::now());
+        if self.sent.is_none_or(|sent| sent.elapsed() >= EVERY) {
+            self.sent = Some(Instant::now());
             // A slow client gets the numbers with the next line.
             let _ = self.lines.try_send(text(line));
         }
@@ -71,11 +71,11 @@ pub fn respond<F>(site: &Site, work: impl FnOnce(Progress) -> F) -> Response
 where
     F: Future<Output = ProgressLine> + Send + 'static,
 {
-    let (lines, told) = mpsc::channel(BEHIND_MAX);
+    let (lines, sent) = mpsc::channel(BEHIND_MAX);
     let progress = Progress {
         lines: lines.clone(),
         stopping: site.stopping.clone(),
-        told: None,
+        sent: None,
     };
     let working = work(progress);
     site.work.spawn(async move {
@@ -86,7 +86,7 @@ where
         // The client may have left.
         let _ = lines.send(text(&line)).await;
     });
-    let body = Body::from_stream(ReceiverStream::new(told).map(Ok::<_, std::convert::Infallible>));
+    let body = Body::from_stream(ReceiverStream::new(sent).map(Ok::<_, std::convert::Infallible>));
     let headers = [
         (
             header::CONTENT_TYPE,

@@ -15,9 +15,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::AnyOther;
+use crate::contract::duration_text;
 use crate::engine::{Leased, TakenTasks};
 use crate::http::access::{Caller, Scope};
-use crate::http::input::{InPath, OptionalJson, duration_text};
+use crate::http::input::{InPath, OptionalJson};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::task::{JsonText, parse_length};

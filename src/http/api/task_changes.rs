@@ -10,15 +10,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::{AnyOther, NoTask, NotDead, NotPending, OtherArming};
-use super::new_task::due;
 use super::precondition::{IfMatch, Unconditional, changed_meanwhile};
 use super::task_view::etag;
 use crate::client::IfSame;
+use crate::contract::{due, duration_text};
 use crate::http::access::{Caller, Scope};
 use crate::http::audit::Change;
 use crate::http::events::Topic;
-use crate::http::input::{JsonBody, duration_text};
-use crate::http::named::{Named, TaskInPath};
+use crate::http::input::JsonBody;
+use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::ledger::{CancelAnswer, RescheduleAnswer, RunNowAnswer};
@@ -68,7 +68,7 @@ async fn reschedule(
     IfMatch(arming): IfMatch,
     JsonBody(new): JsonBody<NewDue>,
 ) -> Result<Response, Problem> {
-    let Named { key, shown } = task.named(&site, &caller, Scope::Schedule).await?;
+    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Schedule).await?;
     let due = due(new.r#in.as_deref(), new.at.as_deref())?;
     let due = due.ok_or_else(|| Problem::invalid("expected `in` or `at`"))?;
     let answer = match arming {
@@ -81,10 +81,10 @@ async fn reschedule(
     match answer {
         RescheduleAnswer::Moved(arming) => {
             changed(&site, &caller, "move", &key).await;
-            Ok(MovedView::new(&shown, arming).into_response())
+            Ok(MovedView::new(&display_key, arming).into_response())
         }
-        RescheduleAnswer::Running => Err(not_pending(&shown, TaskState::Running)),
-        RescheduleAnswer::Finished(state) => Err(not_pending(&shown, state)),
+        RescheduleAnswer::Running => Err(not_pending(&display_key, TaskState::Running)),
+        RescheduleAnswer::Finished(state) => Err(not_pending(&display_key, state)),
         RescheduleAnswer::Unknown => Err(Problem::no_task()),
     }
 }
@@ -122,7 +122,7 @@ async fn cancel(
     task: TaskInPath,
     IfMatch(arming): IfMatch,
 ) -> Result<Json<Cancelled>, Problem> {
-    let Named { key, shown } = task.named(&site, &caller, Scope::Schedule).await?;
+    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Schedule).await?;
     let answer = match arming {
         None => site.tasks.cancel(&key).await?,
         Some(arming) => {
@@ -137,12 +137,12 @@ async fn cancel(
         CancelAnswer::Cancelled => "cancelled",
         CancelAnswer::Running => "running",
         CancelAnswer::Finished(TaskState::Cancelled) => "cancelled",
-        CancelAnswer::Finished(state) => return Err(not_pending(&shown, state)),
+        CancelAnswer::Finished(state) => return Err(not_pending(&display_key, state)),
         CancelAnswer::Unknown => return Err(Problem::no_task()),
     };
     changed(&site, &caller, "cancel", &key).await;
     Ok(Json(Cancelled {
-        key: shown.to_string(),
+        key: display_key.to_string(),
         outcome,
     }))
 }
@@ -165,7 +165,7 @@ async fn run(
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<Response, Problem> {
-    let task = task.named(&site, &caller, Scope::Operate).await?;
+    let task = task.resolve(&site, &caller, Scope::Operate).await?;
     let answer = site.tasks.run_now(&task.key).await?;
     made_due(&site, &caller, "run", &task, answer, not_pending).await
 }
@@ -190,7 +190,7 @@ async fn redrive(
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<Response, Problem> {
-    let task = task.named(&site, &caller, Scope::Operate).await?;
+    let task = task.resolve(&site, &caller, Scope::Operate).await?;
     let answer = site.tasks.redrive(&task.key).await?;
     made_due(&site, &caller, "redrive", &task, answer, not_dead).await
 }
@@ -203,17 +203,17 @@ async fn made_due(
     site: &Site,
     caller: &Caller,
     verb: &'static str,
-    task: &Named,
+    task: &TaskRef,
     answer: RunNowAnswer,
     refusal: fn(&TaskKey, TaskState) -> Problem,
 ) -> Result<Response, Problem> {
-    let Named { key, shown } = task;
+    let TaskRef { key, display_key } = task;
     match answer {
         RunNowAnswer::Due(arming) => {
             changed(site, caller, verb, key).await;
-            Ok(MovedView::new(shown, arming).into_response())
+            Ok(MovedView::new(display_key, arming).into_response())
         }
-        RunNowAnswer::Refused(state) => Err(refusal(shown, state)),
+        RunNowAnswer::Refused(state) => Err(refusal(display_key, state)),
         RunNowAnswer::Unknown => Err(Problem::no_task()),
     }
 }
@@ -236,7 +236,7 @@ async fn discard(
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<StatusCode, Problem> {
-    let Named { key, shown } = task.named(&site, &caller, Scope::Operate).await?;
+    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Operate).await?;
     if site.tasks.discard(&key).await? {
         changed(&site, &caller, "discard", &key).await;
         return Ok(StatusCode::NO_CONTENT);
@@ -245,9 +245,9 @@ async fn discard(
         None => Err(Problem::no_task()),
         Some(task) if task.state == TaskState::Dead => Err(Problem::of(
             ProblemKind::Locked,
-            format!("another session has locked `{shown}`"),
+            format!("another session has locked `{display_key}`"),
         )),
-        Some(task) => Err(not_dead(&shown, task.state)),
+        Some(task) => Err(not_dead(&display_key, task.state)),
     }
 }
 

@@ -6,35 +6,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::client::{CreateResult, NotArmed, Receipt};
+use crate::contract::kept_back;
 use crate::ledger::{MalformedRow, TaskRecord};
-use crate::task::{Hindrance, JsonText, Mishap, Paused, Recurrence, State, TaskKey};
-
-/// Number of occurrences of a recurring task that are shown.
-const OCCURRENCES: usize = 3;
-
-/// A task with all its data.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct TaskView {
-    #[serde(flatten)]
-    pub summary: TaskSummary,
-    /// The payload, as it was given; `null` if there is none. Masked payloads are `null`, too.
-    #[schema(value_type = Option<Value>)]
-    pub payload: Option<Box<RawValue>>,
-    /// True if payload, result and errors are masked, by `http.mask_payloads`.
-    pub masked: bool,
-    /// The trace in which it was created.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<String>,
-    /// The next occurrences of an unfinished recurring task, RFC 3339; at most three.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub occurrences: Option<Vec<String>>,
-    /// Earlier failures, newest first; at most ten.
-    #[schema(value_type = Vec<Object>)]
-    pub history: Vec<Mishap>,
-    /// The result of the run that succeeded, if its route keeps results.
-    #[schema(value_type = Option<Value>)]
-    pub result: Option<Box<RawValue>>,
-}
+use crate::task::{Hindrance, JsonText, Paused, State, TaskKey};
 
 /// A task in a list: without payload, history and result.
 #[derive(Debug, Serialize, ToSchema)]
@@ -107,7 +81,7 @@ pub struct ReceiptView {
     /// `done` and `dead`: this same arming has run before, and does not run again.
     #[schema(value_type = String, example = "pending")]
     pub state: State,
-    /// True if a task that existed was kept, by `if_pending`: `keep`.
+    /// True if a task that existed was kept, as the request asks.
     pub kept: bool,
     /// True if its key is armed in Redis. If not, the daemon starts it from the ledger.
     pub armed: bool,
@@ -160,8 +134,6 @@ impl TaskSummary {
             finished,
             adopted,
         } = task;
-        let waits = matches!(state, State::Pending | State::Waiting);
-        let hindrance = paused.hinders(key, *due).filter(|_| waits);
         Self {
             id: id.clone(),
             key: key.to_string(),
@@ -180,23 +152,7 @@ impl TaskSummary {
             reason: reason.map(|reason| reason.as_str()),
             finished: finished.map(|finished| finished.to_string()),
             adopted: *adopted,
-            kept_back: hindrance.map(Hindrance::as_str),
-        }
-    }
-}
-
-impl TaskView {
-    /// With everything.
-    pub fn new(task: &TaskRecord, paused: &Paused) -> Self {
-        let occurrences = task.recurrence.is_some().then(|| occurrences(task));
-        Self {
-            summary: TaskSummary::new(task, paused),
-            payload: task.payload.as_deref().map(json),
-            masked: false,
-            traceparent: task.traceparent.map(|trace| trace.to_string()),
-            occurrences,
-            history: task.history.clone(),
-            result: task.result.as_deref().map(json),
+            kept_back: kept_back(task, paused).map(Hindrance::as_str),
         }
     }
 }
@@ -222,25 +178,6 @@ impl MalformedView {
 /// Stored JSON as it is; other text as a JSON string.
 fn json(stored: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(&JsonText(stored)).expect("a text can be written as JSON")
-}
-
-fn occurrences(task: &TaskRecord) -> Vec<String> {
-    let recurrence = task.recurrence.as_deref().map(str::parse::<Recurrence>);
-    let Some(Ok(recurrence)) = recurrence else {
-        return Vec::new();
-    };
-    if task.state.is_finished() {
-        return Vec::new();
-    }
-    let mut occurrences = vec![task.due.to_string()];
-    let mut last = recurrence.continues_after(task.due);
-    while occurrences.len() < OCCURRENCES
-        && let Some(next) = recurrence.next(last)
-    {
-        occurrences.push(next.to_string());
-        last = next;
-    }
-    occurrences
 }
 
 /// The header `ETag` of an id.

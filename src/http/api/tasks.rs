@@ -8,14 +8,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answers::{AnyOther, NoTask};
-use super::new_task::{NewTask, Wanted};
 use super::precondition::Unconditional;
 use super::task_changes::changed;
-use super::task_view::{ReceiptView, TaskView, etag};
+use super::task_view::{ReceiptView, etag};
 use crate::client::{CreateResult, NotArmed, Receipt, Replaced, Task};
+use crate::contract::{TaskRequest, TaskSpec, TaskView};
 use crate::http::access::{Caller, Scope};
-use crate::http::input::{JsonBody, KeyInPath};
-use crate::http::named::{Named, TaskInPath};
+use crate::http::input::{KeyInPath, TaskBody};
+use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::ledger::IfPending;
@@ -34,7 +34,7 @@ pub fn routes() -> OpenApiRouter<Site> {
 /// with `in`, it moves the task.
 #[utoipa::path(
     operation_id = "createTask",
-    post, path = "/tasks", tag = "tasks", request_body = NewTask,
+    post, path = "/tasks", tag = "tasks", request_body = TaskSpec,
     responses(
         (status = 201, description = "The task is committed to the ledger.", body = ReceiptView),
         (status = 200, description = "The task existed already, or `if_pending` kept another one.", body = ReceiptView),
@@ -45,12 +45,12 @@ pub fn routes() -> OpenApiRouter<Site> {
 async fn create(
     State(site): State<Site>,
     caller: Caller,
-    JsonBody(new): JsonBody<NewTask>,
+    TaskBody(spec): TaskBody,
 ) -> Result<Response, Problem> {
     caller.require(Scope::Schedule)?;
-    let wanted = new.check(None, &site.tasks)?;
-    caller.require_key(wanted.key())?;
-    let created = create_wanted(&site, wanted).await?;
+    let request = checked(spec, &site)?;
+    caller.require_key(request.key())?;
+    let created = create_task(&site, request).await?;
     Ok(created.answer(&site, &caller).await)
 }
 
@@ -60,7 +60,7 @@ async fn create(
 /// A task that has run at this due time does not run again.
 #[utoipa::path(
     operation_id = "putTask",
-    put, path = "/tasks/{key}", tag = "tasks", request_body = NewTask,
+    put, path = "/tasks/{key}", tag = "tasks", request_body = TaskSpec,
     params(("key" = String, Path, description = "The task key; `/` in it is written as `%2F`.")),
     responses(
         (status = 201, description = "The task is committed to the ledger.", body = ReceiptView),
@@ -74,19 +74,47 @@ async fn put(
     caller: Caller,
     KeyInPath(key): KeyInPath,
     _: Unconditional,
-    JsonBody(new): JsonBody<NewTask>,
+    TaskBody(spec): TaskBody,
 ) -> Result<Response, Problem> {
     caller.require(Scope::Schedule)?;
     caller.require_key(&key)?;
-    let is_moment = new.at.is_some();
-    let moves = new.if_pending.map(IfPending::from).unwrap_or_default() == IfPending::Move;
-    let wanted = new.check(Some(key), &site.tasks)?;
-    let created = match wanted {
+    let is_moment = spec.at.is_some();
+    let moves = spec.if_pending.unwrap_or_default() == IfPending::Move;
+    let created = match checked(of_key(spec, &key)?, &site)? {
         // A delay is another due time each time, so there is nothing to compare.
-        Wanted::Once(task, due) if is_moment && moves => replace(&site, task, due).await?,
-        wanted => create_wanted(&site, wanted).await?,
+        TaskRequest::Once(task, due) if is_moment && moves => replace(&site, task, due).await?,
+        request => create_task(&site, request).await?,
     };
     Ok(created.answer(&site, &caller).await)
+}
+
+/// The task with the key in the path, which the body may repeat.
+fn of_key(spec: TaskSpec, path: &TaskKey) -> Result<TaskSpec, Problem> {
+    if spec.unique {
+        return Err(Problem::invalid(
+            "`unique` makes a new key each time, which does not go with `PUT`: use `POST /v1/tasks`",
+        ));
+    }
+    match spec.named_key()? {
+        Some(named) if named != *path => Err(Problem::invalid(format!(
+            "the body names `{named}`, the path `{path}`: expected the same key, or none in the body"
+        ))),
+        Some(_) => Ok(spec),
+        None => Ok(TaskSpec {
+            key: Some(path.to_string()),
+            ..spec
+        }),
+    }
+}
+
+/// Parses a task and checks it: only the ledger can refuse it then.
+///
+/// # Errors
+/// The first member that does not fit.
+pub fn checked(spec: TaskSpec, site: &Site) -> Result<TaskRequest, Problem> {
+    let request = spec.resolve(site.tasks.clock_now())?;
+    request.check(&site.tasks)?;
+    Ok(request)
 }
 
 /// Returns a task.
@@ -105,18 +133,19 @@ async fn show(
     caller: Caller,
     task: TaskInPath,
 ) -> Result<Response, Problem> {
-    let Named { key, shown } = task.named(&site, &caller, Scope::Read).await?;
+    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Read).await?;
     let (found, paused) = tokio::try_join!(
         async { site.tasks.find(key).await.map_err(Problem::from) },
         site.paused()
     )?;
     let mut task = found.ok_or_else(Problem::no_task)?;
     site.masks.apply(&mut task);
-    task.key = shown;
-    let mut view = TaskView::new(&task, &paused);
-    view.masked = site.masks.hides_payload(&task.key);
-    let etag = etag(&view.summary.id);
-    Ok(([(header::ETAG, etag)], Json(view)).into_response())
+    task.key = display_key;
+    let view = TaskView {
+        masked: Some(site.masks.hides_payload(&task.key)),
+        ..TaskView::single(&task, &paused)
+    };
+    Ok(([(header::ETAG, etag(&task.id))], Json(view)).into_response())
 }
 
 /// A task that was created, or existed.
@@ -157,13 +186,10 @@ impl CreatedTask {
 ///
 /// # Errors
 /// The task exists and is not to be changed, or the ledger fails.
-pub async fn create_wanted(site: &Site, wanted: Wanted) -> Result<CreatedTask, Problem> {
-    let key = wanted.key().clone();
+pub async fn create_task(site: &Site, request: TaskRequest) -> Result<CreatedTask, Problem> {
+    let key = request.key().clone();
     let asked = site.tasks.now().await?;
-    let receipt = match wanted {
-        Wanted::Once(task, due) => site.tasks.create(task, due).await?,
-        Wanted::Series(task, recurrence) => site.tasks.create_recurring(task, recurrence).await?,
-    };
+    let receipt = request.create(&site.tasks).await?;
     let is_new = receipt.result() == CreateResult::Written
         && receipt.since() >= asked
         && receipt.not_armed() != Some(NotArmed::LeftAsItIs);

@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::answers::{AnyOther, NoTask};
 use crate::diagnosis::{Why, WhyCause};
 use crate::http::access::{Caller, Scope};
-use crate::http::named::{Named, TaskInPath};
+use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::http::why;
@@ -83,7 +83,7 @@ async fn show(
     caller: Caller,
     task: TaskInPath,
 ) -> Result<Json<WhyView>, Problem> {
-    let Named { key, shown } = task.named(&site, &caller, Scope::Read).await?;
+    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Read).await?;
     let (found, facts) = tokio::try_join!(
         async { site.tasks.find(key).await.map_err(Problem::from) },
         why::facts(&site, &caller)
@@ -92,7 +92,7 @@ async fn show(
     let Why { cause, then } = why::of_task(&site, &caller, &facts, &task);
     Ok(Json(WhyView {
         id: task.id,
-        key: shown.to_string(),
+        key: display_key.to_string(),
         cause: CauseView::from(&cause),
         then: then.as_ref().map(CauseView::from),
     }))

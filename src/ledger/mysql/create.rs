@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::MysqlLedger;
 use super::connection::{Conn, Statement, statement};
 use crate::ledger::{Created, IfPending, NewTask};
+use crate::task::Contents;
 
 impl MysqlLedger {
     /// Writes the tasks, a statement for each policy among them, and reads their rows.
@@ -40,7 +41,7 @@ impl MysqlLedger {
             tasks.sort_by(|a, b| a.key.cmp(&b.key));
             let last_of_each = tasks.chunk_by(|a, b| a.key == b.key);
             let last_of_each = last_of_each.filter_map(|of_a_key| of_a_key.last().copied());
-            let size = |task: &&NewTask| task.payload.as_ref().map_or(0, String::len);
+            let size = |task: &&NewTask| task.contents.payload.as_ref().map_or(0, String::len);
             let smallest = last_of_each.min_by_key(size)?;
             tasks.resize(rounded_up(tasks.len()), smallest);
             Some((self.queries.create(tasks.len(), policy, replaces), tasks))
@@ -59,9 +60,12 @@ impl MysqlLedger {
             let NewTask {
                 key,
                 due,
-                payload,
-                tag,
-                max_attempts,
+                contents:
+                    Contents {
+                        payload,
+                        tag,
+                        max_attempts,
+                    },
                 attempts,
                 if_pending,
                 replaces: _,

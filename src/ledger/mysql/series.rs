@@ -54,9 +54,9 @@ impl MysqlLedger {
             .bind(task.key.to_string())
             .bind(self.clock.now().0)
             .bind(due.0)
-            .bind(task.max_attempts)
-            .bind(task.tag.clone())
-            .bind(task.payload.clone())
+            .bind(task.contents.max_attempts)
+            .bind(task.contents.tag.clone())
+            .bind(task.contents.payload.clone())
             .bind(task.recurrence.as_ref().map(ToString::to_string));
         match conn.insert(insert).await {
             Ok(row) => Ok(Some(Arming { row, due })),
@@ -87,9 +87,9 @@ impl MysqlLedger {
             false => queries::SERIES_OVER,
         };
         let update = statement(self.queries.plain(template))
-            .bind(task.max_attempts)
-            .bind(task.tag.clone())
-            .bind(task.payload.clone())
+            .bind(task.contents.max_attempts)
+            .bind(task.contents.tag.clone())
+            .bind(task.contents.payload.clone())
             .bind(task.recurrence.as_ref().map(ToString::to_string))
             .bind(due.0)
             .bind(lookup.arming.row)

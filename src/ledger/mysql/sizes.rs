@@ -64,7 +64,7 @@ impl PacketMax {
 
 /// Length of the texts of a new task.
 pub(super) fn of_task(task: &NewTask) -> usize {
-    let texts = [&task.payload, &task.tag];
+    let texts = [&task.contents.payload, &task.contents.tag];
     let texts: usize = texts.into_iter().flatten().map(String::len).sum();
     // The longest recurrence is shorter than the rest of its row.
     let recurrence = task.recurrence.as_ref().map_or(0, |_| ROW);

@@ -9,10 +9,8 @@ use crate::task::{Arming, Origin, State, UnixMs};
 impl Row {
     /// Creates the row of a key without one.
     pub fn adopted(id: u64, found: &AdoptionRequest) -> Self {
-        let task = NewTask {
-            payload: found.payload.clone(),
-            ..NewTask::new(found.key.clone(), found.due)
-        };
+        let mut task = NewTask::new(found.key.clone(), found.due);
+        task.contents.payload.clone_from(&found.payload);
         Self {
             origin: found.origin().unwrap_or(Origin::Key),
             ..Self::new(id, &task, found.heard.min(found.due))
@@ -39,7 +37,7 @@ impl Row {
     pub fn adopt(&mut self, found: &AdoptionRequest) {
         let (due, payload) = (found.due, found.payload.clone());
         let keeps = self.status == Status::Unprocessed;
-        let before = self.clone();
+        let (before, contents) = (self.clone(), self.contents());
         *self = Self {
             owner: before.owner,
             lease_until: before.lease_until,
@@ -52,9 +50,7 @@ impl Row {
             )
         };
         if keeps {
-            self.payload = before.payload;
-            self.tag = before.tag;
-            self.max_attempts = before.max_attempts;
+            self.set_contents(contents);
             self.recurrence = before.recurrence;
             self.moved_from(before.end_time);
         }

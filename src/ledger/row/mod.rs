@@ -16,7 +16,7 @@ pub(super) use self::recurrence::StoredRecurrence;
 pub(super) use self::transfer::Arrival;
 
 use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner};
-use crate::task::{Arming, Envelope, Mishap, Origin, Reason, State, TaskKey, UnixMs};
+use crate::task::{Arming, Contents, Mishap, Origin, Reason, State, TaskKey, UnixMs};
 
 /// A row of the table, a field for each column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -62,9 +62,12 @@ impl Row {
         let NewTask {
             key,
             due,
-            payload,
-            tag,
-            max_attempts,
+            contents:
+                Contents {
+                    payload,
+                    tag,
+                    max_attempts,
+                },
             attempts,
             if_pending: _,
             replaces: _,
@@ -179,13 +182,29 @@ impl Row {
         self.begin_anew(task, now);
     }
 
-    /// True if the row has the payload, tag and limit of a task. Each request has its own trace.
+    /// True if the row has the contents of a task.
     fn is_same_as(&self, task: &NewTask) -> bool {
-        let payload = |stored: &Option<String>| Envelope::open(stored.clone()).payload;
-        self.tag == task.tag
-            && self.max_attempts == task.max_attempts
-            && self.recurrence.is_some() == task.recurrence.is_some()
-            && (self.payload == task.payload || payload(&self.payload) == payload(&task.payload))
+        self.recurrence.is_some() == task.recurrence.is_some()
+            && self.contents().is_same_as(&task.contents)
+    }
+
+    fn contents(&self) -> Contents {
+        Contents {
+            payload: self.payload.clone(),
+            tag: self.tag.clone(),
+            max_attempts: self.max_attempts,
+        }
+    }
+
+    fn set_contents(&mut self, contents: Contents) {
+        let Contents {
+            payload,
+            tag,
+            max_attempts,
+        } = contents;
+        self.payload = payload;
+        self.tag = tag;
+        self.max_attempts = max_attempts;
     }
 
     fn begin_anew(&mut self, task: &NewTask, now: UnixMs) {

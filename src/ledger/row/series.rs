@@ -13,9 +13,7 @@ impl Row {
         }
         let open = self.status == Status::Unprocessed && !self.deleted;
         if open && self.end_time == task.due {
-            self.payload.clone_from(&task.payload);
-            self.tag.clone_from(&task.tag);
-            self.max_attempts = task.max_attempts;
+            self.set_contents(task.contents.clone());
             self.recurrence = task.recurrence.clone().map(StoredRecurrence::Known);
             self.origin = Origin::Row;
             self.changed_at = now;

@@ -97,9 +97,7 @@ impl Row {
         RowSnapshot {
             lookup: self.lookup(now),
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
-            payload: self.payload.clone(),
-            tag: self.tag.clone(),
-            max_attempts: self.max_attempts,
+            contents: self.contents(),
         }
     }
 

@@ -86,7 +86,10 @@ fn changed_bytes(sizes: &[u64], changes: &[Change]) -> u64 {
     let of_one = |(size, change): (&u64, &Change)| match change {
         Change::Keep => 0,
         Change::Move(_) | Change::Cancel => *size,
-        Change::Write(task) => size + task.payload.as_ref().map_or(0, |it| it.len() as u64),
+        Change::Write(task) => {
+            let payload = task.contents.payload.as_ref();
+            size + payload.map_or(0, |it| it.len() as u64)
+        }
     };
     sizes.iter().zip(changes).map(of_one).sum()
 }

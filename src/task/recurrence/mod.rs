@@ -68,6 +68,7 @@ enum Rule {
 
 /// How missed occurrences are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUp {
     /// They are skipped.
@@ -81,6 +82,7 @@ pub enum CatchUp {
 
 /// Whether an occurrence waits for the end of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Overlap {
     /// It waits. The next occurrence is armed when this one has ended; those due meanwhile are missed.

@@ -11,7 +11,7 @@ use super::near::Near;
 use super::state::State;
 use super::writing::Writing;
 use crate::redis::{Connected, Loss, NotifyFlags, RedisError, Role, Subscription, notify_flags};
-use crate::task::{Backoff, RetryPolicy};
+use crate::task::RetryPolicy;
 use crate::timer::{AdoptionSink, Cause};
 
 /// Pause between two looks if no events come.
@@ -37,15 +37,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 const AUDIT_EVERY: Duration = Duration::from_secs(900);
 
 /// Backoff between sessions: up to 5 s.
-const RECONNECT: RetryPolicy = RetryPolicy {
-    backoff: Backoff::Exponential {
-        base: Duration::from_millis(100),
-        max: Duration::from_secs(4),
-    },
-    max_attempts: u16::MAX,
-    jitter: 0.25,
-    deadline: None,
-};
+const RECONNECT: RetryPolicy =
+    RetryPolicy::endless(Duration::from_millis(100), Duration::from_secs(4));
 
 /// A session that lasted this long is followed by the next one at once.
 const STABLE_AFTER: Duration = Duration::from_secs(10);

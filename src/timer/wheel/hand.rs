@@ -14,7 +14,7 @@ use super::dial::{Dial, Tick};
 use super::inbox::Inbox;
 use crate::clock::LedgerClock;
 use crate::redis::{Keyspace, RedisError, Role, Run, SlotEntry, WheelKeys};
-use crate::task::{Backoff, RetryPolicy, TaskKey, UnixMs};
+use crate::task::{RetryPolicy, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{AdoptionSink, Alarm, AlarmClock, Cause, SignalSink};
 
@@ -22,15 +22,7 @@ use crate::timer::{AdoptionSink, Alarm, AlarmClock, Cause, SignalSink};
 pub(super) const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// Pause after a failed session: 100 ms, then up to 2 s.
-const AGAIN: RetryPolicy = RetryPolicy {
-    backoff: Backoff::Exponential {
-        base: Duration::from_millis(100),
-        max: Duration::from_secs(2),
-    },
-    max_attempts: u16::MAX,
-    jitter: 0.25,
-    deadline: None,
-};
+const AGAIN: RetryPolicy = RetryPolicy::endless(Duration::from_millis(100), Duration::from_secs(2));
 
 /// A session of this length begins again without a pause.
 const LONG_SESSION: Duration = Duration::from_secs(10);

@@ -57,7 +57,7 @@ async fn a_signature_that_is_copied_to_another_task_is_not_authentic() {
     ] {
         let mut row = NewTask::new(key.parse().unwrap(), START);
         // As somebody's SQL would.
-        row.payload = Some(format!(
+        row.contents.payload = Some(format!(
             r#"{{"$lapsed":{{"signature":"{signature}"}},"payload":{payload}}}"#
         ));
         kit.ledger().create(&[row]).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lapsed::ledger::{
     CancelFilter, Change, Changed, LedgerError, NewTask, Producer as _, RowSnapshot, See,
 };
-use lapsed::task::UnixMs;
+use lapsed::task::{Contents, UnixMs};
 use lapsed::{Config, SqliteTaskClient, TaskKey};
 
 use crate::resp::door::Door;
@@ -24,7 +24,10 @@ async fn store(ledger: &impl lapsed::ledger::Ledger, keys: &[TaskKey]) -> UnixMs
     let payload = format!("\"{}\"", "x".repeat(PAYLOAD - 2));
     for keys in keys.chunks(10) {
         let tasks = keys.iter().map(|key| NewTask {
-            payload: Some(payload.clone()),
+            contents: Contents {
+                payload: Some(payload.clone()),
+                ..Contents::default()
+            },
             ..NewTask::new(key.clone(), due)
         });
         ledger.create(&tasks.collect::<Vec<_>>()).await.unwrap();
@@ -41,7 +44,7 @@ impl See for Within {
     }
 
     fn see(&self, _: usize, row: Option<RowSnapshot>) {
-        let payload = row.and_then(|row| row.payload);
+        let payload = row.and_then(|row| row.contents.payload);
         *self.1.lock().unwrap() += usize::from(payload.is_some());
     }
 
@@ -78,7 +81,7 @@ async fn a_change_of_more_bytes_than_its_caller_allows_changes_nothing_and_reads
             let row = ledger.read_row(key).await.unwrap().unwrap();
             let expected = if moved { later } else { due };
             assert_eq!(row.lookup.arming.due, expected, "{key}");
-            assert_eq!(row.payload.unwrap().len(), PAYLOAD);
+            assert_eq!(row.contents.payload.unwrap().len(), PAYLOAD);
         }
     }
 }
@@ -103,7 +106,7 @@ async fn a_page_of_a_cancellation_ends_where_its_rows_are_long() {
     // 8 MiB are 128 rows.
     assert_eq!(pages, [128, 72]);
     let row = ledger.read_row(&keys[0]).await.unwrap().unwrap();
-    assert_eq!(row.payload.unwrap().len(), PAYLOAD);
+    assert_eq!(row.contents.payload.unwrap().len(), PAYLOAD);
 }
 
 #[tokio::test]

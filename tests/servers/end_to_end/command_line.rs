@@ -94,18 +94,21 @@ async fn a_field_of_a_line_that_does_not_fit_is_named() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
     for (field, says) in [
-        ("\"tag\": 7", "line 1: `tag`: expected a text"),
+        (
+            "\"tag\": 7",
+            "line 1: `tag`: invalid type: integer `7`, expected a string",
+        ),
         (
             "\"in\": \"-5m\"",
             "line 1: `-5m` is negative, expected a duration",
         ),
         (
             "\"max_attempts\": 70000",
-            "line 1: `max_attempts`: expected a whole number up to 65535",
+            "line 1: `max_attempts`: invalid value: integer `70000`, expected a whole number up to 65535",
         ),
         (
             "\"every\": \"1m\", \"catch_up\": \"some\"",
-            "line 1: `catch_up`: expected one of `skip`, `once`, `all`",
+            "line 1: `catch_up`: unknown variant `some`, expected one of `skip`, `once`, `all`",
         ),
         (
             "\"every\": \"1m\", \"times\": 3, \"until\": \"2099-01-01T00:00:00Z\"",

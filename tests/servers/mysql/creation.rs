@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lapsed::TaskClient;
 use lapsed::ledger::{Claims, Ledger, NewTask, Producer};
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::task::{Contents, TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use sqlx::{Connection, Executor, MySqlConnection};
 use tokio::task::JoinSet;
@@ -128,7 +128,10 @@ async fn the_later_task_of_a_key_wins_in_one_call() {
     let (_server, ledger, _) = start().await;
     let far = 9_000_000_000_000;
     let task = |n: i64, due: i64, payload: &str| NewTask {
-        payload: Some(payload.to_owned()),
+        contents: Contents {
+            payload: Some(payload.to_owned()),
+            ..Contents::default()
+        },
         ..NewTask::new(
             TaskKey::build("Order", "close", [n.to_string()]).unwrap(),
             UnixMs(due),

@@ -7,7 +7,7 @@ use lapsed::ledger::{
     Admin as _, Claims as _, ListFilter, NewTask, Producer as _, Prune, Retention as _, Settlement,
     StateFilter,
 };
-use lapsed::task::{Recurrence, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Contents, Recurrence, State, TaskKey, UnixMs, Verdict};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, Row as _};
@@ -121,14 +121,20 @@ async fn change(ledger: &MysqlLedger, connection: &mut MySqlConnection, random: 
     match random.random_range(0..10) {
         0 | 1 => {
             let task = NewTask {
-                payload,
+                contents: Contents {
+                    payload,
+                    ..Contents::default()
+                },
                 ..NewTask::new(key(n), due)
             };
             create_or_lose(ledger, task).await;
         }
         2 | 3 => {
             let task = NewTask {
-                payload,
+                contents: Contents {
+                    payload,
+                    ..Contents::default()
+                },
                 ..series(n, due)
             };
             create_or_lose(ledger, task).await;

@@ -3,7 +3,7 @@
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::transfer::{Rows, Transfers};
 use lapsed::ledger::{Admin, Adopted, Adoption, AdoptionRequest, LedgerError, NewTask, Producer};
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::task::{Contents, TaskKey, UnixMs};
 use lapsed_sandbox::PrivateMaria;
 
 use crate::mysql::rig::connect;
@@ -37,7 +37,10 @@ fn payload(bytes: usize) -> Option<String> {
 
 fn task(n: usize, due: UnixMs, bytes: usize) -> NewTask {
     NewTask {
-        payload: payload(bytes),
+        contents: Contents {
+            payload: payload(bytes),
+            ..Contents::default()
+        },
         ..NewTask::new(key(n), due)
     }
 }

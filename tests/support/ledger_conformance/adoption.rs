@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::ledger::{
     Adopted, AdoptionRequest, CancelAnswer, Ledger, Lookup, NewTask, Settled, Withdrawal, Withdrawn,
 };
-use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Arming, Contents, Origin, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, lookup,
@@ -127,9 +127,11 @@ async fn an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_
 ) {
     let key = key("an_adopted_move_keeps_what_belongs_to_the_task", 1);
     let task = NewTask {
-        payload: Some("{}".into()),
-        tag: Some("tag".into()),
-        max_attempts: Some(3),
+        contents: Contents {
+            payload: Some("{}".into()),
+            tag: Some("tag".into()),
+            max_attempts: Some(3),
+        },
         ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
     };
     ledger.create(&[task]).await.unwrap();
@@ -183,7 +185,10 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &impl Ledger) {
     {
         let payload = Some("{}".into());
         let task = NewTask {
-            payload,
+            contents: Contents {
+                payload,
+                ..Contents::default()
+            },
             ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
         };
         ledger.create(&[task]).await.unwrap();

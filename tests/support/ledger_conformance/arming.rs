@@ -3,7 +3,7 @@
 use lapsed::ledger::{
     CancelAnswer, IfPending, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled, Settlement,
 };
-use lapsed::task::{Arming, Envelope, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Arming, Contents, Envelope, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, by, cancel, claim, claim_due, create, create_at, in_ms, key, record, retry_at,
@@ -30,9 +30,11 @@ async fn a_task_is_created_pending(ledger: &impl Ledger) {
     let key = key("create", 1);
     let due = in_ms(ledger, 60_000).await;
     let task = NewTask {
-        payload: Some("{\"a\":1}".into()),
-        tag: Some("t".into()),
-        max_attempts: Some(3),
+        contents: Contents {
+            payload: Some("{\"a\":1}".into()),
+            tag: Some("t".into()),
+            max_attempts: Some(3),
+        },
         ..NewTask::new(key.clone(), due)
     };
     let created = ledger.create(&[task]).await.unwrap()[0];
@@ -86,7 +88,10 @@ async fn a_record_shows_a_payload_without_its_envelope(ledger: &impl Ledger) {
     ] {
         let key = key("enveloped", n);
         let task = NewTask {
-            payload: Some(stored.into()),
+            contents: Contents {
+                payload: Some(stored.into()),
+                ..Contents::default()
+            },
             ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
         };
         let arming = ledger.create(&[task]).await.unwrap()[0].arming;
@@ -259,9 +264,11 @@ async fn answers_come_in_the_order_of_the_questions(ledger: &impl Ledger) {
 async fn a_different_task_gives_its_value_to_the_same_due_time(ledger: &impl Ledger) {
     let due = in_ms(ledger, 60_000).await;
     let of = |key: &TaskKey, due: UnixMs, value: &str| NewTask {
-        payload: Some(value.to_owned()),
-        tag: Some(format!("t{value}")),
-        max_attempts: Some(value.parse().unwrap()),
+        contents: Contents {
+            payload: Some(value.to_owned()),
+            tag: Some(format!("t{value}")),
+            max_attempts: Some(value.parse().unwrap()),
+        },
         ..NewTask::new(key.clone(), due)
     };
     let names = ["pending", "cancelled", "behind"];
@@ -319,9 +326,11 @@ async fn a_different_task_gives_its_value_to_the_same_due_time(ledger: &impl Led
 /// A pending task, one that waits for a retry, and one that runs; of all, the value is "1".
 async fn begun(ledger: &impl Ledger, of: &str) -> Vec<NewTask> {
     let task = |name: &str, due: UnixMs| NewTask {
-        payload: Some("1".to_owned()),
-        tag: Some("t".to_owned()),
-        max_attempts: Some(7),
+        contents: Contents {
+            payload: Some("1".to_owned()),
+            tag: Some("t".to_owned()),
+            max_attempts: Some(7),
+        },
         ..NewTask::new(key(of, name), due)
     };
     let pending = task("pending", in_ms(ledger, 60_000).await);
@@ -342,12 +351,15 @@ async fn the_same_task_for_the_same_due_time_changes_nothing(ledger: &impl Ledge
             text.parse().unwrap()
         });
         let envelope = Envelope {
-            payload: task.payload.clone(),
+            payload: task.contents.payload.clone(),
             traceparent,
             signature: Some("v1=\"}".to_owned()).filter(|_| trace == Some(2)),
         };
         NewTask {
-            payload: envelope.seal(),
+            contents: Contents {
+                payload: envelope.seal(),
+                ..task.contents.clone()
+            },
             ..task.clone()
         }
     };
@@ -362,7 +374,10 @@ async fn the_same_task_for_the_same_due_time_changes_nothing(ledger: &impl Ledge
     // Other contents begin anew, but of what runs.
     for task in &tasks {
         let other = NewTask {
-            payload: Some("[1]".to_owned()),
+            contents: Contents {
+                payload: Some("[1]".to_owned()),
+                ..task.contents.clone()
+            },
             ..task.clone()
         };
         let before = record(ledger, &task.key).await;
@@ -373,7 +388,7 @@ async fn the_same_task_for_the_same_due_time_changes_nothing(ledger: &impl Ledge
                 assert_eq!(found, before);
                 continue;
             }
-            assert_eq!(found.payload, other.payload, "{}", task.key);
+            assert_eq!(found.payload, other.contents.payload, "{}", task.key);
             assert_eq!((found.state, found.attempt), (State::Pending, 0));
             assert_eq!(
                 (found.tag.as_deref(), found.max_attempts),
@@ -385,15 +400,24 @@ async fn the_same_task_for_the_same_due_time_changes_nothing(ledger: &impl Ledge
     let pending = &tasks[0];
     for other in [
         NewTask {
-            payload: None,
+            contents: Contents {
+                payload: None,
+                ..pending.contents.clone()
+            },
             ..pending.clone()
         },
         NewTask {
-            tag: None,
+            contents: Contents {
+                tag: None,
+                ..pending.contents.clone()
+            },
             ..pending.clone()
         },
         NewTask {
-            max_attempts: Some(8),
+            contents: Contents {
+                max_attempts: Some(8),
+                ..pending.contents.clone()
+            },
             ..pending.clone()
         },
         pending.clone(),
@@ -401,7 +425,14 @@ async fn the_same_task_for_the_same_due_time_changes_nothing(ledger: &impl Ledge
         ledger.create(&[traced(&other, Some(1))]).await.unwrap();
         let found = record(ledger, &other.key).await;
         let found = (found.payload, found.tag, found.max_attempts);
-        assert_eq!(found, (other.payload, other.tag, other.max_attempts));
+        assert_eq!(
+            found,
+            (
+                other.contents.payload,
+                other.contents.tag,
+                other.contents.max_attempts
+            )
+        );
     }
 }
 
@@ -411,7 +442,10 @@ async fn a_task_that_does_not_replace_leaves_the_same_due_time_as_it_is(ledger: 
         let policies = IfPending::ALL.map(|policy| (policy, policy != IfPending::Move));
         for (if_pending, replaces) in policies {
             let other = NewTask {
-                payload: Some("2".to_owned()),
+                contents: Contents {
+                    payload: Some("2".to_owned()),
+                    ..task.contents.clone()
+                },
                 if_pending,
                 replaces,
                 ..task.clone()

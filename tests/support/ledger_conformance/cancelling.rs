@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::{CancelAnswer, CancelFilter, Ledger, NewTask, Settled};
-use lapsed::task::{Arming, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Arming, Contents, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, in_ms, key, pass, record, retry_at,
@@ -91,7 +91,10 @@ async fn cancel_all(ledger: &impl Ledger, filter: &CancelFilter) -> (Vec<TaskKey
 async fn create_tagged(ledger: &impl Ledger, key: &TaskKey, ahead_ms: i64, tag: &str) -> Arming {
     let due = in_ms(ledger, ahead_ms).await;
     let task = NewTask {
-        tag: Some(tag.into()),
+        contents: Contents {
+            tag: Some(tag.into()),
+            ..Contents::default()
+        },
         ..NewTask::new(key.clone(), due)
     };
     ledger.create(&[task]).await.unwrap()[0].arming
@@ -203,7 +206,10 @@ async fn many_are_cancelled_page_by_page(ledger: &impl Ledger) {
     const MANY: usize = 5_000;
     let due = in_ms(ledger, 60_000).await;
     let task = |n: usize| NewTask {
-        tag: Some("many_tag".into()),
+        contents: Contents {
+            tag: Some("many_tag".into()),
+            ..Contents::default()
+        },
         ..NewTask::new(
             TaskKey::build("Pages", "many", [n.to_string()]).unwrap(),
             due,

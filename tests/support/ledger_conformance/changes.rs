@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use lapsed::ledger::{
     CancelAnswer, Change, Changed, Ledger, NewTask, RescheduleAnswer, RowSnapshot, See, by_rows,
 };
-use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::task::{Contents, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
     LEASE, claim_due, create, create_at, in_ms, key, record, settle, state,
@@ -26,7 +26,10 @@ rules! {
 
 fn task(key: &TaskKey, due: UnixMs, payload: &str) -> Change {
     Change::Write(Box::new(NewTask {
-        payload: Some(payload.to_owned()),
+        contents: Contents {
+            payload: Some(payload.to_owned()),
+            ..Contents::default()
+        },
         ..NewTask::new(key.clone(), due)
     }))
 }
@@ -104,7 +107,10 @@ async fn changes_of_many_tasks_keep_payloads_that_were_not_read(ledger: &impl Le
         .iter()
         .zip(0..)
         .map(|(key, number)| NewTask {
-            payload: payload(number),
+            contents: Contents {
+                payload: payload(number),
+                ..Contents::default()
+            },
             ..NewTask::new(key.clone(), due)
         })
         .collect();
@@ -195,7 +201,7 @@ async fn an_arming_behind_an_older_run_is_overwritten_moved_and_cancelled(ledger
     let moved = ledger.reschedule(&keys[0], due).await.unwrap();
     assert!(matches!(moved, RescheduleAnswer::Moved(arming) if arming.due == due));
     let row = read_rows(ledger, &keys).await.remove(0).unwrap();
-    assert!(row.lookup.older_run && row.payload.as_deref() == Some("7"));
+    assert!(row.lookup.older_run && row.contents.payload.as_deref() == Some("7"));
 
     let cancelled = ledger.cancel(&keys).await.unwrap();
     // The answer is about the older run, which goes on.
@@ -242,7 +248,10 @@ async fn counting_up_in_parallel_loses_nothing(ledger: &impl Ledger) {
     let keys = [key("change_count", 1)];
     let due = in_ms(ledger, 600_000).await;
     let start = NewTask {
-        payload: Some("0".to_owned()),
+        contents: Contents {
+            payload: Some("0".to_owned()),
+            ..Contents::default()
+        },
         ..NewTask::new(keys[0].clone(), due)
     };
     ledger.create(&[start]).await.unwrap();
@@ -250,7 +259,7 @@ async fn counting_up_in_parallel_loses_nothing(ledger: &impl Ledger) {
         let key = keys[0].clone();
         let next = move |_: UnixMs, rows: &[Option<RowSnapshot>]| {
             let row = rows[0].as_ref().unwrap();
-            let count: u32 = row.payload.as_ref().unwrap().parse().unwrap();
+            let count: u32 = row.contents.payload.as_ref().unwrap().parse().unwrap();
             let due = UnixMs(row.lookup.arming.due.0 + 1);
             vec![task(&key, due, &(count + 1).to_string())]
         };

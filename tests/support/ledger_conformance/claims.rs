@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::{Ledger, NewTask, Renewal, Settled};
-use lapsed::task::{PAYLOAD_READ_MAX, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Contents, PAYLOAD_READ_MAX, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, by, claim, claim_due, create, key, pass, settle, state,
@@ -100,17 +100,20 @@ async fn a_payload_that_is_too_long_is_not_read(ledger: &impl Ledger) {
         )
     };
     let tasks = [PAYLOAD_READ_MAX, PAYLOAD_READ_MAX + 1].map(|bytes| NewTask {
-        payload: Some(text(bytes)),
+        contents: Contents {
+            payload: Some(text(bytes)),
+            ..Contents::default()
+        },
         ..NewTask::new(key("payload", bytes), UnixMs(due.0 - 5))
     });
     let created = ledger.create(&tasks).await.unwrap();
     let longest = claim(ledger, created[0].arming, LEASE).await.unwrap();
     assert_eq!(
         (longest.payload, longest.oversize),
-        (tasks[0].payload.clone(), None)
+        (tasks[0].contents.payload.clone(), None)
     );
     let too_long = claim(ledger, created[1].arming, LEASE).await.unwrap();
-    let bytes = tasks[1].payload.as_ref().unwrap().len() as u64;
+    let bytes = tasks[1].contents.payload.as_ref().unwrap().len() as u64;
     assert_eq!((too_long.payload, too_long.oversize), (None, Some(bytes)));
     let none = claim_due(ledger, &key("payload", "none"), LEASE).await;
     assert_eq!((none.payload, none.oversize), (None, None));

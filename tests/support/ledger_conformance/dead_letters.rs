@@ -1,7 +1,7 @@
 //! Finding, redriving and discarding what is dead.
 
 use lapsed::ledger::{Ledger, ListFilter, NewTask, RunNowAnswer, Settled, StateFilter};
-use lapsed::task::{Reason, State, TaskKey, UnixMs, Verdict, error_kind};
+use lapsed::task::{Contents, Reason, State, TaskKey, UnixMs, Verdict, error_kind};
 
 use crate::ledger_conformance::history::arming_of;
 use crate::ledger_conformance::rig::{
@@ -23,7 +23,10 @@ async fn dead(ledger: &impl Ledger, class: &str, count: usize) -> Vec<TaskKey> {
         let method = if n < 2 { "first" } else { "later" };
         let key = TaskKey::build(class, method, [n.to_string()]).unwrap();
         let task = NewTask {
-            tag: Some(format!("shop_{n}")),
+            contents: Contents {
+                tag: Some(format!("shop_{n}")),
+                ..Contents::default()
+            },
             ..NewTask::new(key.clone(), due)
         };
         let arming = ledger.create(&[task]).await.unwrap()[0].arming;

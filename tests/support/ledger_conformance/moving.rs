@@ -3,7 +3,7 @@
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::transfer::{GiveUp, MovingTask, Rows, Staged, Transfers};
 use lapsed::ledger::{CancelAnswer, NewTask, Producer as _};
-use lapsed::task::{State, TaskKey, Verdict};
+use lapsed::task::{Contents, State, TaskKey, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, cancel, claim, claim_due, create, create_at, in_ms, key, lookup, pass, record, retry_at,
@@ -60,14 +60,7 @@ async fn a_task_moves_in_and_out_with_everything_that_it_has(ledger: &impl Trans
     let key = key("moving-all", "é");
     let (source, target) = (MemoryLedger::default(), MemoryLedger::default());
     let due = in_ms(&source, -50).await;
-    let task = NewTask {
-        payload: Some(r#"{"$lapsed":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"payload":"ü"}"#.into()),
-        tag: Some("eu".into()),
-        max_attempts: Some(7),
-        attempts: 3,
-        recurrence: Some(r#"{"every":"1m","start":"2026-01-01T00:00:00Z"}"#.parse().unwrap()),
-        ..NewTask::new(key.clone(), due)
-    };
+    let task = NewTask { contents: Contents { payload: Some(r#"{"$lapsed":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"payload":"ü"}"#.into()), tag: Some("eu".into()), max_attempts: Some(7) }, attempts: 3, recurrence: Some(r#"{"every":"1m","start":"2026-01-01T00:00:00Z"}"#.parse().unwrap()), ..NewTask::new(key.clone(), due) };
     let created = source.create(&[task]).await.unwrap()[0].arming;
     let run = claim(&source, created, LEASE).await.unwrap();
     let again = in_ms(&source, 60_000).await;

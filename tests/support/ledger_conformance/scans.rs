@@ -7,7 +7,7 @@ use lapsed::ledger::{
     DueScan, Ledger, LedgerError, ListCursor, ListFilter, MethodScan, NewTask, StateFilter,
     Upcoming, Window,
 };
-use lapsed::task::{ClassGlob, KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
+use lapsed::task::{ClassGlob, Contents, KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{LEASE, by, claim, create, key};
 
@@ -261,7 +261,10 @@ async fn lists_are_filtered_and_paged(ledger: &impl Ledger) {
     let class = |class: &str, arg: &str| TaskKey::build(class, "list", [arg]).unwrap();
     for n in 0..5 {
         let task = NewTask {
-            tag: Some("list_tag".into()),
+            contents: Contents {
+                tag: Some("list_tag".into()),
+                ..Contents::default()
+            },
             ..NewTask::new(class("List_x", &n.to_string()), UnixMs(due.0 + 60_000 + n))
         };
         ledger.create(&[task]).await.unwrap();
@@ -333,8 +336,11 @@ async fn a_brief_list_leaves_payloads_and_results_out(ledger: &impl Ledger) {
     let due = ledger.sync_clock().await.unwrap();
     let key = TaskKey::parse("Brief@send@1").unwrap();
     let task = NewTask {
-        payload: Some("[1]".into()),
-        tag: Some("brief_tag".into()),
+        contents: Contents {
+            payload: Some("[1]".into()),
+            tag: Some("brief_tag".into()),
+            ..Contents::default()
+        },
         ..NewTask::new(key, UnixMs(due.0 + 60_000))
     };
     ledger.create(&[task]).await.unwrap();
@@ -363,7 +369,10 @@ async fn a_list_is_of_the_classes_that_its_globs_name(ledger: &impl Ledger) {
     ] {
         let key = TaskKey::parse(key).unwrap();
         let task = NewTask {
-            tag: Some("glob_tag".into()),
+            contents: Contents {
+                tag: Some("glob_tag".into()),
+                ..Contents::default()
+            },
             ..NewTask::new(key, UnixMs(due.0 + 60_000))
         };
         ledger.create(&[task]).await.unwrap();
@@ -415,7 +424,10 @@ async fn pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out(ledg
     for (arg, ahead) in [("c", 3), ("a", 9), ("d", 1), ("b", 3), ("e", 7)] {
         let key = TaskKey::build("Paged", "list", [arg]).unwrap();
         let task = NewTask {
-            tag: Some("paged_tag".into()),
+            contents: Contents {
+                tag: Some("paged_tag".into()),
+                ..Contents::default()
+            },
             ..NewTask::new(key, UnixMs(due.0 + 600_000 + ahead))
         };
         ledger.create(&[task]).await.unwrap();

@@ -6,7 +6,9 @@ use lapsed::ledger::{
     CancelAnswer, Ledger, NewTask, RescheduleAnswer, RowSnapshot, RunNowAnswer, Settled,
     Withdrawal, Withdrawn,
 };
-use lapsed::task::{Arming, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{
+    Arming, Contents, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict,
+};
 
 use crate::ledger_conformance::adoption::{adopt, written};
 use crate::ledger_conformance::rig::{
@@ -34,8 +36,11 @@ pub async fn hourly(ledger: &impl Ledger, key: &TaskKey) -> Arming {
     let due = in_ms(ledger, -10).await;
     let every = Recurrence::every(Duration::from_secs(3600)).unwrap();
     let task = NewTask {
+        contents: Contents {
+            payload: Some("{\"a\":1}".into()),
+            ..Contents::default()
+        },
         recurrence: Some(every.starting(due)),
-        payload: Some("{\"a\":1}".into()),
         ..NewTask::new(key.clone(), due)
     };
     let arming = ledger.write_series(&task, None).await.unwrap();

@@ -7,7 +7,7 @@ use lapsed::ledger::{
     Ledger, ListCursor, ListFilter, NewTask, RescheduleAnswer, RunNowAnswer, Settled, StateFilter,
     TaskRecord,
 };
-use lapsed::task::{Recurrence, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Contents, Recurrence, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, cancel, claim, create, key, lookup, record, retry_at, settle, state,
@@ -85,8 +85,11 @@ async fn a_series_changed_without_being_moved_keeps_its_arming(ledger: &impl Led
     settle(ledger, &claimed, retry_at(arming.due)).await;
     let seen = series(ledger, &key).await;
     let task = NewTask {
+        contents: Contents {
+            tag: Some("changed".into()),
+            ..Contents::default()
+        },
         recurrence: Some(Recurrence::cron("@hourly").unwrap()),
-        tag: Some("changed".into()),
         ..NewTask::new(key.clone(), arming.due)
     };
     assert_eq!(

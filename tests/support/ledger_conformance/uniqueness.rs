@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::{Admin, CreateResult, Created, IfPending, Ledger, NewTask, Settled};
-use lapsed::task::{State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Contents, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim_due, create, in_ms, key, pass, record, retry_at,
@@ -25,7 +25,10 @@ rules! {
 async fn ask_again(ledger: &impl Ledger, key: &TaskKey, policy: IfPending) -> Created {
     let due = in_ms(ledger, 60_000).await;
     let task = NewTask {
-        payload: Some("\"again\"".into()),
+        contents: Contents {
+            payload: Some("\"again\"".into()),
+            ..Contents::default()
+        },
         if_pending: policy,
         ..NewTask::new(key.clone(), due)
     };
@@ -169,7 +172,10 @@ async fn the_same_due_time_again_changes_the_contents_under_move_and_nothing_und
                 expected.clone_from(&asked);
             }
             let task = NewTask {
-                payload: Some(asked),
+                contents: Contents {
+                    payload: Some(asked),
+                    ..Contents::default()
+                },
                 if_pending: other,
                 ..NewTask::new(key.clone(), first.arming.due)
             };

@@ -4,7 +4,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
-use crate::http::api::TaskFilter;
+use crate::contract::TaskFilter;
 use crate::http::dashboard::frame::encoded;
 use crate::http::problem::Problem;
 use crate::ledger::ListFilter;
@@ -166,7 +166,7 @@ impl TaskQuery {
     pub fn filter(&self, now: UnixMs, zone: &TimeZone) -> Result<ListFilter, Problem> {
         Ok(ListFilter {
             limit: LIMIT,
-            ..self.api(zone)?.list(now)?
+            ..self.api(zone)?.resolve(now)?
         })
     }
 

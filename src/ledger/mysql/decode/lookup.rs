@@ -5,7 +5,7 @@ use sqlx::mysql::MySqlRow;
 
 use super::{arming, flag, id, key, ms, narrow, origin, state};
 use crate::ledger::{CancelAnswer, CreateResult, Created, Lookup, NewTask, RowSnapshot, Stamp};
-use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
+use crate::task::{Arming, Contents, Origin, State, TaskKey, UnixMs};
 
 /// A row of `LOOKUP`.
 pub struct LookupRow {
@@ -78,9 +78,11 @@ pub fn series(row: &MySqlRow) -> sqlx::Result<RowSnapshot> {
     Ok(RowSnapshot {
         lookup: LookupRow::read(row)?.lookup(),
         recurrence: row.try_get("recurrence")?,
-        payload: row.try_get("payload")?,
-        tag: row.try_get("tag")?,
-        max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
+        contents: Contents {
+            payload: row.try_get("payload")?,
+            tag: row.try_get("tag")?,
+            max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
+        },
     })
 }
 

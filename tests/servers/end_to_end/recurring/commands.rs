@@ -68,7 +68,7 @@ async fn the_command_line_rejects_invalid_recurrences_with_the_expected_form() {
             &["--cron", "@daily", "--until", "2020-01-01T00:00:00Z"],
             "no occurrence lies ahead",
         ),
-        (&[], "`--every DUR` or `--cron EXPR`"),
+        (&[], "or `every` or `cron` for a recurring task"),
         (
             &["--every", "10ms"],
             "expected a duration from 1s to 10 years",
@@ -146,7 +146,7 @@ async fn a_line_of_a_file_begins_a_series() {
     for reason in [
         "line 3: cron `0 9 * *`: has 4 fields, expected 5",
         "line 4: expected `every` or `cron` with the other options of a recurring task",
-        "line 5: has neither `in` nor `at`, nor `every` or `cron`",
+        "line 5: expected `in` or `at`, or `every` or `cron` for a recurring task",
     ] {
         assert!(err.contains(reason), "{err}");
     }

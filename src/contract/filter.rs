@@ -1,17 +1,21 @@
-//! Filters of tasks, in the query of a list and in the body of a bulk action.
+//! Filters of tasks: in the query of a list, in the body of a bulk action, as options of the command line.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::http::problem::Problem;
+use super::invalid;
+use crate::client::ClientError;
 use crate::ledger::{CancelFilter, ListFilter, StateFilter};
 use crate::task::{Due, Reason, State, UnixMs, parse_length};
 
 /// Selects tasks. A task must match every member that is given.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema, IntoParams)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(
+    feature = "http",
+    derive(utoipa::ToSchema, utoipa::IntoParams),
+    into_params(parameter_in = Query)
+)]
 #[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
 pub struct TaskFilter {
     /// States, separated by commas: `pending` (includes `waiting`), `waiting`, `running`, `done`, `dead`, `cancelled`,
     /// `overdue`.
@@ -49,7 +53,7 @@ impl TaskFilter {
     ///
     /// # Errors
     /// The first member that does not fit. An empty text is refused: it would match everything.
-    pub fn list(&self, now: UnixMs) -> Result<ListFilter, Problem> {
+    pub fn resolve(&self, now: UnixMs) -> Result<ListFilter, ClientError> {
         let Self {
             state,
             class,
@@ -67,8 +71,8 @@ impl TaskFilter {
         } = self;
         let ago = |name: &str, text: &Option<String>| {
             let age = text.as_deref().map(parse_length).transpose();
-            let age = age.map_err(|error| Problem::invalid(format!("`{name}`: {error}")))?;
-            Ok::<_, Problem>(age.map(|age| now.minus(age)))
+            let age = age.map_err(|error| invalid(format!("`{name}`: {error}")))?;
+            Ok::<_, ClientError>(age.map(|age| now.minus(age)))
         };
         let reason = reason.as_deref().map(str::parse::<Reason>).transpose();
         Ok(ListFilter {
@@ -80,7 +84,7 @@ impl TaskFilter {
             recurring: *recurring,
             due_after: moment("due_after", due_after)?,
             due_before: moment("due_before", due_before)?,
-            reason: reason.map_err(|error| Problem::invalid(format!("`reason`: {error}")))?,
+            reason: reason.map_err(|error| invalid(format!("`reason`: {error}")))?,
             error: some_text("error", error)?,
             error_kind: error_kind.clone(),
             finished_before: ago("older_than", older_than)?,
@@ -177,22 +181,22 @@ impl TaskFilter {
     }
 }
 
-fn some_text(name: &str, text: &Option<String>) -> Result<Option<String>, Problem> {
+fn some_text(name: &str, text: &Option<String>) -> Result<Option<String>, ClientError> {
     match text.as_deref() {
-        Some("") => Err(Problem::invalid(format!(
+        Some("") => Err(invalid(format!(
             "`{name}` is empty, which matches everything: expected some text, or leave it out"
         ))),
         _ => Ok(text.clone()),
     }
 }
 
-fn moment(name: &str, text: &Option<String>) -> Result<Option<UnixMs>, Problem> {
+fn moment(name: &str, text: &Option<String>) -> Result<Option<UnixMs>, ClientError> {
     let due = text.as_deref().map(Due::parse_moment).transpose();
-    let due = due.map_err(|error| Problem::invalid(format!("`{name}`: {error}")))?;
+    let due = due.map_err(|error| invalid(format!("`{name}`: {error}")))?;
     Ok(due.map(|due| due.resolve(UnixMs(0))))
 }
 
-fn states(text: Option<&str>) -> Result<Vec<StateFilter>, Problem> {
+fn states(text: Option<&str>) -> Result<Vec<StateFilter>, ClientError> {
     let Some(text) = text else {
         return Ok(Vec::new());
     };
@@ -207,7 +211,7 @@ fn states(text: Option<&str>) -> Result<Vec<StateFilter>, Problem> {
             _ => {
                 let found = State::ALL.into_iter().find(|state| state.as_str() == name);
                 let state = found.ok_or_else(|| {
-                    Problem::invalid(format!(
+                    invalid(format!(
                         "`state`: `{}` is not a state, expected `pending`, `waiting`, `running`, `done`, `dead`, `cancelled` or `overdue`",
                         name.escape_debug()
                     ))

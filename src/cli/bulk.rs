@@ -1,26 +1,27 @@
 //! `lapsed schedule --file`: creates one task per line.
 
-mod line;
-
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lapsed::client::{CreateResult, NotArmed};
+use lapsed::client::{ClientError, CreateResult, NotArmed};
 use lapsed::config::{RouteConfig, Secret};
-use lapsed::task::{Due, TaskKey};
+use lapsed::contract::{TaskRequest, TaskSpec};
+use lapsed::task::{Due, TaskKey, UnixMs};
 use lapsed::{Config, Task, TaskClient};
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
-use self::line::Wanted;
 use super::log::stderr_line;
 use super::output::Output;
 use super::{EXIT_FAILED, chain, usage};
 
 /// Byte order mark, which some programs write at the start of a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Maximum length of a line: an escaped payload and the other members.
+const LINE_BYTES_MAX: usize = 512 * 1024;
 
 /// Tasks per statement.
 const BATCH: usize = 500;
@@ -49,17 +50,17 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     /// Adds the task of line `number`. Lines take effect in their order: the last line of a key wins.
-    async fn take(&mut self, wanted: Wanted, number: u64) -> anyhow::Result<()> {
-        self.note_route(wanted.key());
-        match wanted {
-            Wanted::Once(task, due) => {
+    async fn take(&mut self, request: TaskRequest, number: u64) -> anyhow::Result<()> {
+        self.note_route(request.key());
+        match request {
+            TaskRequest::Once(task, due) => {
                 self.places.push((number, task.key().clone()));
                 self.waiting.push((task, due));
                 if self.waiting.len() == BATCH {
                     self.write(number).await?;
                 }
             }
-            Wanted::Series(task, recurrence) => {
+            TaskRequest::Recurring(task, recurrence) => {
                 self.write(number).await?;
                 let made = self.tasks.create_recurring(task, recurrence).await;
                 let made = made.with_context(|| self.stopped(number))?;
@@ -142,8 +143,8 @@ pub async fn schedule(
         let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1);
         let text = text.unwrap_or(&line).trim_ascii();
         if !text.is_empty() {
-            match line::parse(text, secret.as_ref(), &tasks, tasks.now().await?) {
-                Ok(wanted) => batch.take(wanted, number).await?,
+            match parse(text, secret.as_ref(), &tasks, tasks.now().await?) {
+                Ok(request) => batch.take(request, number).await?,
                 Err(problem) => {
                     batch.tally.refused += 1;
                     bar.suspend(|| stderr_line!("line {number}: {problem}"));
@@ -157,6 +158,31 @@ pub async fn schedule(
     batch.write(number).await?;
     bar.finish_and_clear();
     batch.tally.tell(output)
+}
+
+/// Parses a line and checks its task, or says what is wrong with it.
+fn parse(
+    text: &[u8],
+    secret: Option<&Secret>,
+    tasks: &TaskClient,
+    now: UnixMs,
+) -> Result<TaskRequest, String> {
+    if text.len() > LINE_BYTES_MAX {
+        return Err(format!(
+            "has {} bytes, expected at most {LINE_BYTES_MAX}",
+            text.len()
+        ));
+    }
+    let checked = || {
+        let request = TaskSpec::from_json(text)?.resolve(now)?;
+        let request = match secret {
+            Some(secret) => request.sign(secret.clone()),
+            None => request,
+        };
+        request.check(tasks)?;
+        Ok(request)
+    };
+    checked().map_err(|error: ClientError| error.to_string())
 }
 
 impl Tally {
