@@ -88,7 +88,7 @@
 //! | [`membership`] | the seam to the other daemons on the ledger; adapters: Redis, memory |
 //! | [`limiter`] | the seam to the rate limits of all daemons; adapters: Redis, the ledger, memory |
 //! | [`http`] | the HTTP API, the dashboard, metrics and probes |
-//! | [`resp`] | the front door for Redis clients |
+//! | [`resp`] | the RESP server |
 //! | [`trace`] | the trace that running code belongs to, and the seam to a recorder of spans |
 //!
 //! # Features
@@ -99,7 +99,7 @@
 //! | `sqlite` | the ledger in an SQLite file, without servers; enough for such a library, too |
 //! | `webhook` | routes with a `webhook` target |
 //! | `http` | [`http`]: the HTTP API, the dashboard, metrics and probes |
-//! | `resp` | [`resp`]: the front door for Redis clients |
+//! | `resp` | [`resp`]: the RESP server |
 //! | `doctor` | what `lapsed doctor` examines |
 //!
 //! `mysql` and `sqlite` are on by default. The program `lapsed` is the package `lapsed-cli`, private servers for tests are
@@ -109,6 +109,7 @@
 // They panic when stdout or stderr cannot be written.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod access;
 #[cfg(feature = "webhook")]
 #[doc(hidden)] // for the program and the tests
 pub mod alerts;

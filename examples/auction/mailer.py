@@ -1,6 +1,6 @@
 """The mailer: tells the winners. A pull worker in plain Python: a socket, and SQLite for its own table.
 
-Arguments: the port of the daemon's RESP front door, and the database.
+Arguments: the port of the daemon's RESP server, and the database.
 """
 
 import socket
@@ -12,7 +12,7 @@ import time
 MAIL_TAKES = 0.04
 
 
-class Door:
+class Lapsed:
     """As much of a Redis client as a worker needs."""
 
     def __init__(self, port):
@@ -44,13 +44,13 @@ class Door:
 
 def work(port, database):
     """Takes and settles tasks until the daemon is gone."""
-    door, db = Door(port), sqlite3.connect(database, timeout=5)
+    lapsed, db = Lapsed(port), sqlite3.connect(database, timeout=5)
     while True:
-        for fields in door.ask("LAPSED.TAKE", "mail", "BLOCK", 5000, "WORKER", "mailer.py") or []:
+        for fields in lapsed.ask("LAPSED.TAKE", "mail", "BLOCK", 5000, "WORKER", "mailer.py") or []:
             task = dict(zip(fields[::2], fields[1::2]))
             tell_winner(db, task)
             try:
-                door.ask("LAPSED.DONE", task["claim"])
+                lapsed.ask("LAPSED.DONE", task["claim"])
             except RuntimeError as error:
                 print(task["key"], error, file=sys.stderr)
 

@@ -83,13 +83,13 @@ fn spawn(port: u16, database: &Path, has_python: bool) -> Result<Child> {
 
 /// The mailer in Rust. Runs until standard input is closed.
 pub(crate) async fn run(port: &str, database: &Path) -> Result<()> {
-    let door = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     for _ in 0..AT_ONCE {
-        let (door, database) = (door.clone(), database.to_owned());
+        let (client, database) = (client.clone(), database.to_owned());
         tokio::spawn(async move {
             loop {
                 // The daemon is gone, and starts again.
-                let Err(_) = work(&door, &database).await;
+                let Err(_) = work(&client, &database).await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
@@ -100,10 +100,10 @@ pub(crate) async fn run(port: &str, database: &Path) -> Result<()> {
 }
 
 /// Takes and settles tasks until the daemon is gone.
-async fn work(door: &redis::Client, database: &Path) -> Result<std::convert::Infallible> {
+async fn work(client: &redis::Client, database: &Path) -> Result<std::convert::Infallible> {
     // A take waits longer than commands usually do.
     let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-    let mut door = door
+    let mut connection = client
         .get_multiplexed_async_connection_with_config(&patient)
         .await?;
     let db = Connection::open(database)?;
@@ -111,7 +111,7 @@ async fn work(door: &redis::Client, database: &Path) -> Result<std::convert::Inf
     loop {
         let mut take = cmd("LAPSED.TAKE");
         take.arg(&["mail", "BLOCK", "5000", "WORKER", "mailer.rs"]);
-        let tasks: Option<Vec<HashMap<String, Value>>> = take.query_async(&mut door).await?;
+        let tasks: Option<Vec<HashMap<String, Value>>> = take.query_async(&mut connection).await?;
         for mut task in tasks.unwrap_or_default() {
             let mut field = |name: &str| -> Result<String> {
                 let value = task.remove(name).context("a task has this field")?;
@@ -121,8 +121,10 @@ async fn work(door: &redis::Client, database: &Path) -> Result<std::convert::Inf
             let (key, id, attempt) = (field("key")?, field("id")?, field("attempt")?);
             tokio::time::sleep(MAIL_TAKES).await;
             tell_winner(&db, &key, &id, attempt.parse()?)?;
-            let done: RedisResult<String> =
-                cmd("LAPSED.DONE").arg(claim).query_async(&mut door).await;
+            let done: RedisResult<String> = cmd("LAPSED.DONE")
+                .arg(claim)
+                .query_async(&mut connection)
+                .await;
             match done {
                 // Another worker has it.
                 Err(error) if !error.is_io_error() => eprintln!("{key}: {error}"),

@@ -1,4 +1,4 @@
-//! The daemon: two handlers on a library that calls them on time, and the front door for Redis clients.
+//! The daemon: two handlers on a library that calls them on time, and the RESP server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,14 +57,14 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
     let adapters = Adapters::new(&config)?;
     let engine = adapters.engine(&config, handlers);
     let handle = engine.handle();
-    let door = Listener::open(
+    let resp = Listener::open(
         &config.resp,
         adapters.client(),
         Arc::clone(&adapters.metrics),
     )?;
-    let door = door.context("the configuration has an address")?;
+    let resp = resp.context("the configuration has an address")?;
     let stop = CancellationToken::new();
-    let serving = door
+    let serving = resp
         .with_workers(handle.pull())
         .serve(stop.clone().cancelled_owned());
     let serving = tokio::spawn(serving);

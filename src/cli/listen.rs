@@ -82,7 +82,7 @@ pub async fn listen(
     let handle = engine.handle();
     let router = Arc::clone(&engine.parts().router);
     let stop = CancellationToken::new();
-    // HTTP and the front door stop after the engine: probes and workers are answered while runs end.
+    // HTTP and the RESP server stop after the engine: probes and workers are answered while runs end.
     let stop_http = CancellationToken::new();
 
     let redis = config.timer.uses_redis().then_some(&config.redis.url);
@@ -174,7 +174,7 @@ fn checkup(config: &Config) -> Arc<Checkup> {
     })
 }
 
-/// Opens the front door for Redis clients if the configuration has an address for it, until `stop` is cancelled.
+/// Opens the RESP server if the configuration has an address for it, until `stop` is cancelled.
 fn serve_resp(
     config: &Config,
     adapters: &Adapters,

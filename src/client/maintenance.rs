@@ -13,7 +13,7 @@ use crate::ledger::{
     Admin, DetailedStats, DetailedStatsLimits, ListFilter, ListPage, Picked, RunNowAnswer, Stats,
     TaskRecord,
 };
-use crate::task::{State, TaskKey, UnixMs};
+use crate::task::{Arming, State, TaskKey, UnixMs};
 use crate::timer::Remaining;
 
 /// Maximum number of rows that one statement looks for.
@@ -41,6 +41,20 @@ impl TaskClient {
     /// Cancel safe.
     pub async fn list(&self, filter: &ListFilter) -> Result<ListPage, ClientError> {
         Ok(self.ledger.list(filter).await?)
+    }
+
+    /// True if this arming of a task is dead. False if the ledger fails: a report of a failure stays what it was.
+    #[cfg(any(feature = "http", feature = "resp"))]
+    pub(crate) async fn has_died(&self, key: &TaskKey, arming: Arming) -> bool {
+        match self.find(key).await {
+            Ok(task) => {
+                task.is_some_and(|task| task.state == State::Dead && task.id == arming.to_string())
+            }
+            Err(error) => {
+                tracing::debug!(%error, "could not read whether the task of a failure is dead");
+                false
+            }
+        }
     }
 
     /// Counts tasks by state, as [`Admin::stats`].

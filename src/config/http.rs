@@ -1,13 +1,13 @@
 //! `[http]`: the HTTP API and the dashboard, and who may use them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
-
-use super::ClassGlob;
+use super::access::{globs, name, scope_names, scopes};
 use super::http_proxy::{ProxyConfig, proxy};
 use super::reader::{Problems, Reader};
+use crate::access::{AccessScope, Masks, Principal, Proof, hash_token};
 use crate::format::from_hex;
 
 /// `[http]`
@@ -16,7 +16,7 @@ pub struct HttpConfig {
     /// Address to listen on; `None`: HTTP is off.
     pub listen: Option<SocketAddr>,
     /// Who may do what; none: every caller may do everything, on a loopback address only. `http.tokens` are clients, too.
-    pub clients: Vec<HttpClient>,
+    pub clients: Vec<Arc<Principal>>,
     /// Path in front of every address, such as `/lapsed`; empty: none.
     pub base_path: String,
     /// Names by which browsers reach the daemon, besides `localhost` and addresses.
@@ -29,98 +29,10 @@ pub struct HttpConfig {
     pub session_length: Duration,
     /// How long entries of the audit log are kept.
     pub audit_kept: Duration,
-    /// Tasks whose payloads, results and errors are not shown.
-    pub mask_payloads: Vec<ClassGlob>,
-    /// Tasks whose arguments are not shown in lists.
-    pub mask_arguments: Vec<ClassGlob>,
+    /// `[access]`: what is not shown.
+    pub masks: Masks,
     /// The proxies in front of the daemon.
     pub proxy: ProxyConfig,
-}
-
-/// A client of the HTTP API, or people who use the dashboard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpClient {
-    /// Its name, for the audit log.
-    pub name: String,
-    /// How it proves who it is.
-    pub proof: ClientProof,
-    /// What it may do.
-    pub scopes: Vec<HttpScope>,
-    /// The classes that it may touch; none: all.
-    pub classes: Vec<ClassGlob>,
-}
-
-/// How a client proves who it is.
-#[derive(Clone, PartialEq, Eq)]
-pub enum ClientProof {
-    /// By a token with this SHA-256 hash.
-    Token([u8; 32]),
-    /// By the name that a trusted proxy puts into `http.proxy.user_header`, which fits this glob.
-    User(String),
-}
-
-impl std::fmt::Debug for ClientProof {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Token(_) => f.write_str("Token([redacted])"),
-            Self::User(glob) => write!(f, "User({glob:?})"),
-        }
-    }
-}
-
-impl HttpClient {
-    /// The hash of its token; `None` for users of a proxy.
-    pub fn token_hash(&self) -> Option<&[u8; 32]> {
-        match &self.proof {
-            ClientProof::Token(hash) => Some(hash),
-            ClientProof::User(_) => None,
-        }
-    }
-
-    /// True if it stands for this user of a proxy.
-    pub fn is_user(&self, user: &str) -> bool {
-        match &self.proof {
-            ClientProof::Token(_) => false,
-            ClientProof::User(glob) => crate::task::matches(glob, user),
-        }
-    }
-}
-
-/// What a client may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpScope {
-    /// Look at tasks and figures.
-    Read,
-    /// Create, move and cancel single tasks.
-    Schedule,
-    /// Take tasks of pull queues and settle them.
-    Work,
-    /// Run now, redrive, discard, pause, and change many tasks at once.
-    Operate,
-    /// Everything.
-    Admin,
-}
-
-impl HttpScope {
-    /// All scopes.
-    pub const ALL: [Self; 5] = [
-        Self::Read,
-        Self::Schedule,
-        Self::Work,
-        Self::Operate,
-        Self::Admin,
-    ];
-
-    /// The name in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Schedule => "schedule",
-            Self::Work => "work",
-            Self::Operate => "operate",
-            Self::Admin => "admin",
-        }
-    }
 }
 
 /// Whether the cookie of a session is sent over HTTPS only.
@@ -134,15 +46,13 @@ pub enum SecureCookies {
     Never,
 }
 
-/// Returns the hash of a token, as in the configuration.
-pub fn hash_token(token: &str) -> [u8; 32] {
-    Sha256::digest(token).into()
-}
-
-pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> {
+pub(super) fn http(mut section: Reader, masks: &Masks, p: &mut Problems) -> Option<HttpConfig> {
     let listen = section.address("listen", "127.0.0.1:8787", p);
     let (mut clients, has_short_token) = tokens(&mut section, p).unwrap_or_default();
     clients.extend(section.named_entries("clients", p, client, |client| &client.name));
+    for client in &mut clients {
+        client.masks = masks.clone();
+    }
     refuse_same_tokens(&clients, &section.at("clients"), p);
     let base_path = base_path(&mut section, p);
     let hosts = hosts(&mut section, p);
@@ -150,8 +60,6 @@ pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> 
     let secure_cookies = secure_cookies(&mut section, p);
     let session_length = section.duration("session_length", p, Duration::from_secs(60));
     let audit_kept = section.duration("audit_kept", p, Duration::from_secs(3_600));
-    let mask_payloads = globs(&mut section, "mask_payloads", p);
-    let mask_arguments = globs(&mut section, "mask_arguments", p);
     let proxy = proxy(section.section("proxy", p), p);
     if let (Some(Some(address)), true) = (listen, has_short_token)
         && !address.ip().is_loopback()
@@ -180,15 +88,14 @@ pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> 
     section.done(p);
     Some(HttpConfig {
         listen: listen?,
-        clients,
+        clients: clients.into_iter().map(Arc::new).collect(),
         base_path: base_path?,
         hosts: hosts?,
         read_only: read_only?,
         secure_cookies: secure_cookies?,
         session_length: session_length?,
         audit_kept: audit_kept?,
-        mask_payloads: mask_payloads?,
-        mask_arguments: mask_arguments?,
+        masks: masks.clone(),
         proxy: proxy?,
     })
 }
@@ -197,7 +104,7 @@ pub(super) fn http(mut section: Reader, p: &mut Problems) -> Option<HttpConfig> 
 pub const TOKEN_CHARS_MIN: usize = 16;
 
 /// `http.tokens`: clients that may do everything, and whether a token is short.
-fn tokens(section: &mut Reader, p: &mut Problems) -> Option<(Vec<HttpClient>, bool)> {
+fn tokens(section: &mut Reader, p: &mut Problems) -> Option<(Vec<Principal>, bool)> {
     let tokens: Vec<String> = section.take("tokens", p)?;
     let has_short = tokens.iter().any(|token| token.len() < TOKEN_CHARS_MIN);
     let all_sendable = tokens
@@ -209,44 +116,34 @@ fn tokens(section: &mut Reader, p: &mut Problems) -> Option<(Vec<HttpClient>, bo
         p.add(&section.at("tokens"), expected.to_owned());
         return None;
     }
-    let clients = tokens.iter().enumerate().map(|(index, token)| HttpClient {
+    let clients = tokens.iter().enumerate().map(|(index, token)| Principal {
         name: match index {
             0 => "token".to_owned(),
             _ => format!("token-{}", index + 1),
         },
-        proof: ClientProof::Token(hash_token(token)),
-        scopes: vec![HttpScope::Admin],
+        proof: Proof::Token(hash_token(token)),
+        scopes: vec![AccessScope::Admin],
         classes: Vec::new(),
+        masks: Masks::default(),
     });
     Some((clients.collect(), has_short))
 }
 
 /// `[[http.clients]]`
-fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
-    let is_name = |name: &String| {
-        !name.is_empty()
-            && name.len() <= 128
-            && !name.contains(|c: char| c.is_whitespace() || c.is_control())
-    };
-    let name = shown(
-        &mut section,
-        "name",
-        p,
-        is_name,
-        "1 to 128 bytes without white space",
-    );
+fn client(mut section: Reader, p: &mut Problems) -> Option<Principal> {
+    let name = name(&mut section, p);
     let hash = section.text_or_file("token_sha256", p);
     let user: Option<String> = section.optional("user", p);
     let proof = match (hash?, user) {
         (Some(hash), None) => {
             // What was found may be a token.
-            let hash = from_hex(hash.as_bytes()).map(ClientProof::Token).ok_or_else(|| {
+            let hash = from_hex(hash.as_bytes()).map(Proof::Token).ok_or_else(|| {
                 let found = hash.chars().count();
                 format!("expected the 64 hexadecimal digits that `lapsed token` prints, found {found} characters")
             });
             section.parsed("token_sha256", hash, p)
         }
-        (None, Some(user)) if !user.is_empty() => Some(ClientProof::User(user)),
+        (None, Some(user)) if !user.is_empty() => Some(Proof::ProxyUser(user)),
         _ => {
             let expected = "expected one of `token_sha256`, `token_sha256_file` and `user`";
             p.add(&section.path, expected.to_owned());
@@ -254,40 +151,19 @@ fn client(mut section: Reader, p: &mut Problems) -> Option<HttpClient> {
         }
     };
     let scopes = scopes(&mut section, p);
+    if scopes.as_ref().is_some_and(Vec::is_empty) {
+        let expected = format!("expected some of {}", scope_names());
+        p.add(&section.at("scopes"), expected);
+    }
     let classes = globs(&mut section, "classes", p);
     section.done(p);
-    Some(HttpClient {
+    Some(Principal {
         name: name?,
         proof: proof?,
         scopes: scopes?,
         classes: classes?,
+        masks: Masks::default(),
     })
-}
-
-fn scopes(section: &mut Reader, p: &mut Problems) -> Option<Vec<HttpScope>> {
-    let names = section.texts("scopes", p)?;
-    let scopes = names.iter().map(|name| {
-        let found = HttpScope::ALL
-            .into_iter()
-            .find(|scope| scope.as_str() == name);
-        found.ok_or_else(|| {
-            format!("`{name}` is none of `read`, `schedule`, `work`, `operate`, `admin`")
-        })
-    });
-    let scopes = section.parsed("scopes", scopes.collect::<Result<Vec<_>, _>>(), p)?;
-    if scopes.is_empty() {
-        let expected = "expected some of `read`, `schedule`, `work`, `operate`, `admin`";
-        p.add(&section.at("scopes"), expected.to_owned());
-        return None;
-    }
-    Some(scopes)
-}
-
-/// Reads globs of classes.
-pub(super) fn globs(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Vec<ClassGlob>> {
-    let texts = section.texts(key, p)?;
-    let globs = texts.iter().map(|text| ClassGlob::parse(text));
-    section.parsed(key, globs.collect(), p)
 }
 
 fn base_path(section: &mut Reader, p: &mut Problems) -> Option<String> {
@@ -303,23 +179,7 @@ fn base_path(section: &mut Reader, p: &mut Problems) -> Option<String> {
                             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
                 })
     };
-    shown(section, "base_path", p, is_path, expected)
-}
-
-/// A text that is no secret: a wrong one is shown.
-fn shown(
-    section: &mut Reader,
-    key: &str,
-    p: &mut Problems,
-    holds: impl FnOnce(&String) -> bool,
-    expected: &str,
-) -> Option<String> {
-    let text: String = section.take(key, p)?;
-    let checked = match holds(&text) {
-        true => Ok(text),
-        false => Err(format!("expected {expected}, found {text:?}")),
-    };
-    section.parsed(key, checked, p)
+    section.shown("base_path", p, is_path, expected)
 }
 
 fn hosts(section: &mut Reader, p: &mut Problems) -> Option<Vec<String>> {
@@ -353,7 +213,7 @@ fn secure_cookies(section: &mut Reader, p: &mut Problems) -> Option<SecureCookie
 }
 
 /// Refuses two clients with one token: only one of them would ever be found.
-fn refuse_same_tokens(clients: &[HttpClient], path: &str, p: &mut Problems) {
+fn refuse_same_tokens(clients: &[Principal], path: &str, p: &mut Problems) {
     for (index, client) in clients.iter().enumerate() {
         let same = clients[..index].iter().find(|other| {
             client.token_hash().is_some() && other.token_hash() == client.token_hash()
@@ -365,10 +225,10 @@ fn refuse_same_tokens(clients: &[HttpClient], path: &str, p: &mut Problems) {
     }
 }
 
-fn check_users(clients: &[HttpClient], proxy: &ProxyConfig, section: &Reader, p: &mut Problems) {
+fn check_users(clients: &[Principal], proxy: &ProxyConfig, section: &Reader, p: &mut Problems) {
     let user = clients
         .iter()
-        .find(|client| matches!(client.proof, ClientProof::User(_)));
+        .find(|client| matches!(client.proof, Proof::ProxyUser(_)));
     match (user, &proxy.user_header) {
         (Some(client), None) => p.add(
             &section.at("proxy.user_header"),

@@ -3,6 +3,7 @@
 //! Sections mirror modules. Unknown keys are refused, and *all* problems are reported at once, each
 //! with the path of its key and what was expected.
 
+mod access;
 mod alerts;
 mod delivery;
 #[cfg(feature = "webhook")]
@@ -60,9 +61,7 @@ pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
-pub use self::http::{
-    ClientProof, HttpClient, HttpConfig, HttpScope, SecureCookies, TOKEN_CHARS_MIN, hash_token,
-};
+pub use self::http::{HttpConfig, SecureCookies, TOKEN_CHARS_MIN};
 pub use self::http_proxy::{Network, ProxyConfig};
 pub use self::import::{ImportRule, ImportSource};
 pub use self::key_template::{JobPart, KeyTemplate, written};
@@ -71,7 +70,7 @@ pub use self::member_rule::{MemberPlace, MemberRule};
 pub use self::otel::OtelConfig;
 pub use self::pull::PullConfig;
 pub use self::recurring::RecurringConfig;
-pub use self::resp::{RespConfig, RespScope, RespTls, RespUser};
+pub use self::resp::{RespConfig, RespTls};
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
 pub use self::secret::Secret;
@@ -91,6 +90,7 @@ pub use self::url_template::UrlTemplate;
 #[cfg(feature = "webhook")]
 pub use self::webhook::WebhookConfig;
 pub use self::wheel::WheelConfig;
+pub use crate::access::{AccessScope, Masks, Principal, Proof, hash_token};
 pub use crate::task::ClassGlob;
 
 /// All settings.

@@ -274,6 +274,22 @@ impl Reader {
         self.parsed(key, texts, p)
     }
 
+    /// A text that is no secret: a wrong one is shown.
+    pub(super) fn shown(
+        &mut self,
+        key: &str,
+        p: &mut Problems,
+        holds: impl FnOnce(&String) -> bool,
+        expected: &str,
+    ) -> Option<String> {
+        let text: String = self.take(key, p)?;
+        let checked = match holds(&text) {
+            true => Ok(text),
+            false => Err(format!("expected {expected}, found {text:?}")),
+        };
+        self.parsed(key, checked, p)
+    }
+
     /// The address and port to listen on; `Some(None)` for an empty text.
     pub(super) fn address(
         &mut self,

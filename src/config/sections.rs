@@ -9,7 +9,7 @@ use super::{
     Config, LedgerConfig, OtelConfig, RespConfig, RetentionConfig, Secret, SortedSetConfig,
     TimerKind, WheelConfig,
 };
-use super::{alerts, http, import, recurring, resp, retry, routes};
+use super::{access, alerts, http, import, recurring, resp, retry, routes};
 use crate::task::KEY_BYTES_MAX;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -127,8 +127,10 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let fleet = FleetConfig::read(root.section("fleet", p), p);
     let retry = retry::retry(root.section("retry", p), p);
     let retention = RetentionConfig::read(root.section("retention", p), p);
-    let http = http::http(root.section("http", p), p);
-    let resp = resp::resp(root.section("resp", p), p);
+    let mut http = root.section("http", p);
+    let masks = access::masks(root.section("access", p), &mut http, p).unwrap_or_default();
+    let http = http::http(http, &masks, p);
+    let resp = resp::resp(root.section("resp", p), &masks, p);
     let alerts = alerts::alerts(root.section("alerts", p), p);
     let otel = OtelConfig::read(root.section("otel", p), p);
     let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
@@ -145,8 +147,6 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let redis = redis?;
     let resp = RespConfig {
         key_prefix: redis.key_prefix.clone(),
-        mask_payloads: http.mask_payloads.clone(),
-        mask_arguments: http.mask_arguments.clone(),
         ..resp
     };
     Some(Config {

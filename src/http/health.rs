@@ -66,7 +66,7 @@ async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
 async fn metrics(State(site): State<Site>, caller: Caller) -> Result<Response, Problem> {
     const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     caller.require(Scope::Read)?;
-    caller.require_unlimited()?;
+    caller.require_unrestricted()?;
     let text = site.metrics.render();
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response())
 }

@@ -29,9 +29,9 @@ pub async fn list(
     filter: ListFilter,
     cursor: Option<&str>,
 ) -> Result<Listed, Problem> {
-    let sealed = caller.is_limited() || site.masks.hide_arguments();
+    let sealed = caller.is_restricted() || caller.masks.hides_any_arguments();
     let cursors = site.access.cursors(caller, sealed).await;
-    let mut filter = visible(site, caller, filter)?;
+    let mut filter = visible(caller, filter)?;
     filter.brief = true;
     filter.cursor = cursor.map(|text| cursors.place(text)).transpose()?;
     let ListPage {
@@ -40,12 +40,18 @@ pub async fn list(
         next,
         mut searched,
     } = site.tasks.list(&filter).await?;
-    if caller.is_limited() {
+    if caller.is_restricted() {
         // Rows without a class, and a number of rows of all classes.
         malformed.clear();
         searched = searched.map(|_| tasks.len() as u64);
     }
-    site.masks.apply_to_list(&mut tasks, &mut malformed);
+    for task in &mut tasks {
+        task.mask(&caller.masks);
+        task.key = caller.masks.shown(&task.key);
+    }
+    for row in &mut malformed {
+        row.key = caller.masks.shown_malformed(std::mem::take(&mut row.key));
+    }
     Ok(Listed {
         tasks,
         malformed,
@@ -58,18 +64,29 @@ pub async fn list(
 ///
 /// # Errors
 /// The filter asks for what is masked.
-pub fn visible(site: &Site, caller: &Caller, filter: ListFilter) -> Result<ListFilter, Problem> {
-    if let Some(prefix) = &filter.prefix {
-        site.masks.check_prefix(prefix)?;
+pub fn visible(caller: &Caller, filter: ListFilter) -> Result<ListFilter, Problem> {
+    let prefix = filter.prefix.as_deref().unwrap_or_default();
+    if caller.masks.hides_prefix(prefix) {
+        return Err(Problem::invalid(
+            "`prefix`: arguments of this class are masked, expected a whole key, or a class and method without arguments",
+        ));
     }
+    // Their order would tell them.
+    let hides_keys = match &filter.class {
+        Some(class) => {
+            let method = filter.method.as_deref();
+            caller.masks.hides_arguments_of(class, method)
+        }
+        None => caller.masks.hides_arguments_below(prefix),
+    };
     let except = match (&filter.error, &filter.error_kind) {
         (None, None) => Vec::new(),
-        _ => site.masks.payloads().to_vec(),
+        _ => caller.masks.payloads().to_vec(),
     };
     Ok(ListFilter {
-        only: caller.classes().to_vec(),
+        only: caller.classes.clone(),
         except,
-        hides_keys: site.masks.hide_arguments_of(&filter),
+        hides_keys,
         ..filter
     })
 }

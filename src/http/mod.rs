@@ -8,10 +8,8 @@
 
 mod access;
 mod api;
-mod audit;
 mod checkup;
 mod dashboard;
-mod divided;
 mod events;
 mod health;
 mod input;

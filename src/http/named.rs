@@ -92,7 +92,7 @@ impl TaskInPath {
                 let is_same = |id: &str| arming.is_none_or(|it| it.to_string() == id);
                 let task = task.filter(|task| is_same(&task.id));
                 let key = task.ok_or_else(Problem::no_task)?.key;
-                let display_key = site.masks.shown(&key);
+                let display_key = caller.masks.shown(&key);
                 Ok(TaskRef { key, display_key })
             }
         }

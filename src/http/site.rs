@@ -9,8 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::access::{Access, Caller, Masks};
-use super::audit::{AuditLog, Change};
+use super::access::{Access, Caller};
 use super::checkup::Checkup;
 use super::dashboard::Figures;
 use super::events::{Events, Topic};
@@ -21,6 +20,7 @@ use crate::config::HttpConfig;
 use crate::diagnosis::Thresholds;
 use crate::engine::Handle;
 use crate::ledger::DetailedStats;
+use crate::net::audit_log::{AuditLog, Change, Source};
 use crate::net::room::Room;
 use crate::task::{Pause, Paused, TaskKey};
 use crate::telemetry::Metrics;
@@ -56,8 +56,6 @@ pub struct Site {
     pub audit_log: AuditLog,
     /// Who may do what.
     pub access: Arc<Access>,
-    /// What of a task is not shown.
-    pub masks: Masks,
     /// What pages show about all tasks.
     pub figures: Arc<Figures>,
     /// What `lapsed doctor` finds; `None` for a program without checks.
@@ -93,13 +91,12 @@ impl Site {
     ) -> Self {
         let config = Arc::new(config.clone());
         Self {
-            audit_log: AuditLog::new(tasks.ledger(), config.audit_kept),
+            audit_log: AuditLog::new("http", tasks.ledger(), config.audit_kept),
             access: Arc::new(Access::new(
                 Arc::clone(&config),
                 tasks.ledger(),
                 Arc::clone(&metrics),
             )),
-            masks: Masks::new(Arc::clone(&config)),
             tasks,
             engine,
             metrics,
@@ -136,9 +133,16 @@ impl Site {
         }
     }
 
-    /// Adds a change to the audit log. Call it after the change is committed.
+    /// Adds a change of many tasks, or of a pause, to the audit log. Call it after the change is committed.
     pub async fn audit(&self, caller: &Caller, change: Change) {
-        self.audit_log.add(caller, change).await;
+        self.audit_log.add(source(caller), change).await;
+        self.events.touch(Topic::Audit);
+    }
+
+    /// Adds a change of one task to the audit log. Call it after the change is committed.
+    pub fn audit_task(&self, caller: &Caller, verb: &'static str, key: &TaskKey) {
+        let changes = std::iter::once((verb, key));
+        self.audit_log.add_tasks(source(caller), changes);
         self.events.touch(Topic::Audit);
     }
 
@@ -191,5 +195,12 @@ impl Site {
         let key = utf8_percent_encode(key.as_str(), IN_PATH);
         let url = format!("{}/v1/tasks/{key}", self.config.base_path);
         HeaderValue::try_from(url).expect("a base path and an encoded key are ASCII")
+    }
+}
+
+fn source(caller: &Caller) -> Source<'_> {
+    Source {
+        caller: &caller.name,
+        address: caller.address(),
     }
 }

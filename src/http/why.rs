@@ -12,7 +12,7 @@ use crate::ledger::TaskRecord;
 /// The ledger fails.
 pub async fn facts(site: &Site, caller: &Caller) -> Result<WhyFacts, Problem> {
     let pauses = site.pauses().await?;
-    let told = pauses.iter().map(|pause| caller.pause_told(pause));
+    let told = pauses.iter().map(|pause| caller.covering_pause(pause));
     Ok(site.engine.why_facts(told.collect()))
 }
 
@@ -28,7 +28,7 @@ pub fn of_task(site: &Site, caller: &Caller, facts: &WhyFacts, task: &TaskRecord
 
 fn told(cause: WhyCause, caller: &Caller) -> WhyCause {
     match cause {
-        WhyCause::Away(_) if caller.is_limited() => WhyCause::Away(Vec::new()),
+        WhyCause::Away(_) if caller.is_restricted() => WhyCause::Away(Vec::new()),
         cause => cause,
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 #[cfg(feature = "resp")]
 use super::transfer;
+use crate::access::Masks;
 use crate::task::{
     HIDDEN, JsonText, Mishap, Reason, Recurrence, State, TaskKey, Traceparent, UnixMs,
 };
@@ -116,8 +117,15 @@ impl TaskRecord {
         occurrences
     }
 
+    /// Takes out what these masks hide from a reader who knows the key.
+    pub fn mask(&mut self, masks: &Masks) {
+        if masks.hides_payload(&self.key) {
+            self.hide_payload();
+        }
+    }
+
     /// Takes out payload and result, and the texts of errors.
-    pub fn hide_payload(&mut self) {
+    fn hide_payload(&mut self) {
         self.payload = None;
         self.result = None;
         self.last_error = self.last_error.take().map(|_| HIDDEN.to_owned());

@@ -1,5 +1,7 @@
 //! Statistics: counts of tasks by state, class and method.
 
+mod per_class;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Users: their passwords and scopes.
+//! Users: their passwords.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,10 +12,9 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
-use crate::config::{RespScope, RespUser};
+use crate::access::{Masks, Principal};
 use crate::net::failures::{Failures, Guess};
 use crate::net::login_log::LoginLog;
-use crate::task::{ClassGlob, TaskKey};
 use crate::telemetry::Metrics;
 
 /// The user of a connection without `AUTH`.
@@ -24,62 +23,11 @@ pub const DEFAULT_USER: &str = "default";
 /// Passwords that are checked at the same time: a check takes 19 MiB and some tens of milliseconds of a processor.
 const CHECKS_MAX: usize = 2;
 
-/// Who may call a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Every client, before it has authenticated, too.
-    Open,
-    /// Every client that has authenticated.
-    Login,
-    /// Users with the scope `read`.
-    Read,
-    /// Users with the scope `schedule`.
-    Schedule,
-    /// Users with the scope `work`.
-    Work,
-}
-
-/// A user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
-    /// Its name.
-    pub name: String,
-    scopes: Vec<RespScope>,
-    /// Classes that it may touch; empty: all.
-    classes: Vec<ClassGlob>,
-}
-
-impl User {
-    /// True if the user may touch some classes only.
-    pub fn is_limited(&self) -> bool {
-        !self.classes.is_empty()
-    }
-
-    /// Classes that it may touch; empty: all.
-    pub fn classes(&self) -> &[ClassGlob] {
-        &self.classes
-    }
-
-    /// True if the user may touch the class of this task.
-    pub fn may_touch(&self, key: &TaskKey) -> bool {
-        !self.is_limited() || self.classes.iter().any(|glob| glob.has(key))
-    }
-
-    /// True if the user may call commands of this scope.
-    pub fn may(&self, scope: Scope) -> bool {
-        let needed = match scope {
-            Scope::Open | Scope::Login => return true,
-            Scope::Read => RespScope::Read,
-            Scope::Schedule => RespScope::Schedule,
-            Scope::Work => RespScope::Work,
-        };
-        self.scopes.contains(&needed)
-    }
-}
-
 /// All users.
 pub struct Users {
-    users: Vec<(Arc<User>, String)>,
+    users: Vec<Arc<Principal>>,
+    /// The user of connections while there are none.
+    anonymous: Arc<Principal>,
     /// Fingerprints of passwords that were right, by user: each connection of a pool sends the same one.
     known: Mutex<HashMap<String, [u8; 32]>>,
     /// Key of the fingerprints, new in each process.
@@ -98,18 +46,11 @@ pub enum LoginError {
 }
 
 impl Users {
-    /// Takes the users of a configuration.
-    pub fn new(users: &[RespUser], metrics: Arc<Metrics>) -> Self {
-        let of = |user: &RespUser| {
-            let known = User {
-                name: user.name.clone(),
-                scopes: user.scopes.clone(),
-                classes: user.classes.clone(),
-            };
-            (Arc::new(known), user.password.expose().to_owned())
-        };
+    /// Takes the users of a configuration, and what is not shown if there are none.
+    pub fn new(users: &[Arc<Principal>], masks: Masks, metrics: Arc<Metrics>) -> Self {
         Self {
-            users: users.iter().map(of).collect(),
+            users: users.to_vec(),
+            anonymous: Arc::new(Principal::anonymous(DEFAULT_USER, masks)),
             known: Mutex::default(),
             key: rand::random(),
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
@@ -128,14 +69,8 @@ impl Users {
     }
 
     /// Returns the user of a connection that has not authenticated, if that is not required.
-    pub fn without_auth(&self) -> Option<Arc<User>> {
-        (!self.are_required()).then(|| {
-            Arc::new(User {
-                name: DEFAULT_USER.to_owned(),
-                scopes: RespScope::ALL.to_vec(),
-                classes: Vec::new(),
-            })
-        })
+    pub fn without_auth(&self) -> Option<Arc<Principal>> {
+        (!self.are_required()).then(|| Arc::clone(&self.anonymous))
     }
 
     /// Returns the user with this name and password. Takes as long for an unknown user as for a wrong password.
@@ -150,7 +85,7 @@ impl Users {
         address: IpAddr,
         name: &[u8],
         password: &[u8],
-    ) -> Result<Arc<User>, LoginError> {
+    ) -> Result<Arc<Principal>, LoginError> {
         let result = self.check(address, name, password).await;
         if result.is_err() {
             self.failures.report(Some(address));
@@ -163,14 +98,14 @@ impl Users {
         address: IpAddr,
         name: &[u8],
         password: &[u8],
-    ) -> Result<Arc<User>, LoginError> {
+    ) -> Result<Arc<Principal>, LoginError> {
         let fingerprint = self.fingerprint(name, password);
         let name = std::str::from_utf8(name).map_err(|_| LoginError::Wrong)?;
-        let place = self.users.iter().position(|(user, _)| user.name == name);
+        let place = self.users.iter().position(|user| user.name == name);
         let known = || place.filter(|_| self.is_known(name, &fingerprint));
         if let Some(place) = known() {
             return match self.failures.admit(address, &fingerprint, Some(place)) {
-                true => Ok(Arc::clone(&self.users[place].0)),
+                true => Ok(Arc::clone(&self.users[place])),
                 false => Err(LoginError::LockedOut),
             };
         }
@@ -185,11 +120,11 @@ impl Users {
         // Another connection may have sent the same meanwhile.
         if let Some(place) = known() {
             self.failures.right(address, &fingerprint, place);
-            return Ok(Arc::clone(&self.users[place].0));
+            return Ok(Arc::clone(&self.users[place]));
         }
         guess()?;
-        let (_, hash) = &self.users[place.unwrap_or(0)];
-        let (hash, password) = (hash.clone(), password.to_vec());
+        let hash = self.users[place.unwrap_or(0)].password_hash();
+        let (hash, password) = (hash.unwrap_or_default().to_owned(), password.to_vec());
         let check = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             fits(&hash, &password)
@@ -202,7 +137,7 @@ impl Users {
         self.failures.right(address, &fingerprint, place);
         let mut known = self.known.lock().expect("nothing panics while holding it");
         known.insert(name.to_owned(), fingerprint);
-        Ok(Arc::clone(&self.users[place].0))
+        Ok(Arc::clone(&self.users[place]))
     }
 
     fn is_known(&self, name: &str, fingerprint: &[u8; 32]) -> bool {

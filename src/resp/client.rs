@@ -1,18 +1,17 @@
 //! `CLIENT`: names and facts of connections.
 
-use super::auth::Scope;
 use super::command::{Command, Run, integer, is, syntax_error, unknown_subcommand};
 use super::control::{NAME_ERROR, client_name};
-use super::door::Door;
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::Session;
 
 /// The commands of this file.
 pub const COMMANDS: &[Command] = &[Command {
     name: "client",
     arity: -2,
-    scope: Scope::Login,
+    scope: None,
     run: Run::Now(client),
     keys: (0, 0, 0),
     summary: "Names the connection, and tells about it.",
@@ -68,7 +67,7 @@ fn subcommand(args: Args<'_>) -> Result<&'static str, Reply> {
     }
 }
 
-fn client(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn client(session: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     let arg = |index| args.get(index).unwrap_or_default();
     let name = match subcommand(args) {
         Ok(name) => name,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::auth::Scope;
-use super::door::Door;
 use super::keyed::Keyed;
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::Session;
+use crate::access::AccessScope;
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -21,8 +21,8 @@ pub struct Command {
     pub name: &'static str,
     /// Number of arguments, the name included. Negative: at least as many.
     pub arity: i32,
-    /// Who may call it.
-    pub scope: Scope,
+    /// The scope that it needs; `None`: a login suffices.
+    pub scope: Option<AccessScope>,
     /// What it does.
     pub run: Run,
     /// Place of the first key, of the last one (negative: from the end), and the step between keys; zeros without keys.
@@ -37,9 +37,9 @@ pub struct Command {
 #[derive(Clone, Copy)]
 pub enum Run {
     /// Answers at once.
-    Now(fn(&mut Session, &Door, Args<'_>) -> Reply),
+    Now(fn(&mut Session, &ServerState, Args<'_>) -> Reply),
     /// Is about tasks by key: batched with its neighbours, and allowed between `MULTI` and `EXEC`.
-    Keyed(fn(&Door, Args<'_>) -> Result<Keyed, Reply>),
+    Keyed(fn(&ServerState, Args<'_>) -> Result<Keyed, Reply>),
     /// Answers later. Nothing else of the connection is answered before.
     Later(Begin),
     /// Answers later. Neighbours of this kind run at the same time, so that the ledger writes them together.
@@ -52,7 +52,7 @@ pub enum Run {
 }
 
 /// Begins a command. The reply borrows nothing.
-pub type Begin = fn(&Session, &Arc<Door>, Args<'_>) -> BoxFuture<'static, Reply>;
+pub type Begin = fn(&Session, &Arc<ServerState>, Args<'_>) -> BoxFuture<'static, Reply>;
 
 /// A command that changes the connection itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,14 +83,14 @@ pub enum Control {
 pub const fn now(
     name: &'static str,
     arity: i32,
-    run: fn(&mut Session, &Door, Args<'_>) -> Reply,
+    run: fn(&mut Session, &ServerState, Args<'_>) -> Reply,
     usage: &'static str,
     summary: &'static str,
 ) -> Command {
     Command {
         name,
         arity,
-        scope: Scope::Login,
+        scope: None,
         run: Run::Now(run),
         keys: (0, 0, 0),
         summary,
@@ -99,6 +99,17 @@ pub const fn now(
 }
 
 impl Command {
+    /// True if a client may call it before it has authenticated, too.
+    pub fn is_open(&self) -> bool {
+        let Run::Control(control) = self.run else {
+            return false;
+        };
+        matches!(
+            control,
+            Control::Auth | Control::Hello | Control::Quit | Control::Reset
+        )
+    }
+
     /// Places of its keys among this many arguments.
     pub fn key_places(&self, args: usize) -> impl Iterator<Item = usize> + use<> {
         let (first, last, step) = self.keys;

@@ -355,7 +355,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             () = self.share.closed() => return Err(io::ErrorKind::OutOfMemory.into()),
         }
         self.dispatch.clear_replies();
-        self.dispatch.session.handed.received();
+        self.dispatch.session.unsent.sent();
         Ok(())
     }
 }

@@ -2,17 +2,17 @@
 
 use super::auth::{DEFAULT_USER, LoginError, Users};
 use super::command::{is, syntax_error};
-use super::door::{Door, REDIS_VERSION};
 use super::parser::{Args, number};
 use super::reply::{Protocol, Reply};
+use super::server_state::{REDIS_VERSION, ServerState};
 use super::session::Session;
 
 /// `AUTH [username] password`
-pub async fn auth(session: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+pub async fn auth(session: &mut Session, server: &ServerState, args: Args<'_>) -> Reply {
     let (name, password) = match (args.get(1), args.get(2)) {
         (Some(name), Some(password)) if args.len() == 3 => (name, password),
         (Some(password), None) => {
-            if !door.users.are_required() {
+            if !server.users.are_required() {
                 return Reply::err(
                     "AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
                 );
@@ -21,7 +21,7 @@ pub async fn auth(session: &mut Session, door: &Door, args: Args<'_>) -> Reply {
         }
         _ => return syntax_error(),
     };
-    log_in(session, &door.users, name, password)
+    log_in(session, &server.users, name, password)
         .await
         .unwrap_or(Reply::OK)
 }
@@ -57,7 +57,7 @@ async fn log_in(
 }
 
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
-pub async fn hello(session: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+pub async fn hello(session: &mut Session, server: &ServerState, args: Args<'_>) -> Reply {
     let protocol = match args.get(1).map(number) {
         None => session.protocol,
         Some(None) => {
@@ -91,7 +91,7 @@ pub async fn hello(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
         }
     }
     if let Some((user, password)) = login
-        && let Some(error) = log_in(session, &door.users, user, password).await
+        && let Some(error) = log_in(session, &server.users, user, password).await
     {
         return error;
     }

@@ -1,24 +1,26 @@
 //! From a command to its reply.
 
 mod budget;
+mod refusal;
 
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
 
-use super::auth::Scope;
+use super::actor::Actor;
 use super::batch;
-use super::command::{Command, Control, Registry, Run, unknown, wrong_arity};
+use super::command::{Control, Registry, Run, unknown};
 use super::control;
 use super::counters::Counters;
-use super::door::Door;
 use super::introspection;
 use super::keyed::{Keyed, NOT_IN_TRANSACTION};
 use super::parser::{Args, Owned};
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::{Queued, Session};
 use super::transactions::{self, aborted};
 use super::{client, server};
+use crate::access::AccessScope as Scope;
 use crate::task::PAYLOAD_BYTES_MAX;
 
 /// Capacity that is kept for replies.
@@ -28,7 +30,7 @@ const REPLIES_KEPT: usize = 1024;
 pub struct Dispatch {
     /// The state of the connection.
     pub session: Session,
-    door: Arc<Door>,
+    server: Arc<ServerState>,
     registry: &'static Registry,
     counters: Arc<Counters>,
     /// Commands that wait for a commit, and replies that wait for those before them.
@@ -61,13 +63,13 @@ impl Dispatch {
     /// Begins a connection.
     pub fn new(
         session: Session,
-        door: Arc<Door>,
+        server: Arc<ServerState>,
         registry: &'static Registry,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
             session,
-            door,
+            server,
             registry,
             counters,
             batch: Vec::new(),
@@ -95,19 +97,19 @@ impl Dispatch {
             Run::Keyed(parse) => parse,
             Run::Joined(begin) if self.batch.is_empty() && self.session.transaction.is_none() => {
                 self.bytes += args.bytes();
-                self.join(index, begin(&self.session, &self.door, args));
+                self.join(index, begin(&self.session, &self.server, args));
                 return Accepted::Done;
             }
             _ => return Accepted::AfterBatch(index),
         };
         let bytes = args.bytes();
-        let queued = match parse(&self.door, args) {
+        let queued = match parse(&self.server, args) {
             Ok(Keyed::Repeat(_)) if self.session.transaction.is_some() => {
                 Queued::Answered(Reply::err(NOT_IN_TRANSACTION))
             }
             // The value before is read.
             Ok(Keyed::Set(set)) if set.get && !self.may(Scope::Read) => {
-                let error = no_permission("set .. get");
+                let error = Reply::no_permission("set .. get");
                 return self.refuse(Some(index), error);
             }
             Ok(keyed) if keyed.reads_value() && self.hides_value(&keyed) => {
@@ -146,7 +148,7 @@ impl Dispatch {
             Run::Now(_) | Run::Control(Control::Describe) if self.session.transaction.is_some() => {
                 self.queue_call(index, args)
             }
-            Run::Now(answer) => answer(&mut self.session, &self.door, args),
+            Run::Now(answer) => answer(&mut self.session, &self.server, args),
             Run::Later(_) | Run::Joined(_) | Run::Blocking(_)
                 if self.session.transaction.is_some() =>
             {
@@ -157,16 +159,16 @@ impl Dispatch {
                 ))
             }
             Run::Joined(begin) => {
-                self.join(index, begin(&self.session, &self.door, args));
+                self.join(index, begin(&self.session, &self.server, args));
                 return Accepted::Done;
             }
             Run::Later(begin) => {
                 self.counters.called(index);
-                return Accepted::Later(begin(&self.session, &self.door, args));
+                return Accepted::Later(begin(&self.session, &self.server, args));
             }
             Run::Blocking(begin) => {
                 self.counters.called(index);
-                return Accepted::Blocking(begin(&self.session, &self.door, args));
+                return Accepted::Blocking(begin(&self.session, &self.server, args));
             }
             Run::Control(control) => self.control(control, args).await,
         };
@@ -233,7 +235,11 @@ impl Dispatch {
         }
         let replies = match commands.is_empty() {
             true => Vec::new(),
-            false => batch::run(&self.door, commands).await,
+            false => {
+                let session = &self.session;
+                let actor = Actor::new(&self.server, session.user.as_deref(), session.address);
+                batch::run(&actor, commands).await
+            }
         };
         let mut replies = replies.into_iter();
         for (index, known) in places {
@@ -246,13 +252,15 @@ impl Dispatch {
 
     fn hides_value(&self, keyed: &Keyed) -> bool {
         let mut is_hidden = false;
-        keyed.each_key(|key| is_hidden |= self.door.hides_payload(key));
+        if let Some(user) = &self.session.user {
+            keyed.each_key(|key| is_hidden |= user.masks.hides_payload(key));
+        }
         is_hidden
     }
 
     fn may(&self, scope: Scope) -> bool {
         let user = self.session.user.as_ref();
-        user.is_some_and(|user| user.may(scope))
+        user.is_some_and(|user| user.has(scope))
     }
 
     /// Appends a reply.
@@ -269,44 +277,6 @@ impl Dispatch {
     pub fn clear_replies(&mut self) {
         self.replies.clear();
         self.replies.shrink_to(REPLIES_KEPT);
-    }
-
-    /// Returns the error for a command that the client may not call, or not now.
-    fn refusal(&self, command: &Command, args: Args<'_>) -> Option<Reply> {
-        let name = command.name;
-        if !command.takes(args.len()) {
-            return Some(wrong_arity(name));
-        }
-        if let Some(user) = &self.session.user
-            && user.is_limited()
-            && (name == "dbsize"
-                || command
-                    .key_places(args.len())
-                    .filter_map(|place| args.get(place).and_then(super::keys::key))
-                    .any(|key| !user.may_touch(&key)))
-        {
-            return Some(Reply::not_of_classes());
-        }
-        match &self.session.user {
-            None if command.scope != Scope::Open => {
-                return Some(Reply::Error("NOAUTH Authentication required.".to_owned()));
-            }
-            Some(user) if !user.may(command.scope) => return Some(no_permission(name)),
-            _ => {}
-        }
-        let subscribes = ["subscribe", "unsubscribe", "psubscribe", "punsubscribe"].contains(&name);
-        if self.session.is_subscriber() && !subscribes && !["ping", "quit", "reset"].contains(&name)
-        {
-            return Some(Reply::err(format_args!(
-                "Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
-            )));
-        }
-        if self.session.transaction.is_some() && subscribes {
-            return Some(Reply::err(format_args!(
-                "'{name}' is not allowed between MULTI and EXEC"
-            )));
-        }
-        None
     }
 
     /// Answers with an error, after the batch. An open transaction is discarded.
@@ -345,12 +315,12 @@ impl Dispatch {
     }
 
     async fn control(&mut self, control: Control, args: Args<'_>) -> Reply {
-        let (session, door) = (&mut self.session, &self.door);
+        let (session, server) = (&mut self.session, &self.server);
         let is_in_transaction = session.transaction.is_some();
         match control {
             Control::Quit => Reply::OK,
             Control::Reset => {
-                session.reset(door.users.without_auth());
+                session.reset(server.users.without_auth());
                 Reply::Status("RESET")
             }
             Control::Auth | Control::Hello if is_in_transaction => {
@@ -360,12 +330,12 @@ impl Dispatch {
                     "'{name}' is not allowed between MULTI and EXEC"
                 ))
             }
-            Control::Auth => control::auth(session, door, args).await,
-            Control::Hello => control::hello(session, door, args).await,
+            Control::Auth => control::auth(session, server, args).await,
+            Control::Hello => control::hello(session, server, args).await,
             Control::Multi => transactions::multi(session),
-            Control::Exec => transactions::exec(session, door, self.registry).await,
+            Control::Exec => transactions::exec(session, server, self.registry).await,
             Control::Discard => transactions::discard(session),
-            Control::Watch => transactions::watch(session, door, args).await,
+            Control::Watch => transactions::watch(session, server, args).await,
             Control::Unwatch => match &mut session.transaction {
                 // Queued as any command. What is watched decides before it would be carried out.
                 Some(transaction) => transaction.queue(Queued::Answered(Reply::OK), 0),
@@ -377,12 +347,6 @@ impl Dispatch {
             Control::Describe => introspection::describe(self.registry, args),
         }
     }
-}
-
-fn no_permission(name: &str) -> Reply {
-    Reply::Error(format!(
-        "NOPERM this user has no permissions to run the '{name}' command"
-    ))
 }
 
 /// The work of a command in a batch.

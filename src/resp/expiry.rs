@@ -1,16 +1,16 @@
 //! Commands about due times: `EXPIRE`, `PERSIST`, `TTL` and their kin.
 
-use super::auth::Scope;
 use super::command::{Command, Run, integer, is};
-use super::door::Door;
 use super::keyed::{Expiry, Keyed, OnlyIf};
 use super::keys::key;
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::strings::{invalid_time, too_far};
+use crate::access::AccessScope as Scope;
 use crate::task::{Due, UnixMs};
 
-type Parse = fn(&Door, Args<'_>) -> Result<Keyed, Reply>;
+type Parse = fn(&ServerState, Args<'_>) -> Result<Keyed, Reply>;
 
 const fn one_key(
     name: &'static str,
@@ -23,7 +23,7 @@ const fn one_key(
     Command {
         name,
         arity,
-        scope,
+        scope: Some(scope),
         run: Run::Keyed(parse),
         keys: (1, 1, 1),
         summary,
@@ -45,24 +45,24 @@ pub const COMMANDS: &[Command] = &[
     one_key("pexpiretime", 2, Scope::Read, pexpiretime, "key", "As EXPIRETIME, in milliseconds."),
 ];
 
-fn expire(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
-    expiry(door, args, "expire", 1000, Expiry::In)
+fn expire(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
+    expiry(server, args, "expire", 1000, Expiry::In)
 }
 
-fn pexpire(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
-    expiry(door, args, "pexpire", 1, Expiry::In)
+fn pexpire(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
+    expiry(server, args, "pexpire", 1, Expiry::In)
 }
 
-fn expireat(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
-    expiry(door, args, "expireat", 1000, Expiry::At)
+fn expireat(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
+    expiry(server, args, "expireat", 1000, Expiry::At)
 }
 
-fn pexpireat(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
-    expiry(door, args, "pexpireat", 1, Expiry::At)
+fn pexpireat(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
+    expiry(server, args, "pexpireat", 1, Expiry::At)
 }
 
 fn expiry(
-    door: &Door,
+    server: &ServerState,
     args: Args<'_>,
     name: &str,
     unit: i64,
@@ -72,7 +72,7 @@ fn expiry(
     let number = integer(args.get(2).unwrap_or_default())?;
     let ms = number.checked_mul(unit).ok_or_else(|| invalid_time(name))?;
     let expiry = expiry(ms);
-    let now = door.tasks.clock_now();
+    let now = server.tasks.clock_now();
     let due = match expiry {
         Expiry::In(ms) => now.0.checked_add(ms).ok_or_else(|| invalid_time(name))?,
         Expiry::At(ms) => ms,
@@ -117,7 +117,7 @@ fn only_if(args: Args<'_>) -> Result<OnlyIf, Reply> {
     Ok(only)
 }
 
-fn persist(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn persist(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Persist(args.get(1).and_then(key)))
 }
 
@@ -129,18 +129,18 @@ fn remaining(args: Args<'_>, in_ms: bool, absolute: bool) -> Result<Keyed, Reply
     })
 }
 
-fn ttl(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn ttl(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     remaining(args, false, false)
 }
 
-fn pttl(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn pttl(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     remaining(args, true, false)
 }
 
-fn expiretime(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn expiretime(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     remaining(args, false, true)
 }
 
-fn pexpiretime(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn pexpiretime(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     remaining(args, true, true)
 }

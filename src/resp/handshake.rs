@@ -1,16 +1,15 @@
 //! Commands about the connection.
 
-use super::auth::Scope;
 use super::command::{Command, Control, Run, integer, now, wrong_arity};
-use super::door::Door;
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::Session;
+use crate::access::AccessScope as Scope;
 
 const fn control(
     name: &'static str,
     arity: i32,
-    scope: Scope,
     control: Control,
     usage: &'static str,
     summary: &'static str,
@@ -18,7 +17,7 @@ const fn control(
     Command {
         name,
         arity,
-        scope,
+        scope: None,
         run: Run::Control(control),
         keys: (0, 0, 0),
         summary,
@@ -29,22 +28,22 @@ const fn control(
 /// The commands of this file.
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    control("auth", -2, Scope::Open, Control::Auth, "[username] password", "Authenticates the connection."),
-    control("hello", -1, Scope::Open, Control::Hello, "[protover [AUTH username password] [SETNAME clientname]]", "Handshakes with the server."),
-    control("quit", -1, Scope::Open, Control::Quit, "", "Closes the connection."),
-    control("reset", 1, Scope::Open, Control::Reset, "", "Resets the connection."),
-    control("multi", 1, Scope::Login, Control::Multi, "", "Starts a transaction."),
-    control("exec", 1, Scope::Login, Control::Exec, "", "Executes all commands in a transaction, as one transaction of the ledger."),
-    control("discard", 1, Scope::Login, Control::Discard, "", "Discards a transaction."),
-    Command { keys: (1, -1, 1), ..control("watch", -2, Scope::Read, Control::Watch, "key [key ...]", "Makes the next EXEC depend on tasks that do not change.") },
-    control("unwatch", 1, Scope::Login, Control::Unwatch, "", "Forgets watched keys."),
-    control("command", -1, Scope::Login, Control::Describe, "[COUNT | LIST | INFO | DOCS | GETKEYS] [command ...]", "Describes the commands of this server."),
+    control("auth", -2, Control::Auth, "[username] password", "Authenticates the connection."),
+    control("hello", -1, Control::Hello, "[protover [AUTH username password] [SETNAME clientname]]", "Handshakes with the server."),
+    control("quit", -1, Control::Quit, "", "Closes the connection."),
+    control("reset", 1, Control::Reset, "", "Resets the connection."),
+    control("multi", 1, Control::Multi, "", "Starts a transaction."),
+    control("exec", 1, Control::Exec, "", "Executes all commands in a transaction, as one transaction of the ledger."),
+    control("discard", 1, Control::Discard, "", "Discards a transaction."),
+    Command { scope: Some(Scope::Read), keys: (1, -1, 1), ..control("watch", -2, Control::Watch, "key [key ...]", "Makes the next EXEC depend on tasks that do not change.") },
+    control("unwatch", 1, Control::Unwatch, "", "Forgets watched keys."),
+    control("command", -1, Control::Describe, "[COUNT | LIST | INFO | DOCS | GETKEYS] [command ...]", "Describes the commands of this server."),
     now("ping", -1, ping, "[message]", "Returns the server's liveness response."),
     now("echo", 2, echo, "message", "Returns the given string."),
     now("select", 2, select, "index", "Accepts the databases 0 to 15, which are all the same."),
 ];
 
-fn ping(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn ping(session: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     let message = args.get(1).map(<[u8]>::to_vec);
     match message {
         _ if args.len() > 2 => wrong_arity("ping"),
@@ -57,12 +56,12 @@ fn ping(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
     }
 }
 
-fn echo(_: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn echo(_: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     Reply::Bytes(args.get(1).unwrap_or_default().to_vec())
 }
 
 /// Frameworks select a database in their configuration, and there is only one ledger.
-fn select(_: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn select(_: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     match integer(args.get(1).unwrap_or_default()) {
         Ok(0..=15) => Reply::OK,
         Ok(_) => Reply::err("DB index is out of range"),

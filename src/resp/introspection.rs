@@ -1,9 +1,9 @@
 //! `COMMAND`: describes the commands, for clients that complete or route them.
 
-use super::auth::Scope;
 use super::command::{Command, Registry, Run, is, unknown_subcommand, wrong_arity};
 use super::parser::Args;
 use super::reply::Reply;
+use crate::access::AccessScope as Scope;
 
 /// Most commands that are described in one reply to a client that names them.
 const NAMED_MAX: usize = 256;
@@ -82,10 +82,10 @@ fn keys(command: &Command, args: Args<'_>) -> Reply {
 fn flags(command: &Command) -> Vec<&'static str> {
     let mut flags = Vec::new();
     match command.scope {
-        Scope::Schedule | Scope::Work => flags.push("write"),
-        Scope::Read => flags.push("readonly"),
-        Scope::Open => flags.push("no_auth"),
-        Scope::Login => {}
+        Some(Scope::Read) => flags.push("readonly"),
+        Some(_) => flags.push("write"),
+        None if command.is_open() => flags.push("no_auth"),
+        None => {}
     }
     match command.run {
         Run::Blocking(_) => flags.push("blocking"),
@@ -98,8 +98,8 @@ fn flags(command: &Command) -> Vec<&'static str> {
 fn group(command: &Command) -> &'static str {
     match command.scope {
         _ if command.name.starts_with("lapsed.") => "module",
-        Scope::Open | Scope::Login => "connection",
-        Scope::Read | Scope::Schedule | Scope::Work => "generic",
+        None => "connection",
+        Some(_) => "generic",
     }
 }
 

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::auth::{Scope, User};
 use super::command::{Command, Run, integer, is, syntax_error};
-use super::door::Door;
 use super::glob::Glob;
 use super::keyed::{Key, Keyed};
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::Session;
+use crate::access::{AccessScope as Scope, Principal};
 use crate::ledger::{ListCursor, ListFilter};
 use crate::task::TaskKey;
 
-type Parse = fn(&Door, Args<'_>) -> Result<Keyed, Reply>;
+type Parse = fn(&ServerState, Args<'_>) -> Result<Keyed, Reply>;
 
 const fn keyed(
     name: &'static str,
@@ -30,7 +30,7 @@ const fn keyed(
     Command {
         name,
         arity,
-        scope,
+        scope: Some(scope),
         run: Run::Keyed(parse),
         keys,
         summary,
@@ -49,7 +49,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "scan",
         arity: -2,
-        scope: Scope::Read,
+        scope: Some(Scope::Read),
         run: Run::Later(scan),
         keys: (0, 0, 0),
         summary: "Iterates over the keys of tasks that have not started.",
@@ -74,15 +74,15 @@ pub fn new_key(arg: &[u8]) -> Result<TaskKey, Reply> {
     TaskKey::parse(text).map_err(Reply::err)
 }
 
-fn delete(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn delete(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Delete(args.from(1).map(key).collect()))
 }
 
-fn exists(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn exists(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Exists(args.from(1).map(key).collect()))
 }
 
-fn kind(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn kind(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Type(args.get(1).and_then(key)))
 }
 
@@ -94,12 +94,12 @@ const COUNT_MAX: i64 = 1_000;
 
 /// The cursor of `SCAN` is the row id behind which the next page begins, so the list is that of no filter but the prefix of
 /// the pattern: it has the order of row ids.
-fn scan(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn scan(session: &Session, server: &Arc<ServerState>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let asked = Scan::parse(args);
-    let (door, user) = (Arc::clone(door), session.user.clone());
+    let (server, user) = (Arc::clone(server), session.user.clone());
     async move {
         match asked {
-            Ok(asked) => asked.answer(&door, user.as_deref()).await,
+            Ok(asked) => asked.answer(&server, user.as_deref()).await,
             Err(error) => error,
         }
     }
@@ -145,10 +145,10 @@ impl Scan {
         Ok(scan)
     }
 
-    async fn answer(self, door: &Door, user: Option<&User>) -> Reply {
+    async fn answer(self, server: &ServerState, user: Option<&Principal>) -> Reply {
         let (next, keys) = match self.is_empty {
             true => (0, Vec::new()),
-            false => match self.page(door, user).await {
+            false => match self.page(server, user).await {
                 Ok(page) => page,
                 Err(error) => return super::batch::failure(&error),
             },
@@ -159,17 +159,17 @@ impl Scan {
     /// Rows that have finished are passed over: a page may be empty before the end, as in Redis.
     async fn page(
         &self,
-        door: &Door,
-        user: Option<&User>,
+        server: &ServerState,
+        user: Option<&Principal>,
     ) -> Result<(u64, Vec<Reply>), crate::ClientError> {
         let filter = ListFilter {
             cursor: (self.after > 0).then_some(ListCursor::Row(self.after)),
             limit: self.count.max(100),
             brief: true,
-            only: user.map_or_else(Vec::new, |user| user.classes().to_vec()),
+            only: user.map_or_else(Vec::new, |user| user.classes.clone()),
             ..ListFilter::default()
         };
-        let page = door.tasks.list(&filter).await?;
+        let page = server.tasks.list(&filter).await?;
         let next = match page.next {
             Some(ListCursor::Row(row)) => row,
             _ => 0,
@@ -178,18 +178,21 @@ impl Scan {
         let mut keys = Vec::new();
         // The time of a comparison is that of both lengths multiplied: one `SCAN` at a time, and others of the runtime between.
         let _turn = match &self.pattern {
-            Some(_) => door.scans.acquire().await.ok(),
+            Some(_) => server.scans.acquire().await.ok(),
             None => None,
         };
         for (task, number) in tasks.zip(1_u32..) {
-            let key = door.shown(&task.key);
-            let name = format!("{}{key}", door.config.key_prefix);
+            let key = match user {
+                Some(user) => user.masks.shown(&task.key),
+                None => task.key.clone(),
+            };
+            let name = format!("{}{key}", server.config.key_prefix);
             let fits = match &self.pattern {
                 Some(pattern) => {
                     if number % YIELD_EVERY == 0 {
                         tokio::task::yield_now().await;
                     }
-                    let bare = &name.as_bytes()[door.config.key_prefix.len()..];
+                    let bare = &name.as_bytes()[server.config.key_prefix.len()..];
                     pattern.matches(name.as_bytes()) || pattern.matches(bare)
                 }
                 None => true,

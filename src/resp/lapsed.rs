@@ -5,16 +5,16 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::auth::Scope;
 use super::batch::failure;
 use super::command::{Command, Run, integer, is, milliseconds, syntax_error};
-use super::door::Door;
 use super::keyed::{Expiry, Keyed, Set, When};
 use super::keys::{key, new_key};
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::Session;
 use super::strings::{check, positive};
+use crate::access::AccessScope as Scope;
 use crate::contract::TaskSpec;
 use crate::ledger::IfPending;
 use crate::task::{Due, TaskKey, UnixMs};
@@ -22,13 +22,13 @@ use crate::task::{Due, TaskKey, UnixMs};
 /// The commands of this file.
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command { name: "lapsed.cancel", arity: -2, scope: Scope::Schedule, run: Run::Keyed(cancel), keys: (1, -1, 1),
+    Command { name: "lapsed.cancel", arity: -2, scope: Some(Scope::Schedule), run: Run::Keyed(cancel), keys: (1, -1, 1),
         summary: "Cancels tasks. Returns for each `cancelled`, `running` (it runs, and is not tried again) or null.",
         usage: "key [key ...]" },
-    Command { name: "lapsed.schedule", arity: -4, scope: Scope::Schedule, run: Run::Keyed(schedule), keys: (1, 1, 1),
+    Command { name: "lapsed.schedule", arity: -4, scope: Some(Scope::Schedule), run: Run::Keyed(schedule), keys: (1, 1, 1),
         summary: "Creates a task, a recurring one with EVERY or CRON, or moves it. Returns its due time in Unix milliseconds; null if IFPENDING REFUSE refuses it.",
         usage: "key [IN milliseconds | AT unix-time-milliseconds] [EVERY milliseconds | CRON expression [TZ zone]] [TAG tag] [PAYLOAD json] [MAXATTEMPTS count] [IFPENDING MOVE | KEEP | REFUSE]" },
-    Command { name: "lapsed.show", arity: 2, scope: Scope::Read, run: Run::Later(show), keys: (1, 1, 1),
+    Command { name: "lapsed.show", arity: 2, scope: Some(Scope::Read), run: Run::Later(show), keys: (1, 1, 1),
         summary: "Returns a task as JSON, as `lapsed show --json` prints it; null if there is none.",
         usage: "key" },
 ];
@@ -134,7 +134,7 @@ fn text(arg: &[u8]) -> Result<String, Reply> {
     Ok(text.to_owned())
 }
 
-fn schedule(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn schedule(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     let options = Options::parse(args)?;
     let key = new_key(args.get(1).unwrap_or_default())?;
     let spec = options.spec(&key)?;
@@ -146,15 +146,15 @@ fn schedule(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
             Some(Expiry::At(ms)) => Due::at(UnixMs(ms)).map(Some),
         };
         let first = first.map_err(Reply::err)?;
-        let request = spec.resolve_at(first, door.tasks.clock_now());
+        let request = spec.resolve_at(first, server.tasks.clock_now());
         let request = request.map_err(Reply::err)?;
-        request.check(&door.tasks).map_err(Reply::err)?;
+        request.check(&server.tasks).map_err(Reply::err)?;
         return Ok(Keyed::Repeat(Box::new(request)));
     }
     let policy = spec.if_pending.unwrap_or_default();
     let task = spec.task().map_err(Reply::err)?;
     let expiry = expiry.ok_or_else(|| Reply::err("expected IN, AT, EVERY or CRON"))?;
-    check(door, &task, expiry, SCHEDULE)?;
+    check(server, &task, expiry, SCHEDULE)?;
     Ok(Keyed::Set(Box::new(Set {
         task,
         key,
@@ -165,21 +165,22 @@ fn schedule(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
     })))
 }
 
-fn cancel(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn cancel(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Cancel(args.from(1).map(key).collect()))
 }
 
-fn show(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
-    let (door, key) = (Arc::clone(door), args.get(1).and_then(key));
+fn show(session: &Session, server: &Arc<ServerState>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    let (server, key) = (Arc::clone(server), args.get(1).and_then(key));
+    let user = session.user.clone();
     async move {
         let Some(key) = key else {
             return Reply::Null;
         };
-        match door.tasks.find(key).await {
+        match server.tasks.find(key).await {
             Ok(None) => Reply::Null,
             Ok(Some(mut task)) => {
-                if door.hides_payload(&task.key) {
-                    task.hide_payload();
+                if let Some(user) = user {
+                    task.mask(&user.masks);
                 }
                 match serde_json::to_string(&task) {
                     Ok(json) => Reply::Text(json),

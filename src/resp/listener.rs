@@ -20,13 +20,14 @@ use super::commands::REGISTRY;
 use super::connection;
 use super::counters::Counters;
 use super::dispatch::Dispatch;
-use super::door::Door;
 use super::guests::{Guest, Guests};
+use super::server_state::ServerState;
 use super::session::Session;
 use super::tls;
 use crate::client::TaskClient;
 use crate::config::RespConfig;
 use crate::engine::PullQueues;
+use crate::net::audit_log::AuditLog;
 use crate::net::login_log::LoginLog;
 use crate::net::sockets::cut_silent;
 use crate::telemetry::Metrics;
@@ -53,13 +54,13 @@ const KEPT_FOR_OTHERS: usize = 16;
 /// Time for connections to end after a stop.
 const END_TIME: Duration = Duration::from_secs(2);
 
-/// Why the front door cannot be opened.
+/// Why the RESP server cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The address cannot be used.
     #[error(
-        "cannot listen on `{address}` (`resp.listen`; \"\" switches the front door off): {source}"
+        "cannot listen on `{address}` (`resp.listen`; \"\" switches the RESP server off): {source}"
     )]
     Listen {
         /// The address.
@@ -80,17 +81,17 @@ pub enum OpenError {
     },
 }
 
-/// The front door, open.
+/// The RESP server, open.
 pub struct Listener {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    door: Arc<Door>,
+    server: Arc<ServerState>,
     counters: Arc<Counters>,
     address: SocketAddr,
 }
 
 impl Listener {
-    /// Opens the front door of a configuration. `None` if that has no address for it.
+    /// Opens the RESP server of a configuration. `None` if that has no address for it.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -103,7 +104,7 @@ impl Listener {
             return Ok(None);
         };
         for user in &config.users {
-            if !super::auth::is_hash(user.password.expose()) {
+            if !user.password_hash().is_some_and(super::auth::is_hash) {
                 let user = user.name.clone();
                 return Err(OpenError::Password { user });
             }
@@ -114,11 +115,11 @@ impl Listener {
         let address = listener
             .local_addr()
             .map_err(|source| OpenError::Listen { address, source })?;
-        let door = Door::new(tasks, Arc::clone(&metrics), config.clone(), address);
+        let server = ServerState::new(tasks, Arc::clone(&metrics), config.clone(), address);
         Ok(Some(Self {
             listener,
             tls,
-            door: Arc::new(door),
+            server: Arc::new(server),
             counters: Arc::new(Counters::new(metrics, &REGISTRY)),
             address,
         }))
@@ -127,17 +128,20 @@ impl Listener {
     /// Lets workers take tasks from the pull queues of an engine in this process.
     #[must_use]
     pub fn with_workers(mut self, queues: PullQueues) -> Self {
-        let door = Arc::get_mut(&mut self.door).expect("no connection shares it yet");
-        door.workers = Some(queues);
+        let server = Arc::get_mut(&mut self.server).expect("no connection shares it yet");
+        server.workers = Some(queues);
         self
     }
 
-    /// Writes failed logins into the audit log of the ledger, whose entries are kept for this long.
+    /// Writes the changes of users with a password, and failed logins, into the audit log of the ledger, whose entries are kept
+    /// for this long.
     #[must_use]
     pub fn with_audit_log(mut self, keep: Duration) -> Self {
-        let door = Arc::get_mut(&mut self.door).expect("no connection shares it yet");
-        let log = LoginLog::new("resp", door.tasks.ledger(), keep);
-        door.users.log_failures(log);
+        let server = Arc::get_mut(&mut self.server).expect("no connection shares it yet");
+        let ledger = server.tasks.ledger();
+        let logins = LoginLog::new("resp", Arc::clone(&ledger), keep);
+        server.users.log_failures(logins);
+        server.audit_log = Some(AuditLog::new("resp", ledger, keep));
         self
     }
 
@@ -150,7 +154,7 @@ impl Listener {
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();
-        let most = self.door.config.max_connections;
+        let most = self.server.config.max_connections;
         let room = Arc::new(Semaphore::new(most));
         let addresses = Arc::<Addresses>::default();
         let of_one_address = most - most / KEPT_FOR_OTHERS;
@@ -164,7 +168,7 @@ impl Listener {
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "could not accept a connection to the front door");
+                    tracing::warn!(%error, "could not accept a connection to the RESP server");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -173,13 +177,13 @@ impl Listener {
             let (others, place) = addresses.enter(address.ip());
             let is_full = permit.is_none() || others >= of_one_address;
             if is_full && !guests.close_oldest() {
-                self.door.metrics.resp_refused("max_connections");
+                self.server.metrics.resp_refused("max_connections");
                 connections.spawn(refuse(stream));
                 continue;
             }
-            let (door, counters) = (Arc::clone(&self.door), Arc::clone(&self.counters));
+            let (server, counters) = (Arc::clone(&self.server), Arc::clone(&self.counters));
             let (tls, closing) = (self.tls.clone(), closing.child_token());
-            let is_guest = door.users.are_required();
+            let is_guest = server.users.are_required();
             let guest = is_guest.then(|| guests.add(closing.clone()));
             let room = Arc::clone(&room);
             connections.spawn(async move {
@@ -192,16 +196,16 @@ impl Listener {
                     },
                 };
                 let count = |change: i64| {
-                    let connected = &door.connected;
+                    let connected = &server.connected;
                     connected.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
-                    door.metrics.resp_connections(connected.load(Ordering::Relaxed));
+                    server.metrics.resp_connections(connected.load(Ordering::Relaxed));
                 };
                 count(1);
-                let served = serve_one(stream, address, tls, &door, counters, closing, guest);
+                let served = serve_one(stream, address, tls, &server, counters, closing, guest);
                 let ended = served.await;
                 count(-1);
                 if let Err(error) = ended {
-                    tracing::debug!(%error, client.address = %address, "a connection of the front door was lost");
+                    tracing::debug!(%error, client.address = %address, "a connection of the RESP server was lost");
                 }
                 drop((permit, place));
             });
@@ -209,6 +213,9 @@ impl Listener {
         closing.cancel();
         connections.close();
         let _ = timeout(END_TIME, connections.wait()).await;
+        if let Some(audit_log) = &self.server.audit_log {
+            audit_log.flush().await;
+        }
     }
 }
 
@@ -266,18 +273,18 @@ async fn serve_one(
     stream: TcpStream,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
-    door: &Arc<Door>,
+    server: &Arc<ServerState>,
     counters: Arc<Counters>,
     closing: CancellationToken,
     guest: Option<Guest>,
 ) -> io::Result<()> {
     cut_silent(&stream, SILENT_TIME)?;
-    let id = door.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+    let id = server.accepted.fetch_add(1, Ordering::Relaxed) + 1;
     let local = stream.local_addr()?;
-    let mut session = Session::new(id, address, local, door.users.without_auth());
+    let mut session = Session::new(id, address, local, server.users.without_auth());
     session.guest = guest;
-    let share = door.room.share();
-    let dispatch = Dispatch::new(session, Arc::clone(door), &REGISTRY, counters);
+    let share = server.room.share();
+    let dispatch = Dispatch::new(session, Arc::clone(server), &REGISTRY, counters);
     match tls {
         None => connection::serve(stream, dispatch, share, closing).await,
         Some(tls) => {

@@ -1,4 +1,4 @@
-//! Front door for Redis clients: creates, moves, cancels and shows tasks by Redis' own commands.
+//! The RESP server: Redis clients create, move, cancel and show tasks by Redis' own commands.
 //!
 //! `+OK` is sent after the commit of the ledger. A key is a task, its expiry is the due time, its value is the payload.
 //! Commands have the replies and error texts of Redis; what is not scheduling is refused with an error that says so.
@@ -8,6 +8,7 @@
 //!             (bytes)     (ranges)  (command)  └── a command that is not about tasks by key
 //! ```
 
+mod actor;
 mod auth;
 mod batch;
 mod client;
@@ -17,11 +18,10 @@ mod connection;
 mod control;
 mod counters;
 mod dispatch;
-mod door;
+mod execute;
 mod expiry;
 mod glob;
 mod guests;
-mod handed;
 mod handshake;
 mod introspection;
 mod keyed;
@@ -30,13 +30,16 @@ mod keyspace;
 mod lapsed;
 mod listener;
 mod parser;
+mod pieces;
 mod pubsub;
 mod reply;
 mod server;
+mod server_state;
 mod session;
 mod strings;
 mod tls;
 mod transactions;
+mod unsent_deliveries;
 mod watched;
 mod workers;
 

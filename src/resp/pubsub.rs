@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::command::{Command, now};
-use super::door::Door;
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::Session;
 
 /// Most channels and patterns of a connection.
@@ -36,19 +36,19 @@ fn patterns(session: &mut Session) -> &mut BTreeSet<Vec<u8>> {
     &mut session.subscriptions.patterns
 }
 
-fn subscribe(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn subscribe(session: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     begin(session, args, "subscribe", channels)
 }
 
-fn psubscribe(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn psubscribe(session: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     begin(session, args, "psubscribe", patterns)
 }
 
-fn unsubscribe(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn unsubscribe(session: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     end(session, args, "unsubscribe", channels)
 }
 
-fn punsubscribe(session: &mut Session, _: &Door, args: Args<'_>) -> Reply {
+fn punsubscribe(session: &mut Session, _: &ServerState, args: Args<'_>) -> Reply {
     end(session, args, "punsubscribe", patterns)
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use crate::access::Denied;
+
 /// The version of the protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
@@ -56,9 +58,16 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The refusal of a task whose class the user may not touch.
-    pub fn not_of_classes() -> Self {
-        Self::Error("NOPERM this user may touch tasks of its `classes` only".to_owned())
+    /// The refusal of a command whose scope the user lacks, in the words of Redis.
+    pub fn no_permission(command: &str) -> Self {
+        Self::Error(format!(
+            "NOPERM this user has no permissions to run the '{command}' command"
+        ))
+    }
+
+    /// The refusal of what the user may not do.
+    pub fn denied(denied: &Denied) -> Self {
+        Self::Error(format!("NOPERM {denied}"))
     }
 
     /// The reply `+OK`.

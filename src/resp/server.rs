@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::auth::Scope;
 use super::batch::failure;
 use super::command::{Command, Run, is, now, unknown_subcommand, wrong_arity};
-use super::door::{Door, REDIS_VERSION};
 use super::glob::{Glob, PATTERN_BYTES_MAX};
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::{REDIS_VERSION, ServerState};
 use super::session::Session;
+use crate::access::AccessScope as Scope;
 use crate::client::ClientError;
 use crate::clock;
-use crate::ledger::{ListFilter, StateFilter};
-use crate::task::State;
+use crate::ledger::{DetailedStatsLimits, ListFilter, StateFilter};
+use crate::task::{ClassGlob, State};
 
 /// The commands of this file.
 #[rustfmt::skip]
@@ -27,10 +27,10 @@ pub const COMMANDS: &[Command] = &[
     now("config", -2, config, "GET parameter [parameter ...]", "Returns the parameters that clients ask for when they connect."),
     now("time", 1, time, "", "Returns the ledger's time, by which tasks are due."),
     now("role", 1, role, "", "Returns the replication role: always `master`, without replicas."),
-    Command { scope: Scope::Read, run: Run::Later(dbsize), ..now("dbsize", 1, time, "", "Counts the tasks that have not started.") },
+    Command { scope: Some(Scope::Read), run: Run::Later(dbsize), ..now("dbsize", 1, time, "", "Counts the tasks that have not started.") },
 ];
 
-fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+fn info(_: &mut Session, server: &ServerState, args: Args<'_>) -> Reply {
     let wanted = |section: &str| {
         let mut named = args.from(1);
         args.len() == 1
@@ -54,7 +54,7 @@ fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
             let _ = write!(text, "{key}:{value}\r\n");
         }
     };
-    let uptime = door.since.elapsed().as_secs();
+    let uptime = server.since.elapsed().as_secs();
     section(
         "Server",
         &[
@@ -65,8 +65,8 @@ fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
             ("os", std::env::consts::OS.to_owned()),
             ("arch_bits", usize::BITS.to_string()),
             ("process_id", std::process::id().to_string()),
-            ("run_id", door.run_id.clone()),
-            ("tcp_port", door.address.port().to_string()),
+            ("run_id", server.run_id.clone()),
+            ("tcp_port", server.address.port().to_string()),
             ("uptime_in_seconds", uptime.to_string()),
             ("uptime_in_days", (uptime / 86_400).to_string()),
         ],
@@ -76,9 +76,9 @@ fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
         &[
             (
                 "connected_clients",
-                door.connected.load(Ordering::Relaxed).to_string(),
+                server.connected.load(Ordering::Relaxed).to_string(),
             ),
-            ("maxclients", door.config.max_connections.to_string()),
+            ("maxclients", server.config.max_connections.to_string()),
         ],
     );
     section(
@@ -92,7 +92,7 @@ fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
         "Stats",
         &[(
             "total_connections_received",
-            door.accepted.load(Ordering::Relaxed).to_string(),
+            server.accepted.load(Ordering::Relaxed).to_string(),
         )],
     );
     section(
@@ -100,7 +100,7 @@ fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
         &[
             ("role", "master".to_owned()),
             ("connected_slaves", "0".to_owned()),
-            ("master_replid", door.run_id.clone()),
+            ("master_replid", server.run_id.clone()),
         ],
     );
     section("Cluster", &[("cluster_enabled", "0".to_owned())]);
@@ -123,14 +123,14 @@ pub fn refusal(args: Args<'_>) -> Option<Reply> {
     }
 }
 
-fn config(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+fn config(_: &mut Session, server: &ServerState, args: Args<'_>) -> Reply {
     if let Some(error) = refusal(args) {
         return error;
     }
     let known = [
         ("timeout", "0".to_owned()),
         ("databases", "16".to_owned()),
-        ("maxclients", door.config.max_connections.to_string()),
+        ("maxclients", server.config.max_connections.to_string()),
         ("appendonly", "yes".to_owned()),
         ("appendfsync", "always".to_owned()),
         ("save", String::new()),
@@ -156,8 +156,8 @@ fn config(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
     )
 }
 
-fn time(_: &mut Session, door: &Door, _: Args<'_>) -> Reply {
-    let ms = door.tasks.clock_now().0;
+fn time(_: &mut Session, server: &ServerState, _: Args<'_>) -> Reply {
+    let ms = server.tasks.clock_now().0;
     let micros = clock::wall_micros() % 1_000;
     Reply::Array(vec![
         Reply::Text((ms / 1_000).to_string()),
@@ -165,7 +165,7 @@ fn time(_: &mut Session, door: &Door, _: Args<'_>) -> Reply {
     ])
 }
 
-fn role(_: &mut Session, _: &Door, _: Args<'_>) -> Reply {
+fn role(_: &mut Session, _: &ServerState, _: Args<'_>) -> Reply {
     Reply::Array(vec![
         Reply::Static("master"),
         Reply::Int(0),
@@ -173,8 +173,9 @@ fn role(_: &mut Session, _: &Door, _: Args<'_>) -> Reply {
     ])
 }
 
-/// Counts the tasks that were armed anew while an older arming runs, among the first [`RUNNING_MAX`] that run.
-async fn behind_runs(door: &Door) -> Result<u64, ClientError> {
+/// Counts the tasks of some classes, or of all, that were armed anew while an older arming runs, among the first
+/// [`RUNNING_MAX`] that run.
+async fn behind_runs(server: &ServerState, classes: &[ClassGlob]) -> Result<u64, ClientError> {
     const PAGE: u32 = 1_000;
     const RUNNING_MAX: u32 = 10_000;
     let (mut count, mut cursor) = (0, None);
@@ -182,10 +183,11 @@ async fn behind_runs(door: &Door) -> Result<u64, ClientError> {
         let filter = ListFilter {
             states: vec![StateFilter::Is(State::Running)],
             cursor,
+            only: classes.to_vec(),
             limit: PAGE,
             ..ListFilter::default()
         };
-        let page = door.tasks.list(&filter).await?;
+        let page = server.tasks.list(&filter).await?;
         count += page.tasks.iter().filter(|it| it.has_not_started()).count() as u64;
         cursor = page.next;
         if cursor.is_none() {
@@ -195,20 +197,43 @@ async fn behind_runs(door: &Door) -> Result<u64, ClientError> {
     Ok(count)
 }
 
-fn dbsize(_: &Session, door: &Arc<Door>, _: Args<'_>) -> BoxFuture<'static, Reply> {
-    let door = Arc::clone(door);
+/// Rows that are read to count those of some classes. Of a larger table, they are not counted.
+const CLASS_LIMITS: DetailedStatsLimits = DetailedStatsLimits {
+    rows: 2_000,
+    entries: 2_000,
+    dead: 0,
+    done: 0,
+};
+
+fn dbsize(session: &Session, server: &Arc<ServerState>, _: Args<'_>) -> BoxFuture<'static, Reply> {
+    let (server, user) = (Arc::clone(server), session.user.clone());
     async move {
         let count = async {
-            let stats = door.tasks.stats().await?;
+            let stats = match user.as_deref().filter(|user| user.is_restricted()) {
+                Some(user) => {
+                    let all = server.tasks.detailed_stats(CLASS_LIMITS).await;
+                    let all = all.map_err(|error| failure(&error))?;
+                    let own = all.seen_by(user);
+                    own.map_err(|denied| Reply::denied(&denied))?.counts
+                }
+                None => server
+                    .tasks
+                    .stats()
+                    .await
+                    .map_err(|error| failure(&error))?,
+            };
+            let classes = user.as_ref().map_or(&[][..], |user| &user.classes);
             let behind_runs = match stats.running {
                 0 => 0,
-                _ => behind_runs(&door).await?,
+                _ => behind_runs(&server, classes)
+                    .await
+                    .map_err(|error| failure(&error))?,
             };
             Ok(stats.pending + stats.waiting + behind_runs)
         };
         match count.await {
             Ok(count) => Reply::Int(i64::try_from(count).unwrap_or(i64::MAX)),
-            Err(error) => failure(&error),
+            Err(error) => error,
         }
     }
     .boxed()

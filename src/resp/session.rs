@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::auth::User;
 use super::guests::Guest;
-use super::handed::Handed;
 use super::keyed::Keyed;
 use super::parser::Owned;
 use super::reply::{Protocol, Reply};
+use super::unsent_deliveries::UnsentDeliveries;
 use super::watched::Watched;
+use crate::access::Principal;
 use crate::task::{PAYLOAD_BYTES_MAX, TaskKey};
 
 /// The state of one connection.
@@ -21,14 +21,14 @@ pub struct Session {
     pub id: u64,
     /// Address of the client.
     pub address: SocketAddr,
-    /// Address of the door.
+    /// Address of the listener.
     pub local: SocketAddr,
     /// When it connected.
     pub since: Instant,
     /// The protocol of the replies.
     pub protocol: Protocol,
     /// `None` until it has authenticated.
-    pub user: Option<Arc<User>>,
+    pub user: Option<Arc<Principal>>,
     /// `CLIENT SETNAME`.
     pub name: String,
     /// `CLIENT SETINFO LIB-NAME`.
@@ -42,7 +42,7 @@ pub struct Session {
     /// Keys of `WATCH`, with their rows as they were then.
     pub watched: Vec<Watched>,
     /// Tasks of a worker whose reply is not written yet.
-    pub handed: Handed,
+    pub unsent: UnsentDeliveries,
     /// Wrong passwords that it has sent.
     pub wrong_passwords: u8,
     /// Until it has authenticated.
@@ -162,7 +162,12 @@ pub enum Queued {
 
 impl Session {
     /// The state of a new connection.
-    pub fn new(id: u64, address: SocketAddr, local: SocketAddr, user: Option<Arc<User>>) -> Self {
+    pub fn new(
+        id: u64,
+        address: SocketAddr,
+        local: SocketAddr,
+        user: Option<Arc<Principal>>,
+    ) -> Self {
         Self {
             id,
             address,
@@ -176,7 +181,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             transaction: None,
             watched: Vec::new(),
-            handed: Handed::default(),
+            unsent: UnsentDeliveries::default(),
             wrong_passwords: 0,
             guest: None,
         }
@@ -190,12 +195,12 @@ impl Session {
     }
 
     /// Goes back to the state of a new connection.
-    pub fn reset(&mut self, user: Option<Arc<User>>) {
-        let (since, handed, wrong) = (self.since, self.handed.clone(), self.wrong_passwords);
+    pub fn reset(&mut self, user: Option<Arc<Principal>>) {
+        let (since, unsent, wrong) = (self.since, self.unsent.clone(), self.wrong_passwords);
         let guest = self.guest.take();
         *self = Self::new(self.id, self.address, self.local, user);
         self.guest = guest;
-        (self.since, self.handed, self.wrong_passwords) = (since, handed, wrong);
+        (self.since, self.unsent, self.wrong_passwords) = (since, unsent, wrong);
     }
 
     /// True if RESP2 allows only commands about subscriptions.

@@ -1,57 +1,57 @@
 //! Commands about values: `SET` and its kin create tasks, `GET` reads their payload.
 
-use super::auth::Scope;
 use super::command::{Command, Run, integer, is, syntax_error};
-use super::door::Door;
 use super::keyed::{Expiry, Keyed, NEEDS_DUE_TIME, Set, When};
 use super::keys::{key, new_key};
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
+use crate::access::AccessScope as Scope;
 use crate::client::Task;
 use crate::task::{Due, PAYLOAD_BYTES_MAX, ScheduleError, TaskKey, UnixMs};
 
 /// The commands of this file.
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command { name: "set", arity: -3, scope: Scope::Schedule, run: Run::Keyed(set), keys: (1, 1, 1),
+    Command { name: "set", arity: -3, scope: Some(Scope::Schedule), run: Run::Keyed(set), keys: (1, 1, 1),
         summary: "Creates a task, or moves it. The value is its payload.",
         usage: "key value [NX | XX] [GET] EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL" },
-    Command { name: "setex", arity: 4, scope: Scope::Schedule, run: Run::Keyed(setex), keys: (1, 1, 1),
+    Command { name: "setex", arity: 4, scope: Some(Scope::Schedule), run: Run::Keyed(setex), keys: (1, 1, 1),
         summary: "Creates a task that is due after some seconds, or moves it. The value is its payload.",
         usage: "key seconds value" },
-    Command { name: "psetex", arity: 4, scope: Scope::Schedule, run: Run::Keyed(psetex), keys: (1, 1, 1),
+    Command { name: "psetex", arity: 4, scope: Some(Scope::Schedule), run: Run::Keyed(psetex), keys: (1, 1, 1),
         summary: "Creates a task that is due after some milliseconds, or moves it. The value is its payload.",
         usage: "key milliseconds value" },
-    Command { name: "setnx", arity: 3, scope: Scope::Schedule, run: Run::Keyed(setnx), keys: (1, 1, 1),
+    Command { name: "setnx", arity: 3, scope: Some(Scope::Schedule), run: Run::Keyed(setnx), keys: (1, 1, 1),
         summary: "Is refused: a task needs a due time.",
         usage: "key value" },
-    Command { name: "get", arity: 2, scope: Scope::Read, run: Run::Keyed(get), keys: (1, 1, 1),
+    Command { name: "get", arity: 2, scope: Some(Scope::Read), run: Run::Keyed(get), keys: (1, 1, 1),
         summary: "Returns the payload of a task that has not started.",
         usage: "key" },
 ];
 
-fn get(_: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn get(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Get(args.get(1).and_then(key)))
 }
 
-fn setex(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
-    set_for(door, args, "setex", 1000)
+fn setex(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
+    set_for(server, args, "setex", 1000)
 }
 
-fn psetex(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
-    set_for(door, args, "psetex", 1)
+fn psetex(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
+    set_for(server, args, "psetex", 1)
 }
 
-fn setnx(_: &Door, _: Args<'_>) -> Result<Keyed, Reply> {
+fn setnx(_: &ServerState, _: Args<'_>) -> Result<Keyed, Reply> {
     Err(Reply::err(NEEDS_DUE_TIME))
 }
 
-fn set_for(door: &Door, args: Args<'_>, name: &str, unit: i64) -> Result<Keyed, Reply> {
+fn set_for(server: &ServerState, args: Args<'_>, name: &str, unit: i64) -> Result<Keyed, Reply> {
     let arg = |index| args.get(index).unwrap_or_default();
     let expiry = Expiry::In(positive(arg(2), unit, name)?);
     let key = new_key(arg(1))?;
     let task = task(&key, arg(3))?;
-    check(door, &task, expiry, name)?;
+    check(server, &task, expiry, name)?;
     let set = Set {
         task,
         key,
@@ -63,7 +63,7 @@ fn set_for(door: &Door, args: Args<'_>, name: &str, unit: i64) -> Result<Keyed, 
     Ok(Keyed::Set(Box::new(set)))
 }
 
-fn set(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
+fn set(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     let (mut expiry, mut when, mut get) = (None, When::Always, false);
     let mut at = 3;
     while let Some(option) = args.get(at) {
@@ -104,7 +104,7 @@ fn set(door: &Door, args: Args<'_>) -> Result<Keyed, Reply> {
     let arg = |index| args.get(index).unwrap_or_default();
     let key = new_key(arg(1))?;
     let task = task(&key, arg(2))?;
-    check(door, &task, expiry, "set")?;
+    check(server, &task, expiry, "set")?;
     let set = Set {
         task,
         key,
@@ -155,8 +155,13 @@ pub fn positive(text: &[u8], unit: i64, command: &str) -> Result<i64, Reply> {
 ///
 /// # Errors
 /// Says what is wrong.
-pub fn check(door: &Door, task: &Task, expiry: Expiry, command: &str) -> Result<(), Reply> {
-    let now = door.tasks.clock_now();
+pub fn check(
+    server: &ServerState,
+    task: &Task,
+    expiry: Expiry,
+    command: &str,
+) -> Result<(), Reply> {
+    let now = server.tasks.clock_now();
     let due = match expiry {
         Expiry::In(ms) if now.0.checked_add(ms).is_none() => return Err(invalid_time(command)),
         Expiry::In(ms) => Due::after_ms(ms),
@@ -165,7 +170,7 @@ pub fn check(door: &Door, task: &Task, expiry: Expiry, command: &str) -> Result<
     };
     let due = due.and_then(|due| due.resolve_checked(now));
     match due {
-        Ok(_) => door.tasks.check(task, Due::NOW).map_err(Reply::err),
+        Ok(_) => server.tasks.check(task, Due::NOW).map_err(Reply::err),
         Err(error) => Err(too_far(command, &error)),
     }
 }

@@ -1,4 +1,4 @@
-//! TLS of the front door.
+//! TLS of the RESP server.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,14 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`.
 
+use super::actor::Actor;
 use super::batch;
 use super::command::{Control, Registry, Run};
-use super::door::Door;
+use super::execute::{Refused, execute};
 use super::introspection;
 use super::keyed::Keyed;
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::{Queued, Session, Transaction};
 use super::watched::Watched;
 use crate::client::ClientError;
@@ -44,7 +46,7 @@ pub fn discard(session: &mut Session) -> Reply {
 }
 
 /// `EXEC`: one transaction of the ledger.
-pub async fn exec(session: &mut Session, door: &Door, registry: &Registry) -> Reply {
+pub async fn exec(session: &mut Session, server: &ServerState, registry: &Registry) -> Reply {
     let Some(transaction) = session.transaction.take() else {
         return Reply::err("EXEC without MULTI");
     };
@@ -64,7 +66,7 @@ pub async fn exec(session: &mut Session, door: &Door, registry: &Registry) -> Re
             }
             Queued::Answered(reply) => Some(reply),
             Queued::Call(index, args) => Some(match registry.all()[index].run {
-                Run::Now(answer) => answer(session, door, args.args()),
+                Run::Now(answer) => answer(session, server, args.args()),
                 Run::Control(Control::Describe) => introspection::describe(registry, args.args()),
                 _ => Reply::err("this command is not allowed between MULTI and EXEC"),
             }),
@@ -77,17 +79,20 @@ pub async fn exec(session: &mut Session, door: &Door, registry: &Registry) -> Re
     }
     let replies = match commands.is_empty() && watched.is_empty() {
         true => Ok(Some(Vec::new())),
-        false => batch::execute(door, commands, watched, REPLIES_BYTES_MAX - bytes).await,
+        false => {
+            let actor = Actor::new(server, session.user.as_deref(), session.address);
+            execute(&actor, commands, watched, REPLIES_BYTES_MAX - bytes).await
+        }
     };
     let mut replies = match replies {
         Ok(Some(replies)) => replies.into_iter(),
         Ok(None) => return Reply::NullArray,
-        Err(batch::Refused::TooLong) => return too_long(),
-        Err(batch::Refused::TooLarge) => {
+        Err(Refused::TooLong) => return too_long(),
+        Err(Refused::TooLarge) => {
             let most = batch::CHANGED_BYTES_MAX;
             return aborted(&format!("it changes tasks of more than {most} bytes"));
         }
-        Err(batch::Refused::Failed(error)) => return batch::failure(&error),
+        Err(Refused::Failed(error)) => return batch::failure(&error),
     };
     let all = known.into_iter().map(|known| {
         let reply = known.or_else(|| replies.next());
@@ -108,7 +113,7 @@ pub fn aborted(why: &str) -> Reply {
 }
 
 /// `WATCH`: remembers the rows as they are.
-pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+pub async fn watch(session: &mut Session, server: &ServerState, args: Args<'_>) -> Reply {
     if session.transaction.is_some() {
         return Reply::err("WATCH inside MULTI is not allowed");
     }
@@ -120,7 +125,7 @@ pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
         return Reply::err(format_args!("at most {WATCHED_MAX} keys can be watched"));
     }
     let left = WATCHED_BYTES_MAX - bytes_of(&session.watched);
-    match read(door, keys, left).await {
+    match read(server, keys, left).await {
         Ok(Some(watched)) => {
             session.watched.extend(watched);
             Reply::OK
@@ -134,16 +139,16 @@ pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
 
 /// Reads the rows of keys. `None` if their values have more than `bytes_max` bytes.
 async fn read(
-    door: &Door,
+    server: &ServerState,
     keys: Vec<TaskKey>,
     bytes_max: usize,
 ) -> Result<Option<Vec<Watched>>, ClientError> {
     let mut watched = Vec::with_capacity(keys.len());
     for part in keys.chunks(READ_MAX) {
-        let _turn = door.turn(part.len()).await;
+        let _turn = server.turn(part.len()).await;
         let names = part.to_vec();
         let keep = move |place: usize, row: RowSnapshot| Watched::new(&names[place], Some(&row));
-        let rows = door.tasks.look(part, |_| true, keep).await?;
+        let rows = server.tasks.look(part, |_| true, keep).await?;
         let seen = rows.into_iter().zip(part);
         watched.extend(seen.map(|(row, key)| row.unwrap_or_else(|| Watched::new(key, None))));
         if bytes_of(&watched) > bytes_max {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::auth::{Scope, User};
+use super::actor::Actor;
 use super::command::{Command, Run, integer, is, milliseconds, syntax_error};
-use super::door::Door;
 use super::parser::Args;
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::Session;
+use crate::access::{AccessScope as Scope, Principal};
 use crate::engine::{ClaimToken, Leased, PullError, PullQueues, Report};
 use crate::ledger::Renewal;
 use crate::task::RetryAdvice;
@@ -32,7 +33,7 @@ const fn of_workers(
     Command {
         name,
         arity,
-        scope: Scope::Work,
+        scope: Some(Scope::Work),
         run,
         keys: (0, 0, 0),
         summary,
@@ -57,9 +58,9 @@ pub const COMMANDS: &[Command] = &[
         "Extends leases by the visibility of their route. Returns OK for one claim, and for several 1 (extended), 0 (lost) or -1 (locked now) each."),
 ];
 
-fn take(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
-    let (asked, handed) = (Asked::read(args), session.handed.clone());
-    let (queues, user) = (queues(door), session.user.clone());
+fn take(session: &Session, server: &Arc<ServerState>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    let (asked, unsent) = (Asked::read(args), session.unsent.clone());
+    let (queues, user) = (queues(server), session.user.clone());
     async move {
         let taken = async {
             let Asked {
@@ -68,8 +69,8 @@ fn take(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'stati
                 block,
                 worker,
             } = asked?;
-            let (queues, classes) = (queues?, user.as_ref().map(|user| user.classes()));
-            let classes = classes.unwrap_or_default();
+            let (queues, user) = (queues?, user.as_ref());
+            let classes = user.map_or(&[][..], |user| &user.classes);
             let taken = queues.take_of(classes, &queue, count, block, &worker);
             let taken = taken.await;
             taken.map_err(|error| failure(&error))
@@ -78,7 +79,7 @@ fn take(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'stati
             Ok(taken) => {
                 let reply = Reply::Array(taken.tasks().iter().map(described).collect());
                 // Given back if the reply cannot be written.
-                handed.add(taken);
+                unsent.add(taken);
                 reply
             }
             Err(error) => error,
@@ -162,7 +163,7 @@ fn described(leased: &Leased) -> Reply {
     )
 }
 
-fn done(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn done(session: &Session, server: &Arc<ServerState>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let report = match (args.get(2), args.get(3), args.len()) {
         (None, ..) => Ok(Report::Done { result: None }),
         (Some(option), json @ Some(_), 4) if is(option, "RESULT") => {
@@ -170,10 +171,10 @@ fn done(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'stati
         }
         _ => Err(syntax_error()),
     };
-    settle(session, door, args, report)
+    settle(session, server, args, report)
 }
 
-fn fail(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn fail(session: &Session, server: &Arc<ServerState>, args: Args<'_>) -> BoxFuture<'static, Reply> {
     let advice = match (args.get(3), args.get(4), args.len()) {
         (None, ..) => Ok(RetryAdvice::ByPolicy),
         (Some(option), None, 4) if is(option, "PERMANENT") => Ok(RetryAdvice::Never),
@@ -186,59 +187,76 @@ fn fail(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'stati
         error: String::from_utf8_lossy(args.get(2).unwrap_or_default()).into_owned(),
         advice,
     });
-    settle(session, door, args, report)
+    settle(session, server, args, report)
 }
 
-fn snooze(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn snooze(
+    session: &Session,
+    server: &Arc<ServerState>,
+    args: Args<'_>,
+) -> BoxFuture<'static, Reply> {
     let report = delay(args.get(2).unwrap_or_default()).map(Report::Snoozed);
-    settle(session, door, args, report)
+    settle(session, server, args, report)
 }
 
-fn release(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
-    settle(session, door, args, Ok(Report::Released))
+fn release(
+    session: &Session,
+    server: &Arc<ServerState>,
+    args: Args<'_>,
+) -> BoxFuture<'static, Reply> {
+    settle(session, server, args, Ok(Report::Released))
 }
 
 fn settle(
     session: &Session,
-    door: &Arc<Door>,
+    server: &Arc<ServerState>,
     args: Args<'_>,
     report: Result<Report, Reply>,
 ) -> BoxFuture<'static, Reply> {
-    let (text, queues) = (args.get(1).unwrap_or_default().to_vec(), queues(door));
-    let user = session.user.clone();
+    let (text, queues) = (args.get(1).unwrap_or_default().to_vec(), queues(server));
+    let (user, address, server) = (session.user.clone(), session.address, Arc::clone(server));
     async move {
         let settled = async {
             let (report, queues) = (report?, queues?);
             let claim = claim(&queues, &text).await;
             let claim = claim.map_err(|error| failure(&error))?;
-            if !may_report(user.as_deref(), &claim) {
-                return Err(Reply::not_of_classes());
-            }
+            require_claim(user.as_deref(), &claim)?;
+            let has_failed = matches!(report, Report::Failed { .. });
             let settled = queues.settle(&claim, report).await;
-            settled.map_err(|error| failure(&error))
+            settled.map_err(|error| failure(&error))?;
+            let actor = Actor::new(&server, user.as_deref(), address);
+            if has_failed
+                && actor.is_audited()
+                && server.tasks.has_died(claim.key(), claim.arming()).await
+            {
+                actor.changed([("fail", claim.key())]);
+            }
+            Ok(())
         };
-        settled.await.map_or_else(|error| error, |_| Reply::OK)
+        settled.await.map_or_else(|error| error, |()| Reply::OK)
     }
     .boxed()
 }
 
-fn renew(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+fn renew(
+    session: &Session,
+    server: &Arc<ServerState>,
+    args: Args<'_>,
+) -> BoxFuture<'static, Reply> {
     let texts: Result<Vec<Vec<u8>>, Reply> = match args.len() - 1 {
         1..=RENEW_MAX => Ok(args.from(1).map(<[u8]>::to_vec).collect()),
         _ => Err(Reply::err(format_args!(
             "expected at most {RENEW_MAX} claims"
         ))),
     };
-    let (queues, user) = (queues(door), session.user.clone());
+    let (queues, user) = (queues(server), session.user.clone());
     async move {
         let renewed = async {
             let (queues, texts) = (queues?, texts?);
             let claims = read_all(&queues, &texts).await;
             let claims = claims.map_err(|error| failure(&error))?;
-            let read = claims.iter().flatten();
-            if !read.clone().all(|claim| may_report(user.as_deref(), claim)) {
-                return Err(Reply::not_of_classes());
-            }
+            let mut read = claims.iter().flatten();
+            read.try_for_each(|claim| require_claim(user.as_deref(), claim))?;
             let renewed = renew_all(&queues, claims).await;
             renewed.map_err(|error| failure(&error))
         };
@@ -288,9 +306,10 @@ async fn renew_all(
         .collect())
 }
 
-/// True if a user may report about the task of a claim.
-fn may_report(user: Option<&User>, claim: &ClaimToken) -> bool {
-    user.is_none_or(|user| user.may_touch(claim.key()))
+/// Rejects a report about the task of a claim that the user may not touch.
+fn require_claim(user: Option<&Principal>, claim: &ClaimToken) -> Result<(), Reply> {
+    let checked = user.map_or(Ok(()), |user| user.require_key(claim.key()));
+    checked.map_err(|denied| Reply::denied(&denied))
 }
 
 fn number(renewal: Renewal) -> Reply {
@@ -301,8 +320,8 @@ fn number(renewal: Renewal) -> Reply {
     })
 }
 
-fn queues(door: &Door) -> Result<PullQueues, Reply> {
-    let queues = door.workers.clone();
+fn queues(server: &ServerState) -> Result<PullQueues, Reply> {
+    let queues = server.workers.clone();
     queues.ok_or_else(|| Reply::err("no engine runs in this process"))
 }
 

@@ -5,15 +5,16 @@ use regex::Regex;
 use crate::source_files::{Module, SourceFile, references, source_files};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("format.rs", &[]),
     ("task", &[]),
+    ("access", &["task"]),
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
-    ("net", &["ledger", "telemetry"]),
-    ("config", &["task"]),
+    ("net", &["ledger", "task", "telemetry"]),
+    ("config", &["access", "task"]),
     ("telemetry", &["task"]),
-    ("ledger", &["task", "clock", "config"]),
+    ("ledger", &["access", "task", "clock", "config"]),
     ("redis", &["task", "config"]),
     ("timer", &["task", "clock", "config", "redis", "telemetry"]),
     (
@@ -69,6 +70,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     (
         "http",
         &[
+            "access",
             "client",
             "contract",
             "config",
@@ -85,6 +87,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     (
         "resp",
         &[
+            "access",
             "client",
             "contract",
             "clock",

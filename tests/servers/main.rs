@@ -41,7 +41,7 @@ mod support {
     pub mod redis_commands;
     pub mod redis_stats;
     pub mod registry;
-    pub mod resp_door;
+    pub mod resp_server;
     pub mod resp_wire;
     pub mod rig;
     pub mod scene;

@@ -1,6 +1,6 @@
 //! `lapsed bench-daemon`: the engine of `listen` with a handler that only reads the clock.
 //!
-//! It speaks to the measuring process in lines on its standard output: `door <address>`, `http <address>`, `ready`, `audited`, and five times a second
+//! It speaks to the measuring process in lines on its standard output: `resp <address>`, `http <address>`, `ready`, `audited`, and five times a second
 //! `progress <tasks started> <runs not settled yet> <tasks of the backlog started> <Redis events received>`. A line on its standard input, or
 //! its end, stops it; it then writes its record and ends. Interrupts of the terminal are the measuring process'
 //! business.
@@ -92,14 +92,14 @@ pub struct BenchDaemon {
     /// Which clock
     #[arg(long, value_enum)]
     clock: StartClock,
-    /// Open a front door for this many connections, and leave the tasks to pull workers
+    /// Open a RESP server for this many connections, and leave the tasks to pull workers
     #[arg(long, value_name = "N")]
-    door: Option<u32>,
+    resp: Option<u32>,
 }
 
 impl BenchDaemon {
     pub async fn run(self, mut config: Config) -> anyhow::Result<ExitCode> {
-        if let Some(connections) = self.door {
+        if let Some(connections) = self.resp {
             config.resp = RespConfig {
                 listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
                 users: Vec::new(),
@@ -133,7 +133,7 @@ impl BenchDaemon {
             recorder: Arc::clone(&recorder),
             clock,
         };
-        if self.door.is_none() {
+        if self.resp.is_none() {
             handlers.on_handler((CLASS, METHOD), nothing);
         }
         if let Some(slow_ms) = self.slow_ms {
@@ -153,16 +153,16 @@ impl BenchDaemon {
         });
         let engine = adapters.engine(&config, handlers);
         let handle = engine.handle();
-        let stop_door = CancellationToken::new();
-        let http = serve_http(&config, &adapters, handle.clone(), stop_door.clone()).await?;
+        let stop_servers = CancellationToken::new();
+        let http = serve_http(&config, &adapters, handle.clone(), stop_servers.clone()).await?;
         let client = adapters.client();
-        let door = Listener::open(&config.resp, client, Arc::clone(&adapters.metrics))?;
-        let door = match door {
-            Some(door) => {
-                say(&format!("door {}", door.address()))?;
-                let door = door.with_workers(handle.pull());
+        let resp = Listener::open(&config.resp, client, Arc::clone(&adapters.metrics))?;
+        let resp = match resp {
+            Some(resp) => {
+                say(&format!("resp {}", resp.address()))?;
+                let resp = resp.with_workers(handle.pull());
                 Some(tokio::spawn(
-                    door.serve(stop_door.clone().cancelled_owned()),
+                    resp.serve(stop_servers.clone().cancelled_owned()),
                 ))
             }
             None => None,
@@ -179,8 +179,8 @@ impl BenchDaemon {
         let result = engine.run_until(told_to_stop()).await;
         reporting.abort();
         ignoring.abort();
-        stop_door.cancel();
-        for server in [door, http].into_iter().flatten() {
+        stop_servers.cancel();
+        for server in [resp, http].into_iter().flatten() {
             server.await.context("close the listeners")?;
         }
         adapters.ledger.close().await;

@@ -38,8 +38,8 @@ pub struct Order<'a> {
     pub tasks: Numbers,
     /// Clock of the records.
     pub clock: StartClock,
-    /// Opens a front door for this many connections, and leaves the tasks to pull workers.
-    pub door: Option<u32>,
+    /// Opens a RESP server for this many connections, and leaves the tasks to pull workers.
+    pub resp: Option<u32>,
 }
 
 /// Numbers of tasks.
@@ -72,8 +72,8 @@ pub struct Progress {
     pub backlog_started: u64,
     /// Keyspace events that Redis has delivered to it.
     pub events: u64,
-    /// Address of its front door.
-    pub door: Option<SocketAddr>,
+    /// Address of its RESP server.
+    pub resp: Option<SocketAddr>,
     /// Address of its HTTP API.
     pub http: Option<SocketAddr>,
 }
@@ -115,7 +115,7 @@ impl Daemon {
             .args(["--clock", clock])
             .args(slow_ms.map(|ms| format!("--slow-ms={ms}")))
             .args(blocked_queue.then_some("--blocked-queue"))
-            .args(order.door.map(|most| format!("--door={most}")))
+            .args(order.resp.map(|most| format!("--resp={most}")))
             .arg("--record")
             .arg(record.path())
             .stdin(Stdio::piped())
@@ -184,12 +184,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Waits until its front door is open, and returns the address.
-    pub async fn door(&mut self) -> anyhow::Result<SocketAddr> {
-        self.reached(READY_WITHIN, |progress| progress.door.is_some())
+    /// Waits until its RESP server is open, and returns the address.
+    pub async fn resp(&mut self) -> anyhow::Result<SocketAddr> {
+        self.reached(READY_WITHIN, |progress| progress.resp.is_some())
             .await?;
-        let door = self.progress().door;
-        door.context("the daemon has opened no front door; set LAPSED_LOG=info to see why")
+        let resp = self.progress().resp;
+        resp.context("the daemon has opened no RESP server; set LAPSED_LOG=info to see why")
     }
 
     /// Waits until it serves HTTP, and returns the address.
@@ -259,9 +259,9 @@ async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
         match words.next() {
             Some("ready") => tell.send_modify(|progress| progress.ready = Some(Instant::now())),
             Some("audited") => tell.send_modify(|progress| progress.audited = Some(Instant::now())),
-            Some("door") => {
+            Some("resp") => {
                 let address = words.next().and_then(|word| word.parse().ok());
-                tell.send_modify(|progress| progress.door = address);
+                tell.send_modify(|progress| progress.resp = address);
             }
             Some("http") => {
                 let address = words.next().and_then(|word| word.parse().ok());

@@ -44,7 +44,7 @@ pub enum Scenario {
     Kill(Kill),
     /// Adoption of bare SETEX keys at a steady rate
     Adopt(Adopt),
-    /// Tasks handed over to pull workers at the front door: lateness at a steady rate, then the rate at which tasks that are
+    /// Tasks handed over to pull workers at the RESP server: lateness at a steady rate, then the rate at which tasks that are
     /// due are taken and completed
     Pull(Pull),
     /// The HTTP API and the dashboard: reading and creating single tasks, loading each page, and what clients that follow

@@ -1,4 +1,4 @@
-//! Sealed cursors: places in a list that a caller hands back, but cannot read or make up.
+//! Encrypted pagination cursors: opaque and tamper-proof.
 //!
 //! A place may be that of a row that the caller must not see, since a search stops where its time is over. The key depends on
 //! the one that the daemons share in the ledger, so each of them opens the cursors of all.
@@ -34,7 +34,7 @@ impl Access {
         };
         Cursors {
             keys: keys.map(|keys| keys.iter().map(key).collect()),
-            caller: caller.name().to_owned(),
+            caller: caller.name.clone(),
         }
     }
 }

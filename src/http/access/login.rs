@@ -13,7 +13,7 @@ use tower_http::timeout::TimeoutLayer;
 
 use super::peer::Peer;
 use super::{Access, Cookie};
-use crate::config::HttpClient;
+use crate::access::Principal;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 
@@ -97,7 +97,7 @@ async fn log_out(
 
 impl Access {
     /// Opens a session for a client with a token.
-    async fn open(&self, client: &HttpClient) -> Option<String> {
+    async fn open(&self, client: &Principal) -> Option<String> {
         let hash = client.token_hash()?;
         Some(self.sessions.open(&client.name, hash).await)
     }

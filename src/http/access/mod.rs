@@ -15,7 +15,6 @@ mod cursors;
 mod gate;
 mod host;
 mod login;
-mod masks;
 mod peer;
 mod sessions;
 
@@ -24,18 +23,19 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq as _;
 
-use crate::config::{HttpClient, HttpConfig, SecureCookies, hash_token};
+use crate::access::{Principal, hash_token};
+use crate::config::{HttpConfig, SecureCookies};
 use crate::ledger::Ledger;
 use crate::net::failures::{self, Failures};
 use crate::net::login_log::LoginLog;
 
-pub use self::caller::{Caller, Scope};
+pub use self::caller::Caller;
 pub use self::gate::{PROBES, gate};
 pub use self::login::routes;
-pub use self::masks::Masks;
 use self::peer::Peer;
 use self::sessions::{Session, Sessions};
 use super::problem::{Problem, ProblemKind};
+pub use crate::access::AccessScope as Scope;
 use crate::telemetry::Metrics;
 
 /// Name of the cookie over HTTPS. Browsers take one with this prefix only over HTTPS, for this host alone.
@@ -89,7 +89,7 @@ impl Access {
     /// Finds out who sends a request.
     async fn identify(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Problem> {
         if self.config.clients.is_empty() {
-            return anonymous(peer);
+            return self.anonymous(peer);
         }
         let caller = if let Some(given) = headers.get(header::AUTHORIZATION) {
             let token = given.to_str().ok().and_then(bearer);
@@ -97,7 +97,7 @@ impl Access {
             Caller::of(self.client_of(token, peer)?)
         } else if let Some(user) = &peer.user {
             let mut clients = self.config.clients.iter();
-            let client = clients.find(|client| client.is_user(user));
+            let client = clients.find(|client| client.is_proxy_user(user));
             let client = client.ok_or_else(|| {
                 Problem::forbidden("this user is no client in the configuration of lapsed")
             })?;
@@ -116,7 +116,7 @@ impl Access {
     ///
     /// # Errors
     /// There is none, or its address has guessed too often.
-    fn client_of(&self, token: &str, peer: &Peer) -> Result<&HttpClient, Problem> {
+    fn client_of(&self, token: &str, peer: &Peer) -> Result<&Arc<Principal>, Problem> {
         let hash = hash_token(token);
         let mut found = None;
         // Compares with every hash, in constant time each.
@@ -146,16 +146,30 @@ impl Access {
     }
 
     /// Returns the session of a browser, and its client.
-    async fn session(&self, headers: &HeaderMap, peer: &Peer) -> Option<(Session, &HttpClient)> {
+    async fn session(
+        &self,
+        headers: &HeaderMap,
+        peer: &Peer,
+    ) -> Option<(Session, &Arc<Principal>)> {
         let value = cookie_value(headers, self.cookie(peer)?.name())?;
         let client = |name: &str| {
             let mut clients = self.config.clients.iter();
             clients.find(|client| client.name == name && client.token_hash().is_some())
         };
-        let hash = |name: &str| client(name).and_then(HttpClient::token_hash);
+        let hash = |name: &str| client(name).and_then(|client| client.token_hash());
         let session = self.sessions.find(value, hash).await?;
         let client = client(&session.client)?;
         Some((session, client))
+    }
+
+    /// The caller while no client is configured.
+    fn anonymous(&self, peer: &Peer) -> Result<Caller, Problem> {
+        match peer.is_local() {
+            true => Ok(Caller::anonymous(self.config.masks.clone()).at(peer.address_text())),
+            false => Err(Problem::forbidden(
+                "without `[[http.clients]]` only this machine may call, and not through a proxy",
+            )),
+        }
     }
 
     /// How a cookie is sent to this peer; `None`: its token could be read on the way.
@@ -166,16 +180,6 @@ impl Access {
             SecureCookies::Auto if peer.https => Some(Cookie::Secure),
             SecureCookies::Auto => peer.is_local().then_some(Cookie::Plain),
         }
-    }
-}
-
-/// The caller while no client is configured.
-fn anonymous(peer: &Peer) -> Result<Caller, Problem> {
-    match peer.is_local() {
-        true => Ok(Caller::everything().at(peer.address_text())),
-        false => Err(Problem::forbidden(
-            "without `[[http.clients]]` only this machine may call, and not through a proxy",
-        )),
     }
 }
 

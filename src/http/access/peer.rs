@@ -1,4 +1,4 @@
-//! Where a request comes from, as far as that can be believed.
+//! Client address of a request; forwarded headers count only from trusted proxies.
 
 use std::net::IpAddr;
 

@@ -16,11 +16,11 @@ use super::tasks::{checked, create_task};
 use crate::client::{CreateResult, Task};
 use crate::contract::{AtMost, TaskRequest, TaskSpec};
 use crate::http::access::{Caller, Scope};
-use crate::http::audit::Change;
 use crate::http::events::Topic;
 use crate::http::input::{body, require_type};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
+use crate::net::audit_log::Change;
 use crate::task::{Due, TaskKey};
 
 /// Maximum number of tasks of a batch.

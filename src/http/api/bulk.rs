@@ -185,7 +185,7 @@ async fn discard(
 impl Bulk {
     fn require(&self, caller: &Caller) -> Result<(), Problem> {
         caller.require(Scope::Operate)?;
-        caller.require_class(self.filter.class_of_all())
+        Ok(caller.require_class(self.filter.class_of_all())?)
     }
 
     /// Takes room for the change.
@@ -205,7 +205,7 @@ impl Bulk {
 
     /// The tasks that match, as far as the caller may see them.
     fn listed(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
-        listing::visible(site, caller, self.filter.resolve(site.tasks.clock_now())?)
+        listing::visible(caller, self.filter.resolve(site.tasks.clock_now())?)
     }
 
     /// The dead tasks that match.

@@ -6,10 +6,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::progress::{Progress, ProgressLine};
 use crate::http::access::Caller;
-use crate::http::audit::Change;
 use crate::http::events::Topic;
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
+use crate::net::audit_log::Change;
 
 /// Progress of a running bulk operation, and the client that receives it.
 pub struct BulkProgress {

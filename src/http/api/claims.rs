@@ -13,13 +13,12 @@ use super::answers::{AnyOther, ClaimLost};
 use crate::contract::duration_text;
 use crate::engine::{ClaimToken, Report};
 use crate::http::access::{Caller, Scope};
-use crate::http::audit::Change;
 use crate::http::events::Topic;
 use crate::http::input::{InPath, JsonBody, OptionalJson};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::ledger::Renewal;
-use crate::task::{self, RetryAdvice, parse_length};
+use crate::task::{RetryAdvice, parse_length};
 
 /// Routes of claims.
 pub fn routes() -> OpenApiRouter<Site> {
@@ -216,25 +215,8 @@ async fn settle(
     let has_failed = matches!(report, Report::Failed { .. });
     site.engine.pull().settle(claim, report).await?;
     site.events.touch(Topic::Tasks);
-    if has_failed {
-        note_death(site, caller, claim).await;
+    if has_failed && site.tasks.has_died(claim.key(), claim.arming()).await {
+        site.audit_task(caller, "fail", claim.key());
     }
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Adds an entry to the audit log if the task is dead after the report of a failure.
-async fn note_death(site: &Site, caller: &Caller, claim: &ClaimToken) {
-    match site.tasks.find(claim.key().clone()).await {
-        Ok(Some(found))
-            if found.state == task::State::Dead && found.id == claim.arming().to_string() =>
-        {
-            let change = Change::of_task("fail", claim.key());
-            site.audit(caller, change).await;
-        }
-        Ok(_) => {}
-        // The report stands.
-        Err(error) => {
-            tracing::debug!(%error, "could not read whether the task of a failure is dead")
-        }
-    }
 }

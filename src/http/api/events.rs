@@ -22,7 +22,7 @@ use crate::http::site::Site;
 /// Interval of comments on a silent stream, so that proxies keep it and a dead client is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Interval of hints for a caller of some classes: what changes is not divided by class, so its hints do not depend on it.
+/// Interval of hints for a caller of some classes: what changes is about all classes, so its hints do not depend on it.
 const HINT_EVERY: Duration = Duration::from_secs(5);
 
 /// How long a client waits before it connects again.
@@ -49,7 +49,7 @@ pub fn routes() -> OpenApiRouter<Site> {
 async fn events(State(site): State<Site>, caller: Caller) -> Result<Response, Problem> {
     caller.require(Scope::Read)?;
     let stopping = site.stopping.clone();
-    let hints = match caller.is_limited() {
+    let hints = match caller.is_restricted() {
         false => hints(&site).left_stream(),
         true => regular_hints().right_stream(),
     };

@@ -100,7 +100,7 @@ impl Once {
         body: &[u8],
     ) -> Result<Begun, Problem> {
         let digest = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(Sha256::digest(bytes));
-        let name = digest(format!("{}\n{key}", caller.name()).as_bytes());
+        let name = digest(format!("{}\n{key}", caller.name).as_bytes());
         let body = digest(body);
         let ledger = site.tasks.ledger();
         let before = site.tasks.now().await?.minus(KEPT);

@@ -11,12 +11,12 @@ use utoipa_axum::routes;
 
 use super::answers::AnyProblem;
 use crate::http::access::{Caller, Scope};
-use crate::http::audit::Change;
 use crate::http::events::Topic;
 use crate::http::input::{InQuery, JsonBody};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::http::site::Site;
 use crate::ledger::{REASON_CHARS_MAX, ReleaseAnswer};
+use crate::net::audit_log::Change;
 use crate::task::{Pause, Scope as TaskScope};
 
 /// Routes of pauses.
@@ -93,7 +93,9 @@ async fn list(State(site): State<Site>, caller: Caller) -> Result<Json<PauseList
 
 /// The pauses that a caller may see.
 pub fn seen(caller: &Caller, pauses: &[Pause]) -> Vec<PauseView> {
-    let seen = pauses.iter().filter_map(|pause| caller.pause_seen(pause));
+    let seen = pauses
+        .iter()
+        .filter_map(|pause| caller.visible_pause(pause));
     seen.map(|pause| PauseView::from(&pause)).collect()
 }
 
@@ -139,7 +141,7 @@ async fn pause(
             "`reason` has {chars} characters, expected at most {REASON_CHARS_MAX} in one line"
         )));
     }
-    let answer = site.tasks.pause(&scope, caller.name(), &new.reason).await?;
+    let answer = site.tasks.pause(&scope, &caller.name, &new.reason).await?;
     site.forget_pauses().await;
     site.events.touch(Topic::Pauses);
     if !answer.already {
@@ -192,7 +194,7 @@ async fn resume(
     require_scope(&caller, &scope)?;
     let lifted = match asked.held {
         false => site.tasks.resume(&scope).await?,
-        true => match site.tasks.resume_held(&scope, caller.name()).await? {
+        true => match site.tasks.resume_held(&scope, &caller.name).await? {
             ReleaseAnswer::Released(hold) | ReleaseAnswer::Already(hold) => Some(hold),
             ReleaseAnswer::NoHold => None,
         },
@@ -212,7 +214,7 @@ async fn resume(
     };
     site.audit(&caller, Change::of_many(verb, scope.to_string(), 0))
         .await;
-    let lifted = caller.pause_seen(&lifted).unwrap_or(lifted);
+    let lifted = caller.visible_pause(&lifted).unwrap_or(lifted);
     Ok(Json(PauseView::from(&lifted)))
 }
 
@@ -233,5 +235,5 @@ fn scope(
 }
 
 fn require_scope(caller: &Caller, scope: &TaskScope) -> Result<(), Problem> {
-    caller.require_class(scope.class_name())
+    Ok(caller.require_class(scope.class_name())?)
 }

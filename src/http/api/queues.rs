@@ -139,7 +139,7 @@ async fn take(
     let worker = asked.worker.unwrap_or_default();
     let queues = site.engine.pull();
     let count = asked.count.unwrap_or(1);
-    let taken = queues.take_of(caller.classes(), &queue, count, wait, &worker);
+    let taken = queues.take_of(&caller.classes, &queue, count, wait, &worker);
     let taken = tokio::select! {
         taken = taken => taken?,
         // The worker asks another daemon.

@@ -10,7 +10,6 @@ use utoipa_axum::routes;
 use super::answers::AnyProblem;
 use super::pauses::{PauseView, seen};
 use crate::http::access::{Caller, Scope};
-use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::DetailedStats;
@@ -45,7 +44,7 @@ async fn stats(State(site): State<Site>, caller: Caller) -> Result<Json<StatsVie
     caller.require(Scope::Read)?;
     let (stats, pauses) = tokio::try_join!(site.stats(), site.pauses())?;
     Ok(Json(StatsView {
-        stats: stats_of(&stats, &caller)?.into_owned(),
+        stats: stats.seen_by(&caller)?.into_owned(),
         pauses: seen(&caller, &pauses),
     }))
 }

@@ -15,7 +15,6 @@ use super::task_view::etag;
 use crate::client::IfSame;
 use crate::contract::{due, duration_text};
 use crate::http::access::{Caller, Scope};
-use crate::http::audit::Change;
 use crate::http::events::Topic;
 use crate::http::input::JsonBody;
 use crate::http::named::{TaskInPath, TaskRef};
@@ -80,7 +79,7 @@ async fn reschedule(
     };
     match answer {
         RescheduleAnswer::Moved(arming) => {
-            changed(&site, &caller, "move", &key).await;
+            changed(&site, &caller, "move", &key);
             Ok(MovedView::new(&display_key, arming).into_response())
         }
         RescheduleAnswer::Running => Err(not_pending(&display_key, TaskState::Running)),
@@ -140,7 +139,7 @@ async fn cancel(
         CancelAnswer::Finished(state) => return Err(not_pending(&display_key, state)),
         CancelAnswer::Unknown => return Err(Problem::no_task()),
     };
-    changed(&site, &caller, "cancel", &key).await;
+    changed(&site, &caller, "cancel", &key);
     Ok(Json(Cancelled {
         key: display_key.to_string(),
         outcome,
@@ -210,7 +209,7 @@ async fn made_due(
     let TaskRef { key, display_key } = task;
     match answer {
         RunNowAnswer::Due(arming) => {
-            changed(site, caller, verb, key).await;
+            changed(site, caller, verb, key);
             Ok(MovedView::new(display_key, arming).into_response())
         }
         RunNowAnswer::Refused(state) => Err(refusal(display_key, state)),
@@ -238,7 +237,7 @@ async fn discard(
 ) -> Result<StatusCode, Problem> {
     let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Operate).await?;
     if site.tasks.discard(&key).await? {
-        changed(&site, &caller, "discard", &key).await;
+        changed(&site, &caller, "discard", &key);
         return Ok(StatusCode::NO_CONTENT);
     }
     match site.tasks.find(&key).await? {
@@ -279,9 +278,9 @@ impl IntoResponse for MovedView {
 }
 
 /// Records a change that is committed.
-pub async fn changed(site: &Site, caller: &Caller, verb: &'static str, key: &TaskKey) {
+pub fn changed(site: &Site, caller: &Caller, verb: &'static str, key: &TaskKey) {
     site.events.touch(Topic::Tasks);
-    site.audit(caller, Change::of_task(verb, key)).await;
+    site.audit_task(caller, verb, key);
 }
 
 fn not_pending(key: &TaskKey, state: TaskState) -> Problem {

@@ -139,10 +139,10 @@ async fn show(
         site.paused()
     )?;
     let mut task = found.ok_or_else(Problem::no_task)?;
-    site.masks.apply(&mut task);
+    task.mask(&caller.masks);
     task.key = display_key;
     let view = TaskView {
-        masked: Some(site.masks.hides_payload(&task.key)),
+        masked: Some(caller.masks.hides_payload(&task.key)),
         ..TaskView::single(&task, &paused)
     };
     Ok(([(header::ETAG, etag(&task.id))], Json(view)).into_response())
@@ -168,7 +168,7 @@ impl CreatedTask {
 
     async fn answer(self, site: &Site, caller: &Caller) -> Response {
         if self.is_new {
-            changed(site, caller, "create", &self.key).await;
+            changed(site, caller, "create", &self.key);
         }
         let status = match self.is_new {
             true => StatusCode::CREATED,

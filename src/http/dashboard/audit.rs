@@ -7,10 +7,11 @@ use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
 use super::texts::{Language, texts};
 use super::{Head, Page, PanelContent, parameter};
-use crate::http::audit::AuditEntry;
+use crate::access::Masks;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::DocumentPlace;
+use crate::net::audit_log::AuditEntry;
 use crate::task::{TaskKey, UnixMs};
 
 /// Entries of a page.
@@ -20,7 +21,7 @@ texts! {
     /// Texts of the audit log.
     AuditTexts {
         title: "Audit log", "审计日志";
-        lead: "What was changed over HTTP, here and in the other daemons, newest first. Changes by the command line, by Redis clients and by programs are not in it.", "通过 HTTP 所做的修改（包括其他守护进程），最新的在前。命令行、Redis 客户端和程序所做的修改不在其中。";
+        lead: "What was changed over HTTP and RESP, here and in the other daemons, newest first. Changes by the command line, by Redis clients without a password and by programs are not in it.", "通过 HTTP 和 RESP 所做的修改（包括其他守护进程），最新的在前。命令行、未使用密码的 Redis 客户端和程序所做的修改不在其中。";
         none: "Nothing was changed yet.", "还没有任何修改。";
         at: "When", "时间";
         caller: "Who", "操作者";
@@ -99,7 +100,7 @@ impl PanelContent for List<'_> {
             rows: page
                 .entries
                 .into_iter()
-                .map(|entry| row(masked(entry, site), f))
+                .map(|entry| row(masked(entry, &f.caller.masks), f))
                 .collect(),
             is_first: wanted.before.is_empty(),
             next: page.next.map(|next| encoded(&text_of(next))),
@@ -116,10 +117,10 @@ impl Page for List<'_> {
     }
 }
 
-fn masked(mut entry: AuditEntry, site: &Site) -> AuditEntry {
-    entry.subject = site.masks.subject(entry.subject);
+fn masked(mut entry: AuditEntry, masks: &Masks) -> AuditEntry {
+    entry.subject = masks.shown_text(entry.subject);
     for key in &mut entry.keys {
-        *key = site.masks.subject(std::mem::take(key));
+        *key = masks.shown_text(std::mem::take(key));
     }
     entry
 }

@@ -16,7 +16,7 @@ use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
 use crate::diagnosis::{LedgerState, Message, Phrase, Value};
 use crate::engine::Handle;
 use crate::format;
-use crate::http::access::{Caller, Masks, Scope};
+use crate::http::access::{Caller, Scope};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::TaskRecord;
@@ -97,7 +97,6 @@ pub struct Frame {
     pub caller: Caller,
     /// True if this daemon refuses every change.
     pub is_read_only: bool,
-    masks: Masks,
     engine: Handle,
     place: Option<Place>,
 }
@@ -250,7 +249,7 @@ impl Frame {
 
     /// True if lists do not show the arguments of the task.
     pub fn hides_arguments(&self, key: &TaskKey) -> bool {
-        self.masks.hides_arguments(key)
+        self.caller.masks.hides_arguments(key)
     }
 
     /// The list of the tasks of a class and method, `Class@method`.
@@ -344,7 +343,6 @@ impl FromRequestParts<Site> for Frame {
             preferences,
             caller,
             is_read_only: site.config.read_only,
-            masks: site.masks.clone(),
             engine: site.engine.clone(),
             place: None,
         })

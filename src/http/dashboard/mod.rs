@@ -92,7 +92,7 @@ pub trait PanelContent {
     const NAME: &'static str;
     /// What it shows: see [`Source::shows`].
     const SHOWS: &'static str;
-    /// False for content that is the same for all classes: a caller that is limited to some of them does not see it.
+    /// False for content that is the same for all classes: a caller that is restricted to some of them does not see it.
     const IS_PER_CLASS: bool = true;
     /// The query of its address, and of the address of its page.
     type Query: DeserializeOwned + Send + Sync;

@@ -87,30 +87,33 @@ impl Panel {
         }
     }
 
-    /// As [`load`](Self::load), for what is not divided by class: a caller that is limited to some classes reads that instead.
+    /// As [`load`](Self::load), for content about all classes: a class-restricted caller reads that it is.
     pub async fn load_unrestricted<T: Template>(
         frame: &Frame,
         source: Source,
         content: impl Future<Output = Result<T, Problem>>,
     ) -> Self {
-        if !frame.caller.is_limited() {
+        if !frame.caller.is_restricted() {
             return Self::load(frame, source, content).await;
         }
-        let undivided = Undivided { f: frame };
+        let about_all_classes = AboutAllClasses { f: frame };
         Self {
             source,
             base: frame.base.clone(),
             at: frame.now,
             status: StatusCode::FORBIDDEN,
-            html: undivided.render().unwrap_or_default(),
+            html: about_all_classes.render().unwrap_or_default(),
         }
     }
 }
 
-/// Says why a caller that is limited to some classes does not see a panel.
+/// Says why a caller that is restricted to some classes does not see a panel.
 #[derive(Template)]
-#[template(source = "<p class=\"quiet\">{{ f.t.undivided }}</p>", ext = "html")]
-struct Undivided<'a> {
+#[template(
+    source = "<p class=\"quiet\">{{ f.t.about_all_classes }}</p>",
+    ext = "html"
+)]
+struct AboutAllClasses<'a> {
     f: &'a Frame,
 }
 

@@ -166,7 +166,9 @@ impl PanelContent for List {
     async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<Self, Problem> {
         // Not the shared answer: a person who has just paused with the command line must see it.
         let pauses = site.tasks.pauses().await?;
-        let seen = pauses.iter().filter_map(|pause| f.caller.pause_seen(pause));
+        let seen = pauses
+            .iter()
+            .filter_map(|pause| f.caller.visible_pause(pause));
         Ok(Self {
             t: PausesTexts::of(f.language()),
             rows: seen.map(|pause| row(&pause, f)).collect(),

@@ -144,7 +144,7 @@ impl PanelContent for Details<'_> {
                     tokio::join!(site.tasks.find(&key), why::facts(site, &f.caller));
                 let facts = facts?;
                 task?.map(|mut task| {
-                    site.masks.apply(&mut task);
+                    task.mask(&f.caller.masks);
                     found(site, task, key.to_string(), &facts, f)
                 })
             }
@@ -153,8 +153,8 @@ impl PanelContent for Details<'_> {
                 let task = listing::task_in_row(site, &f.caller, row);
                 let (task, facts) = tokio::try_join!(task, why::facts(site, &f.caller))?;
                 task.map(|mut task| {
-                    site.masks.apply(&mut task);
-                    let shown = site.masks.shown(&task.key);
+                    task.mask(&f.caller.masks);
+                    let shown = f.caller.masks.shown(&task.key);
                     let mut found = found(site, task, row.to_string(), &facts, f);
                     found.task.key = shown;
                     found

@@ -130,7 +130,7 @@ texts! {
         read_only_detail: "This daemon allows no changes over HTTP: `http.read_only` is set.", "此守护进程不允许通过 HTTP 修改：已设置 `http.read_only`。";
         panel_failed: "This part could not be loaded", "此部分无法加载";
         panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";
-        undivided: "This is about all classes. Your access is limited to some of them.", "此处涉及所有类，而您的访问仅限于其中一部分。";
+        about_all_classes: "This is about all classes. Your access is limited to some of them.", "此处涉及所有类，而您的访问仅限于其中一部分。";
         panel_late: "No answer within {} s", "{} 秒内没有响应";
     }
 }

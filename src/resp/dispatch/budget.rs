@@ -36,7 +36,7 @@ impl Dispatch {
 
     /// Waits for the turn of a connection with much input.
     pub fn large_input(&self) -> impl Future<Output = Option<OwnedSemaphorePermit>> + Send + use<> {
-        let turns = Arc::clone(&self.door.large_inputs);
+        let turns = Arc::clone(&self.server.large_inputs);
         async move { turns.acquire_owned().await.ok() }
     }
 
@@ -74,12 +74,12 @@ impl Dispatch {
 
     /// The prefix of keys that is taken off.
     pub fn key_prefix(&self) -> &str {
-        &self.door.config.key_prefix
+        &self.server.config.key_prefix
     }
 
     /// Answers that clients hold all the memory they may use, and forgets what this one holds.
     pub fn refuse_room(&mut self) {
-        self.door.metrics.resp_refused("memory");
+        self.server.metrics.resp_refused("memory");
         self.batch = Vec::new();
         self.joined = Vec::new();
         self.replies = Vec::new();

@@ -111,8 +111,8 @@ families! {
     withdrawn: Counter, "Adopted tasks cancelled because their key was deleted";
     withdrawn_at_once: Counter, "Adopted tasks cancelled at once with many others";
     waiting: Family<Route, Gauge>, "Signals that wait to be claimed, by route";
-    resp_connections: Gauge, "Open connections of the front door for Redis clients";
-    resp_refused: Family<ByReason, Counter>, "Connections that the front door refused, by reason";
+    resp_connections: Gauge, "Open connections of the RESP server";
+    resp_refused: Family<ByReason, Counter>, "Connections that the RESP server refused, by reason";
     resp_commands: Family<ByCommand, Counter>, "Commands of Redis clients, by name";
     resp_errors: Family<ByCommand, Counter>, "Errors that Redis clients were answered with, by command";
     logins_failed: Family<ByServer, Counter>, "Wrong tokens and passwords, by server";

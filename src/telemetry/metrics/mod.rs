@@ -347,13 +347,13 @@ impl Metrics {
         self.families.rearmed.inc_by(rearmed);
     }
 
-    /// Sets the number of open connections of the front door.
+    /// Sets the number of open connections of the RESP server.
     pub fn resp_connections(&self, count: u64) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.families.resp_connections.set(count);
     }
 
-    /// Counts a connection that the front door refused.
+    /// Counts a connection that the RESP server refused.
     pub fn resp_refused(&self, reason: &'static str) {
         self.families
             .resp_refused

@@ -6,7 +6,7 @@ use lapsed::task::State;
 use lapsed::{TaskKey, engine::Metrics};
 use tokio::time::Instant;
 
-use super::door::{Door, Wire};
+use super::rig::{RespServer, Wire};
 use crate::support::wait::until;
 
 const KIB: usize = 1024;
@@ -30,8 +30,8 @@ fn setex(key: &str, value: &[u8]) -> Vec<u8> {
     command(&[b"SETEX", key.as_bytes(), b"100", value])
 }
 
-async fn exists(door: &Door, key: &str) -> bool {
-    let found = door.tasks.find(TaskKey::parse(key).unwrap()).await;
+async fn exists(server: &RespServer, key: &str) -> bool {
+    let found = server.tasks.find(TaskKey::parse(key).unwrap()).await;
     found
         .unwrap()
         .is_some_and(|task| task.state == State::Pending)
@@ -46,8 +46,8 @@ fn refused_for_memory(metrics: &Metrics) -> u64 {
 
 #[tokio::test]
 async fn a_transaction_whose_replies_are_too_long_changes_nothing() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     let value = "x".repeat(PAYLOAD - 2);
     wire.send(setex("C@long", value.as_bytes())).await;
     wire.read_until("+OK\r\n").await;
@@ -62,7 +62,7 @@ async fn a_transaction_whose_replies_are_too_long_changes_nothing() {
         "{}",
         &said[said.len().saturating_sub(200)..]
     );
-    assert!(!exists(&door, "C@new").await);
+    assert!(!exists(&server, "C@new").await);
     // A few are allowed.
     wire.send("MULTI\r\n").await;
     wire.send("GET C@long\r\n".repeat(10)).await;
@@ -73,7 +73,7 @@ async fn a_transaction_whose_replies_are_too_long_changes_nothing() {
 
 #[tokio::test]
 async fn a_transaction_has_a_limit_of_commands_keys_and_bytes() {
-    let door = Door::open();
+    let server = RespServer::open();
     let keys = |count: usize| (0..count).map(|n| format!("C@m@{n}")).collect::<Vec<_>>();
     let del = |count: usize| {
         let keys = keys(count);
@@ -97,7 +97,7 @@ async fn a_transaction_has_a_limit_of_commands_keys_and_bytes() {
             "4194304 bytes",
         ),
     ] {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send("MULTI\r\n").await;
         wire.send(sent).await;
         wire.send("EXEC\r\n").await;
@@ -105,13 +105,13 @@ async fn a_transaction_has_a_limit_of_commands_keys_and_bytes() {
         let error = format!("-ERR a transaction has at most {limit}\r\n");
         assert!(said.contains(&error), "{limit}");
     }
-    assert!(!exists(&door, "C@m").await);
+    assert!(!exists(&server, "C@m").await);
 }
 
 #[tokio::test]
 async fn a_reply_that_is_made_of_few_bytes_is_bounded_in_a_transaction() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     wire.send("MULTI\r\n").await;
     wire.send("COMMAND DOCS\r\n".repeat(2_000)).await;
     wire.send("EXEC\r\n").await;
@@ -126,8 +126,8 @@ async fn a_reply_that_is_made_of_few_bytes_is_bounded_in_a_transaction() {
 
 #[tokio::test]
 async fn a_delete_of_many_keys_answers_for_all_of_them() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     let keys: Vec<String> = (0..3_000).map(|n| format!("C@m@{n}")).collect();
     for key in &keys {
         wire.send(setex(key, b"v")).await;
@@ -145,8 +145,8 @@ async fn a_delete_of_many_keys_answers_for_all_of_them() {
 
 #[tokio::test]
 async fn names_of_channels_are_short() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     wire.send(command(&[b"SUBSCRIBE", &[b'x'; 256]])).await;
     let error = "-ERR name of a channel has 256 bytes, expected at most 255\r\n";
     assert_eq!(wire.read_until(error).await, error);
@@ -155,12 +155,12 @@ async fn names_of_channels_are_short() {
 }
 
 /// 80 commands of 1 MiB, each short of its last byte.
-async fn half_sent(door: &Door, before: &str) -> Vec<Wire> {
+async fn half_sent(server: &RespServer, before: &str) -> Vec<Wire> {
     let value = vec![b'x'; MIB];
     let whole = command(&[b"ECHO", &value]);
     let mut wires = Vec::new();
     for _ in 0..80 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send(before).await;
         // Fails once the other side has closed.
         let _ = tokio::io::AsyncWriteExt::write_all(&mut wire.0, &whole[..MIB]).await;
@@ -171,11 +171,11 @@ async fn half_sent(door: &Door, before: &str) -> Vec<Wire> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partly_sent_commands_are_dropped_in_favour_of_others() {
-    let door = Door::open();
-    let mut wires = half_sent(&door, "").await;
+    let server = RespServer::open();
+    let mut wires = half_sent(&server, "").await;
     let value = vec![b'x'; PAYLOAD];
     let begun = Instant::now();
-    let mut other = door.connect().await;
+    let mut other = server.connect().await;
     other.send(setex("C@m", &value)).await;
     other.read_until("+OK\r\n").await;
     assert!(
@@ -183,9 +183,9 @@ async fn partly_sent_commands_are_dropped_in_favour_of_others() {
         "{:?}",
         begun.elapsed()
     );
-    assert!(exists(&door, "C@m").await);
+    assert!(exists(&server, "C@m").await);
     until("the oldest are closed", async || {
-        refused_for_memory(&door.metrics) >= 80 - 32
+        refused_for_memory(&server.metrics) >= 80 - 32
     })
     .await;
     let said = wires[0].rest().await;
@@ -197,36 +197,36 @@ async fn partly_sent_commands_are_dropped_in_favour_of_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_transactions_are_dropped_in_favour_of_others() {
-    let door = Door::open();
+    let server = RespServer::open();
     let value = vec![b'x'; 60 * KIB];
     let mut wires = Vec::new();
     for _ in 0..20 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send("MULTI\r\n").await;
         let sent = setex("C@held", &value).repeat(60);
         let _ = tokio::io::AsyncWriteExt::write_all(&mut wire.0, &sent).await;
         wires.push(wire);
     }
-    let mut other = door.connect().await;
+    let mut other = server.connect().await;
     other.send(setex("C@m", &[b'x'; PAYLOAD])).await;
     other.read_until("+OK\r\n").await;
     until("the oldest are closed", async || {
-        refused_for_memory(&door.metrics) >= 10
+        refused_for_memory(&server.metrics) >= 10
     })
     .await;
-    assert!(!exists(&door, "C@held").await);
+    assert!(!exists(&server, "C@held").await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_replies_are_dropped_in_favour_of_others() {
-    let door = Door::open();
+    let server = RespServer::open();
     let value = vec![b'x'; PAYLOAD - 2];
-    let mut other = door.connect().await;
+    let mut other = server.connect().await;
     other.send(setex("C@long", &value)).await;
     other.read_until("+OK\r\n").await;
     let mut wires = Vec::new();
     for _ in 0..40 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send("GET C@long\r\n".repeat(400)).await;
         wires.push(wire);
     }
@@ -243,8 +243,8 @@ async fn unread_replies_are_dropped_in_favour_of_others() {
 
 #[tokio::test]
 async fn a_pattern_is_short() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     let long = [b'b'; 1025];
     for (words, error) in [
         (
@@ -263,8 +263,8 @@ async fn a_pattern_is_short() {
 
 #[tokio::test]
 async fn a_value_that_is_too_long_is_dropped_and_named() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     for bytes in [PAYLOAD + 1, MIB + 1, 5 * MIB] {
         wire.send(setex("C@m", &vec![b'x'; bytes])).await;
         let error = format!(
@@ -284,7 +284,7 @@ async fn a_value_that_is_too_long_is_dropped_and_named() {
         said.ends_with("-EXECABORT Transaction discarded because of previous errors.\r\n+PONG\r\n"),
         "{said}"
     );
-    let mut too_long = door.connect().await;
+    let mut too_long = server.connect().await;
     too_long
         .send("*4\r\n$5\r\nSETEX\r\n$3\r\nC@m\r\n$3\r\n100\r\n$17000000\r\n")
         .await;
@@ -296,8 +296,8 @@ async fn a_value_that_is_too_long_is_dropped_and_named() {
 
 #[tokio::test]
 async fn watched_keys_have_a_limit_of_bytes() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     let value = "x".repeat(PAYLOAD - 2);
     let keys: Vec<String> = (0..70).map(|number| format!("C@long@{number}")).collect();
     for key in &keys {
@@ -319,7 +319,7 @@ async fn watched_keys_have_a_limit_of_bytes() {
         wire.says(&format!("WATCH {}", keys[40..].join(" "))).await,
         refused
     );
-    let mut other = door.connect().await;
+    let mut other = server.connect().await;
     assert_eq!(other.says(&format!("EXPIRE {} 200", keys[39])).await, ":1");
     assert_eq!(
         wire.says("MULTI\r\nPING\r\nEXEC").await,
@@ -337,26 +337,26 @@ async fn watched_keys_have_a_limit_of_bytes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_wait_or_take_no_replies_leave_turns_to_others() {
-    let door = Door::working(
+    let server = RespServer::working(
         "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '10s' }\n",
     );
     let many = "PING\r\n".repeat(2_000);
     let mut wires = Vec::new();
     for _ in 0..40 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send(format!("LAPSED.TAKE mail BLOCK 60000\r\n{many}"))
             .await;
         wires.push(wire);
     }
-    until("all wait", async || door.waiting() == 40).await;
+    until("all wait", async || server.waiting() == 40).await;
     for _ in 0..40 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         // The replies are far more than the kernel takes.
         wire.send(format!("{}{many}", "COMMAND\r\n".repeat(400)))
             .await;
         wires.push(wire);
     }
-    let mut other = door.connect().await;
+    let mut other = server.connect().await;
     other.send(&many).await;
     other.read_until(&"+PONG\r\n".repeat(2_000)).await;
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::door::Door;
+use super::rig::RespServer;
 use crate::support::wait::until;
 
 #[tokio::test]
 async fn a_handshake_answers_in_the_protocol_that_it_chose() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     let two = wire.says("HELLO 2 SETNAME worker").await;
     assert!(
         two.starts_with("*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n"),
@@ -56,8 +56,8 @@ async fn a_handshake_answers_in_the_protocol_that_it_chose() {
 
 #[tokio::test]
 async fn a_subscriber_of_the_old_protocol_may_only_subscribe() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     wire.send("SUBSCRIBE a b\r\nPING\r\nGET C@m\r\nUNSUBSCRIBE\r\nPING\r\n")
         .await;
     let said = wire.read_until("+PONG\r\n").await;
@@ -72,10 +72,10 @@ async fn a_subscriber_of_the_old_protocol_may_only_subscribe() {
 #[tokio::test]
 async fn a_user_may_do_what_its_scopes_say() {
     let hash = lapsed::resp::hash_password(b"secret").unwrap();
-    let door = Door::with(&format!(
+    let server = RespServer::with(&format!(
         "password = '{hash}'\n[[resp.users]]\nname = 'shop'\npassword = '{hash}'\nscopes = 'read'"
     ));
-    let mut wire = door.connect().await;
+    let mut wire = server.connect().await;
     let refused = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
     let needed = "-NOAUTH Authentication required.\r\n";
     for (line, reply) in [
@@ -103,12 +103,12 @@ async fn a_user_may_do_what_its_scopes_say() {
 #[tokio::test]
 async fn limits_are_small_before_a_client_has_authenticated() {
     let hash = lapsed::resp::hash_password(b"secret").unwrap();
-    let door = Door::with(&format!("password = '{hash}'"));
+    let server = RespServer::with(&format!("password = '{hash}'"));
     for (sent, error) in [
         ("*11\r\n", "unauthenticated multibulk length"),
         ("*1\r\n$20000\r\n", "unauthenticated bulk length"),
     ] {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send(sent).await;
         assert_eq!(
             wire.rest().await,
@@ -119,7 +119,7 @@ async fn limits_are_small_before_a_client_has_authenticated() {
 
 #[tokio::test]
 async fn invalid_protocol_closes_the_connection() {
-    let door = Door::open();
+    let server = RespServer::open();
     for (sent, error) in [
         ("*abc\r\n", "invalid multibulk length"),
         ("*2\r\n+OK\r\n", "expected '$', got '+'"),
@@ -129,7 +129,7 @@ async fn invalid_protocol_closes_the_connection() {
         ("*1\r\n$999999999999\r\n", "invalid bulk length"),
         ("SET \"abc\r\n", "unbalanced quotes in request"),
     ] {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send(sent).await;
         assert_eq!(
             wire.rest().await,
@@ -138,11 +138,11 @@ async fn invalid_protocol_closes_the_connection() {
         );
     }
     for sent in ["POST / HTTP/1.1\r\n", "Host: a\r\n"] {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send(sent).await;
         assert_eq!(wire.rest().await, "");
     }
-    let mut endless = door.connect().await;
+    let mut endless = server.connect().await;
     endless.send("x".repeat(70_000)).await;
     assert_eq!(
         endless.rest().await,
@@ -152,8 +152,8 @@ async fn invalid_protocol_closes_the_connection() {
 
 #[tokio::test]
 async fn a_client_that_still_sends_a_value_that_is_too_long_gets_the_error() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     wire.send("*4\r\n$5\r\nSETEX\r\n$3\r\nC@m\r\n$3\r\n100\r\n$17000000\r\n")
         .await;
     wire.send("x".repeat(3_000_000)).await;
@@ -165,8 +165,8 @@ async fn a_client_that_still_sends_a_value_that_is_too_long_gets_the_error() {
 
 #[tokio::test]
 async fn a_command_may_arrive_byte_by_byte() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     for byte in b"*-1\r\n*0\r\n\r\n*4\r\n$5\r\nSETEX\r\n$3\r\nC@m\r\n$3\r\n100\r\n$2\r\n{}\r\n" {
         wire.send([*byte]).await;
         tokio::task::yield_now().await;
@@ -177,18 +177,18 @@ async fn a_command_may_arrive_byte_by_byte() {
 
 #[tokio::test]
 async fn too_many_connections_are_refused_and_counted() {
-    let door = Door::with("max_connections = 1");
-    let first = door.connect().await;
-    let mut second = door.connect().await;
+    let server = RespServer::with("max_connections = 1");
+    let first = server.connect().await;
+    let mut second = server.connect().await;
     assert_eq!(
         second.rest().await,
         "-ERR max number of clients reached\r\n"
     );
     let refused = "lapsed_resp_refused_total{reason=\"max_connections\"} 1";
-    assert!(door.metrics.render().contains(refused));
+    assert!(server.metrics.render().contains(refused));
     drop(first);
     until("there is room again", async || {
-        let mut third = door.connect().await;
+        let mut third = server.connect().await;
         third.send("QUIT\r\n").await;
         third.rest().await == "+OK\r\n"
     })
@@ -198,16 +198,16 @@ async fn too_many_connections_are_refused_and_counted() {
 #[tokio::test]
 async fn connections_that_have_not_authenticated_give_way() {
     let hash = lapsed::resp::hash_password(b"secret").unwrap();
-    let door = Door::with(&format!("password = '{hash}'\nmax_connections = 2"));
-    let mut guest = door.connect().await;
+    let server = RespServer::with(&format!("password = '{hash}'\nmax_connections = 2"));
+    let mut guest = server.connect().await;
     // This does not make it an older or a younger one.
     guest.send("RESET\r\n").await;
     guest.read_until("+RESET\r\n").await;
-    let mut user = door.connect().await;
+    let mut user = server.connect().await;
     user.send("AUTH secret\r\n").await;
     user.read_until("+OK\r\n").await;
-    let mut second = door.connect().await;
-    let mut third = door.connect().await;
+    let mut second = server.connect().await;
+    let mut third = server.connect().await;
     third.send("PING\r\n").await;
     third
         .read_until("-NOAUTH Authentication required.\r\n")
@@ -220,7 +220,7 @@ async fn connections_that_have_not_authenticated_give_way() {
     user.read_until("+PONG\r\n").await;
     third.send("AUTH secret\r\n").await;
     third.read_until("+OK\r\n").await;
-    let mut refused = door.connect().await;
+    let mut refused = server.connect().await;
     assert_eq!(
         refused.rest().await,
         "-ERR max number of clients reached\r\n"
@@ -229,8 +229,8 @@ async fn connections_that_have_not_authenticated_give_way() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_that_drips_in_is_cut_off_after_a_minute() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     assert_eq!(wire.says("PING").await, "+PONG");
     for _ in 0..7 {
         // Fails once the other side has closed.
@@ -242,38 +242,38 @@ async fn a_command_that_drips_in_is_cut_off_after_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_its_replies_is_cut_off_after_half_a_minute() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     assert_eq!(wire.says("PING").await, "+PONG");
     let text = "x".repeat(100_000);
     let echo = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{text}\r\n", text.len());
     let begun = Instant::now();
-    // The door reads no further while its replies wait, so the client cannot send any more either.
+    // The server reads no further while its replies wait, so the client cannot send any more either.
     let sending = async { while wire.0.write_all(echo.as_bytes()).await.is_ok() {} };
     let ended = timeout(Duration::from_secs(600), sending).await;
     ended.expect("the connection is closed");
     let took = begun.elapsed();
     assert!((30..60).contains(&took.as_secs()), "{took:?}");
-    assert_eq!(door.says("PING").await, "+PONG");
+    assert_eq!(server.says("PING").await, "+PONG");
 }
 
 #[tokio::test]
 async fn one_address_does_not_take_all_connections() {
-    let door = Door::with("max_connections = 16");
+    let server = RespServer::with("max_connections = 16");
     let mut wires = Vec::new();
     for _ in 0..15 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         assert_eq!(wire.says("PING").await, "+PONG");
         wires.push(wire);
     }
     let refused = "-ERR max number of clients reached\r\n";
-    assert_eq!(door.connect().await.rest().await, refused);
-    let mut other = door.connect_from("127.0.0.2").await;
+    assert_eq!(server.connect().await.rest().await, refused);
+    let mut other = server.connect_from("127.0.0.2").await;
     assert_eq!(other.says("PING").await, "+PONG");
-    assert_eq!(door.connect_from("127.0.0.3").await.rest().await, refused);
+    assert_eq!(server.connect_from("127.0.0.3").await.rest().await, refused);
     drop(other);
     until("the place of the other address is free", async || {
-        let mut third = door.connect_from("127.0.0.3").await;
+        let mut third = server.connect_from("127.0.0.3").await;
         let _ = tokio::io::AsyncWriteExt::write_all(&mut third.0, b"QUIT\r\n").await;
         third.rest().await == "+OK\r\n"
     })

@@ -1,8 +1,9 @@
-//! The front door for Redis clients, on the ledger in memory.
+//! The RESP server for Redis clients, on the ledger in memory.
 
 mod access;
 mod budgets;
 mod connections;
-pub mod door;
+mod permissions;
+pub mod rig;
 mod scheduling;
 mod workers;

@@ -1,11 +1,11 @@
 //! Commands that create, move and cancel tasks.
 
-use super::door::Door;
+use super::rig::RespServer;
 
 #[tokio::test]
 async fn a_setex_is_a_task_with_its_value_as_payload() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     assert_eq!(
         wire.says("SETEX Order@close@42 1800 '{\"a\": 1.10}'").await,
         "+OK"
@@ -15,7 +15,7 @@ async fn a_setex_is_a_task_with_its_value_as_payload() {
         wire.says("GET Order@close@42").await,
         "$11\r\n{\"a\": 1.10}"
     );
-    let task = door.tasks.find("Order@close@42").await.unwrap().unwrap();
+    let task = server.tasks.find("Order@close@42").await.unwrap().unwrap();
     assert_eq!(task.payload.as_deref(), Some("{\"a\": 1.10}"));
     assert_eq!(wire.says("DEL Order@close@42").await, ":1");
     assert_eq!(wire.says("DEL Order@close@42").await, ":0");
@@ -24,8 +24,8 @@ async fn a_setex_is_a_task_with_its_value_as_payload() {
 
 /// Commands on one connection, and the replies of Redis 7.
 async fn all_say(said: &[(&str, &str)]) {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     for (line, reply) in said {
         assert_eq!(wire.says(line).await, *reply, "{line}");
     }
@@ -111,10 +111,10 @@ async fn the_same_due_time_with_another_value_is_another_task() {
 #[tokio::test]
 async fn a_relative_due_time_that_a_task_has_already_stores_the_value() {
     const KEYS: i64 = 100;
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     for attempt in 0.. {
-        let now = door.tasks.clock_now().0;
+        let now = server.tasks.clock_now().0;
         let key = |n: i64| format!("C@m@{attempt}@{n}");
         let absolute = |n| format!("SET {} a PXAT {}\r\n", key(n), now + 60_000 + n);
         let relative = |n| format!("PSETEX {} 60000 b\r\n", key(n));
@@ -140,8 +140,8 @@ async fn a_relative_due_time_that_a_task_has_already_stores_the_value() {
 
 #[tokio::test]
 async fn a_transaction_answers_all_or_nothing() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     for line in [
         "MULTI",
         "SETEX C@one 100 a",
@@ -168,8 +168,8 @@ async fn a_broken_or_discarded_transaction_changes_nothing() {
         ("DISCARD", "-ERR DISCARD without MULTI"),
     ])
     .await;
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     wire.send("MULTI\r\nSETEX C@one 100 a\r\nnothing\r\nEXEC\r\n")
         .await;
     let end = "-EXECABORT Transaction discarded because of previous errors.\r\n";
@@ -185,8 +185,8 @@ async fn a_broken_or_discarded_transaction_changes_nothing() {
 
 #[tokio::test]
 async fn commands_about_the_connection_are_queued_as_in_redis() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     wire.send("MULTI\r\nCOMMAND COUNT\r\nCLIENT SETNAME one\r\nSETEX C@m 100 a\r\nCLIENT GETNAME\r\nEXEC\r\n")
         .await;
     let said = wire.read_until("$3\r\none\r\n").await;
@@ -224,10 +224,10 @@ async fn commands_about_the_connection_are_queued_as_in_redis() {
 
 #[tokio::test]
 async fn a_watched_task_that_changed_prevents_the_transaction() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     assert_eq!(wire.says("WATCH C@m").await, "+OK");
-    assert_eq!(door.says("SETEX C@m 100 other").await, "+OK");
+    assert_eq!(server.says("SETEX C@m 100 other").await, "+OK");
     wire.send("MULTI\r\nSETEX C@m 10 mine\r\nEXEC\r\n").await;
     assert_eq!(
         wire.read_until("*-1\r\n").await,
@@ -242,8 +242,8 @@ async fn a_watched_task_that_changed_prevents_the_transaction() {
 
 #[tokio::test]
 async fn a_pipeline_is_answered_in_order() {
-    let door = Door::open();
-    let wire = door.connect().await;
+    let server = RespServer::open();
+    let wire = server.connect().await;
     let mut sent = String::new();
     let mut expected = String::new();
     for n in 0..3_000 {
@@ -276,7 +276,7 @@ async fn a_pipeline_is_answered_in_order() {
 
 #[tokio::test]
 async fn commands_that_do_not_schedule_are_rejected_with_a_reason() {
-    let door = Door::open();
+    let server = RespServer::open();
     let store = "-ERR a key is a task here and needs a due time, expected EX, PX, EXAT or PXAT: this is a scheduler, not a store";
     for (line, reply) in [
         ("SET C@m v", store),
@@ -301,17 +301,17 @@ async fn commands_that_do_not_schedule_are_rejected_with_a_reason() {
         ("GET nokey", "$-1"),
         ("DEL nokey", ":0"),
     ] {
-        assert_eq!(door.says(line).await, reply, "{line}");
+        assert_eq!(server.says(line).await, reply, "{line}");
     }
 }
 
 #[tokio::test]
 async fn a_task_is_scheduled_with_all_its_options() {
-    let door = Door::open();
-    let mut wire = door.connect().await;
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
     let asked = "LAPSED.SCHEDULE C@m AT 1900000000000 TAG shop PAYLOAD '{\"a\":1}' MAXATTEMPTS 3";
     assert_eq!(wire.says(asked).await, ":1900000000000");
-    let task = door.tasks.find("C@m").await.unwrap().unwrap();
+    let task = server.tasks.find("C@m").await.unwrap().unwrap();
     assert_eq!(
         (task.tag.as_deref(), task.max_attempts),
         (Some("shop"), Some(3))

@@ -6,14 +6,14 @@ use lapsed::TaskKey;
 use lapsed::task::State;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::door::{Door, Wire};
+use super::rig::{RespServer, Wire};
 use crate::support::wait::{DEADLINE, until};
 
 const MAIL: &str = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '10s' }\n";
 
-async fn due_now(door: &Door, key: &str) {
+async fn due_now(server: &RespServer, key: &str) {
     let key = TaskKey::parse(key).unwrap();
-    door.tasks.create(key, Duration::ZERO).await.unwrap();
+    server.tasks.create(key, Duration::ZERO).await.unwrap();
 }
 
 /// Takes one task, and returns its claim.
@@ -28,15 +28,15 @@ fn claims(taken: &str) -> Vec<String> {
     lines.windows(3).filter_map(behind).collect()
 }
 
-async fn state(door: &Door, key: &str) -> State {
-    let found = door.tasks.find(TaskKey::parse(key).unwrap()).await;
+async fn state(server: &RespServer, key: &str) -> State {
+    let found = server.tasks.find(TaskKey::parse(key).unwrap()).await;
     found.unwrap().unwrap().state
 }
 
 #[tokio::test]
 async fn a_worker_takes_a_task_and_completes_it() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
     assert_eq!(
         wire.says("SET Mail@send@7@x '{\"to\": 1.10}' PX 30").await,
         "+OK"
@@ -63,7 +63,7 @@ async fn a_worker_takes_a_task_and_completes_it() {
     assert_eq!(wire.says(&done).await, "+OK");
     assert_eq!(wire.says(&done).await, "+OK", "it may be repeated");
     let key = TaskKey::parse("Mail@send@7@x").unwrap();
-    let task = door.tasks.find(key).await.unwrap().unwrap();
+    let task = server.tasks.find(key).await.unwrap().unwrap();
     assert_eq!(
         (task.state, task.result.as_deref()),
         (State::Done, Some("[1]"))
@@ -72,11 +72,11 @@ async fn a_worker_takes_a_task_and_completes_it() {
 
 #[tokio::test]
 async fn with_resp3_a_task_is_a_map() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
     wire.says("HELLO 3").await;
     assert_eq!(wire.says("LAPSED.TAKE mail").await, "*0");
-    due_now(&door, "Mail@send").await;
+    due_now(&server, "Mail@send").await;
     let taken = wire.says("LAPSED.TAKE mail BLOCK 60000").await;
     assert!(taken.starts_with("*1\r\n%11\r\n"), "{taken}");
     assert!(taken.contains("payload\r\n_\r\n"), "{taken}");
@@ -84,8 +84,8 @@ async fn with_resp3_a_task_is_a_map() {
 
 #[tokio::test]
 async fn each_report_has_its_effect() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
     for (report, options, expected) in [
         ("FAIL", "'no such mailbox'", State::Waiting),
         ("FAIL", "gone PERMANENT", State::Dead),
@@ -95,21 +95,21 @@ async fn each_report_has_its_effect() {
         ("RELEASE", "", State::Pending),
     ] {
         let key = format!("Mail@send@{report}{}", options.len());
-        due_now(&door, &key).await;
+        due_now(&server, &key).await;
         let claim = claim(&mut wire).await;
         assert_eq!(wire.says(&format!("LAPSED.RENEW {claim}")).await, "+OK");
         let said = wire
             .says(&format!("LAPSED.{report} {claim} {options}"))
             .await;
         assert_eq!(said, "+OK", "{report} {options}");
-        assert_eq!(state(&door, &key).await, expected, "{report} {options}");
+        assert_eq!(state(&server, &key).await, expected, "{report} {options}");
     }
 }
 
 #[tokio::test]
 async fn done_is_answered_only_by_a_claim_that_was_not_settled_otherwise() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
     let reports = ["FAIL", "SNOOZE", "RELEASE", "DONE"];
     let said = |report: &str, claim: &str| match report {
         "FAIL" => format!("LAPSED.FAIL {claim} no RETRYAFTER 60000"),
@@ -118,7 +118,7 @@ async fn done_is_answered_only_by_a_claim_that_was_not_settled_otherwise() {
     };
     for first in reports {
         let key = format!("Mail@send@{first}");
-        due_now(&door, &key).await;
+        due_now(&server, &key).await;
         let claim = claim(&mut wire).await;
         for _ in 0..2 {
             assert_eq!(wire.says(&said(first, &claim)).await, "+OK", "{first}");
@@ -137,9 +137,9 @@ async fn done_is_answered_only_by_a_claim_that_was_not_settled_otherwise() {
 
 #[tokio::test]
 async fn keepttl_keeps_the_time_of_a_retry() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
-    due_now(&door, "Mail@send").await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
+    due_now(&server, "Mail@send").await;
     let claim = claim(&mut wire).await;
     wire.says(&format!("LAPSED.FAIL {claim} no RETRYAFTER 60000"))
         .await;
@@ -154,16 +154,16 @@ async fn keepttl_keeps_the_time_of_a_retry() {
 
 #[tokio::test]
 async fn a_retry_that_becomes_due_is_no_change_of_a_watched_key() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
-    due_now(&door, "Mail@send").await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
+    due_now(&server, "Mail@send").await;
     let claim = claim(&mut wire).await;
     wire.says(&format!("LAPSED.FAIL {claim} no RETRYAFTER 300"))
         .await;
     wire.says("WATCH Mail@send").await;
-    assert_eq!(state(&door, "Mail@send").await, State::Waiting);
+    assert_eq!(state(&server, "Mail@send").await, State::Waiting);
     until("the retry is due", async || {
-        state(&door, "Mail@send").await == State::Pending
+        state(&server, "Mail@send").await == State::Pending
     })
     .await;
     let said = wire.says("MULTI\r\nDEL Mail@send\r\nEXEC").await;
@@ -172,8 +172,8 @@ async fn a_retry_that_becomes_due_is_no_change_of_a_watched_key() {
 
 #[tokio::test]
 async fn an_arming_behind_a_run_exists_inside_and_outside_of_a_transaction() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
     let replies = [
         ("GET Mail@send", "$1\r\nb"),
         ("EXISTS Mail@send", ":1"),
@@ -201,7 +201,7 @@ async fn an_arming_behind_a_run_exists_inside_and_outside_of_a_transaction() {
         ("GET Mail@send", "$-1"),
     ];
     for inside in [false, true] {
-        due_now(&door, "Mail@send").await;
+        due_now(&server, "Mail@send").await;
         let claim = claim(&mut wire).await;
         assert_eq!(wire.says("SET Mail@send b PXAT 1900000000000").await, "+OK");
         for line in ["DBSIZE", "SCAN 0 MATCH Mail*"] {
@@ -229,15 +229,15 @@ async fn an_arming_behind_a_run_exists_inside_and_outside_of_a_transaction() {
         assert_eq!(wire.says("DBSIZE").await, ":0");
         let done = wire.says(&format!("LAPSED.DONE {claim}")).await;
         assert!(done.starts_with("-FENCED "), "{done}");
-        assert_eq!(state(&door, "Mail@send").await, State::Cancelled);
+        assert_eq!(state(&server, "Mail@send").await, State::Cancelled);
     }
 }
 
 #[tokio::test]
 async fn a_value_for_the_due_time_of_a_run_is_another_task_and_the_same_one_is_not() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
-    let now = door.tasks.clock_now().0;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
+    let now = server.tasks.clock_now().0;
     let set = |value: &str| format!("SET Mail@send {value} PXAT {now}");
     assert_eq!(wire.says(&set("a")).await, "+OK");
     let first = claim(&mut wire).await;
@@ -245,22 +245,22 @@ async fn a_value_for_the_due_time_of_a_run_is_another_task_and_the_same_one_is_n
     assert_eq!(wire.says(&set("a")).await, "+OK");
     assert_eq!(wire.says(&format!("LAPSED.DONE {first}")).await, "+OK");
     assert_eq!(wire.says(&set("a")).await, "+OK");
-    assert_eq!(state(&door, "Mail@send").await, State::Done);
+    assert_eq!(state(&server, "Mail@send").await, State::Done);
     assert_eq!(wire.says(&set("b")).await, "+OK");
     let taken = wire.says("LAPSED.TAKE mail BLOCK 60000").await;
     assert!(taken.contains("$1\r\nb\r\n"), "{taken}");
     assert_eq!(wire.says(&set("c")).await, "+OK");
     let second = claims(&taken).remove(0);
     let done = wire.says(&format!("LAPSED.DONE {second}")).await;
-    assert_eq!(state(&door, "Mail@send").await, State::Pending, "{done}");
+    assert_eq!(state(&server, "Mail@send").await, State::Pending, "{done}");
     assert_eq!(wire.says("GET Mail@send").await, "$1\r\nc");
 }
 
 #[tokio::test]
 async fn a_lost_claim_is_fenced() {
-    let door = Door::working(&MAIL.replace("10s", "1s"));
-    let mut wire = door.connect().await;
-    due_now(&door, "Mail@send").await;
+    let server = RespServer::working(&MAIL.replace("10s", "1s"));
+    let mut wire = server.connect().await;
+    due_now(&server, "Mail@send").await;
     let first = claim(&mut wire).await;
     let second = claim(&mut wire).await;
     for line in [
@@ -280,8 +280,8 @@ async fn a_lost_claim_is_fenced() {
 
 #[tokio::test]
 async fn wrong_commands_are_refused() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
     for (line, error) in [
         (
             "LAPSED.TAKE",
@@ -321,7 +321,7 @@ async fn wrong_commands_are_refused() {
     ] {
         assert_eq!(wire.says(line).await, format!("-{error}"), "{line}");
     }
-    let idle = Door::open();
+    let idle = RespServer::open();
     assert_eq!(
         idle.says("LAPSED.TAKE mail").await,
         "-ERR no engine runs in this process"
@@ -333,10 +333,10 @@ async fn wrong_commands_are_refused() {
 
 #[tokio::test]
 async fn a_pipeline_of_reports_is_answered_in_order() {
-    let door = Door::working(MAIL);
-    let mut wire = door.connect().await;
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
     for n in 0..5 {
-        due_now(&door, &format!("Mail@send@{n}")).await;
+        due_now(&server, &format!("Mail@send@{n}")).await;
     }
     let mut taken = Vec::new();
     while taken.len() < 5 {
@@ -372,26 +372,27 @@ async fn a_pipeline_of_reports_is_answered_in_order() {
 
 #[tokio::test]
 async fn a_worker_that_disconnects_while_it_waits_loses_nothing() {
-    let door = Door::working(MAIL);
+    let server = RespServer::working(MAIL);
     for _ in 0..20 {
-        let mut gone = door.connect().await;
+        let mut gone = server.connect().await;
         gone.send("LAPSED.TAKE mail COUNT 10 BLOCK 0\r\n").await;
         sleep(Duration::from_millis(5)).await;
     }
-    let mut wire = door.connect().await;
+    let mut wire = server.connect().await;
     // What is handed over before the other side's end is noticed waits for the end of its lease.
     until("the connections are closed", async || {
-        door.says("INFO clients")
+        server
+            .says("INFO clients")
             .await
             .contains("connected_clients:2\r\n")
     })
     .await;
-    due_now(&door, "Mail@send").await;
+    due_now(&server, "Mail@send").await;
     let claim = timeout(Duration::from_secs(8), claim(&mut wire)).await;
     let claim = claim.expect("before a lease could end");
     assert_eq!(wire.says(&format!("LAPSED.DONE {claim}")).await, "+OK");
     let key = TaskKey::parse("Mail@send").unwrap();
-    let task = door.tasks.find(key).await.unwrap().unwrap();
+    let task = server.tasks.find(key).await.unwrap().unwrap();
     assert_eq!(
         (task.state, task.attempt, task.crashes),
         (State::Done, 1, 0)
@@ -400,9 +401,9 @@ async fn a_worker_that_disconnects_while_it_waits_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_take_is_answered_after_a_minute_at_the_latest() {
-    let door = Door::working(MAIL);
+    let server = RespServer::working(MAIL);
     for block in ["0", "3600000"] {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         let begun = Instant::now();
         assert_eq!(
             wire.says(&format!("LAPSED.TAKE mail BLOCK {block}")).await,
@@ -416,18 +417,18 @@ async fn a_take_is_answered_after_a_minute_at_the_latest() {
 /// The three ask first and never again, as workers that lost their power: neither a byte nor the end of the connection comes.
 #[tokio::test]
 async fn workers_lost_while_waiting_take_no_task_from_live_ones() {
-    let door = Door::working(&MAIL.replace("10s", "1s"));
+    let server = RespServer::working(&MAIL.replace("10s", "1s"));
     let mut vanished = Vec::new();
     for _ in 0..3 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send("LAPSED.TAKE mail BLOCK 0\r\n").await;
         vanished.push(wire);
     }
-    until("they wait", async || door.waiting() == 3).await;
-    let mut living = door.connect().await;
+    until("they wait", async || server.waiting() == 3).await;
+    let mut living = server.connect().await;
     living.send("LAPSED.TAKE mail BLOCK 0\r\n").await;
-    until("it waits, too", async || door.waiting() == 4).await;
-    due_now(&door, "Mail@send").await;
+    until("it waits, too", async || server.waiting() == 4).await;
+    due_now(&server, "Mail@send").await;
     let said = timeout(Duration::from_secs(30), async {
         let mut said = String::new();
         while claims(&said).is_empty() {
@@ -441,22 +442,22 @@ async fn workers_lost_while_waiting_take_no_task_from_live_ones() {
     living.send(format!("LAPSED.DONE {claim}\r\n")).await;
     living.read_until("+OK\r\n").await;
     let key = TaskKey::parse("Mail@send").unwrap();
-    let task = door.tasks.find(key).await.unwrap().unwrap();
+    let task = server.tasks.find(key).await.unwrap().unwrap();
     assert_eq!((task.state, task.crashes), (State::Done, 1));
 }
 
 #[tokio::test]
 async fn a_waiting_worker_is_answered_and_does_not_keep_others_waiting() {
-    let door = Door::working(MAIL);
+    let server = RespServer::working(MAIL);
     let mut waiting = Vec::new();
     for _ in 0..50 {
-        let mut wire = door.connect().await;
+        let mut wire = server.connect().await;
         wire.send("LAPSED.TAKE mail BLOCK 0\r\nPING\r\n").await;
         waiting.push(wire);
     }
-    assert_eq!(door.says("PING").await, "+PONG");
+    assert_eq!(server.says("PING").await, "+PONG");
     for n in 0..50 {
-        due_now(&door, &format!("Mail@send@{n}")).await;
+        due_now(&server, &format!("Mail@send@{n}")).await;
     }
     for wire in &mut waiting {
         let said = timeout(DEADLINE, wire.read_until("+PONG\r\n")).await;
@@ -470,10 +471,10 @@ async fn a_waiting_worker_is_answered_and_does_not_keep_others_waiting() {
 
 #[tokio::test]
 async fn a_changed_token_is_fenced_and_changes_nothing() {
-    let door = Door::working(MAIL);
-    let other = Door::working(MAIL);
-    let mut wire = door.connect().await;
-    due_now(&door, "Mail@send@1").await;
+    let server = RespServer::working(MAIL);
+    let other = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
+    due_now(&server, "Mail@send@1").await;
     due_now(&other, "Mail@send@1").await;
     let good = claim(&mut wire).await;
     let foreign = claim(&mut other.connect().await).await;
@@ -505,24 +506,24 @@ async fn a_changed_token_is_fenced_and_changes_nothing() {
         .says(&format!("LAPSED.RENEW {} {good}", forged[0]))
         .await;
     assert_eq!(renewed, "*2\r\n:0\r\n:1");
-    assert_eq!(state(&door, "Mail@send@1").await, State::Running);
+    assert_eq!(state(&server, "Mail@send@1").await, State::Running);
     assert_eq!(wire.says(&format!("LAPSED.DONE {good}")).await, "+OK");
-    assert_eq!(state(&door, "Mail@send@1").await, State::Done);
+    assert_eq!(state(&server, "Mail@send@1").await, State::Done);
 }
 
 #[tokio::test]
 async fn a_user_of_some_classes_reports_about_no_others() {
     let hash = lapsed::resp::hash_password(b"secret").unwrap();
-    let door = Door::working(&format!(
+    let server = RespServer::working(&format!(
         "password = '{hash}'\n[[resp.users]]\nname = 'shop'\npassword = '{hash}'\nclasses = ['Order']\n{MAIL}"
     ));
-    let mut wire = door.connect().await;
+    let mut wire = server.connect().await;
     assert_eq!(wire.says("AUTH secret").await, "+OK");
-    due_now(&door, "Mail@send").await;
+    due_now(&server, "Mail@send").await;
     let claim = claim(&mut wire).await;
-    let mut shop = door.connect().await;
+    let mut shop = server.connect().await;
     assert_eq!(shop.says("AUTH shop secret").await, "+OK");
-    let refused = "-NOPERM this user may touch tasks of its `classes` only";
+    let refused = "-NOPERM this caller may touch tasks of `Order` only";
     for report in [
         format!("LAPSED.DONE {claim}"),
         format!("LAPSED.FAIL {claim} no PERMANENT"),
@@ -532,6 +533,6 @@ async fn a_user_of_some_classes_reports_about_no_others() {
     ] {
         assert_eq!(shop.says(&report).await, refused, "{report}");
     }
-    assert_eq!(state(&door, "Mail@send").await, State::Running);
+    assert_eq!(state(&server, "Mail@send").await, State::Running);
     assert_eq!(wire.says(&format!("LAPSED.DONE {claim}")).await, "+OK");
 }

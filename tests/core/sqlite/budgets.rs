@@ -8,7 +8,7 @@ use lapsed::ledger::{
 use lapsed::task::{Contents, UnixMs};
 use lapsed::{Config, SqliteTaskClient, TaskKey};
 
-use crate::resp::door::Door;
+use crate::resp::rig::RespServer;
 use crate::sqlite::Place;
 
 const PAYLOAD: usize = 64 * 1024;
@@ -116,8 +116,8 @@ async fn many_long_tasks_are_changed_by_a_pipeline_but_not_by_a_transaction() {
     store(&*ledger, &keys).await;
     let config = format!("[ledger]\nurl = 'sqlite://{}'", place.file().display());
     let tasks = SqliteTaskClient::connect(&Config::from_toml(&config).unwrap()).await;
-    let door = Door::of(tasks.unwrap().clone().into());
-    let mut wire = door.connect().await;
+    let server = RespServer::of(tasks.unwrap().clone().into());
+    let mut wire = server.connect().await;
     let moves: String = keys
         .iter()
         .map(|key| format!("EXPIRE {key} 7200\r\n"))

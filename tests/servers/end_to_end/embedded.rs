@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempDir};
 
-use super::front_door::port;
+use super::resp_server::port;
 use crate::support::process::Process;
 use crate::support::program::{lapsed, said};
 use crate::support::resp_wire::Wire;
@@ -63,7 +63,7 @@ impl Embedded {
         file
     }
 
-    /// A daemon that runs, and a connection to its front door.
+    /// A daemon that runs, and a connection to its RESP server.
     pub async fn serve(&self) -> (Process, Wire) {
         self.serve_with(&[]).await
     }
@@ -72,7 +72,7 @@ impl Embedded {
     pub async fn serve_with(&self, env: &[(&str, &str)]) -> (Process, Wire) {
         let daemon = Process::listen_with(self.config(), env);
         let wire = Wire::connect(port(&daemon).await);
-        // The door is open before the ledger is checked.
+        // The server is open before the ledger is checked.
         daemon.until_logged("audited").await;
         (daemon, wire)
     }

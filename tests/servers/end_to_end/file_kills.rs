@@ -11,7 +11,7 @@ use crate::support::process::Process;
 use crate::support::resp_wire::{Reply, Wire};
 use crate::support::wait::{DEADLINE, until};
 
-/// A daemon on a file, its front door, and how to kill it.
+/// A daemon on a file, its RESP server, and how to kill it.
 struct Served {
     place: Embedded,
     daemon: Process,

@@ -74,7 +74,7 @@ async fn a_recurring_task_with_a_count_ends_done() {
     schedule::a_recurring_task_with_a_count_ends_done(&FileScene::new("").await).await;
 }
 
-/// Its front door is the table.
+/// Its producers write rows.
 #[tokio::test]
 async fn rows_of_programs_run_once() {
     const ROWS: i64 = 40;

@@ -4,5 +4,6 @@ mod browsers;
 mod clients;
 mod logins;
 mod proxies;
+mod redis_users;
 mod rig;
 mod views;

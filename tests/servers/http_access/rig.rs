@@ -24,7 +24,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts with these settings in `[http]`, after which there may be other tables.
+    /// Starts with these settings in `[http]`, after which there may be other tables. Without `[[routes]]` in them, one route logs all
+    /// tasks.
     pub fn start(http: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (child, address, resp) = listen(&directory, http);
@@ -110,8 +111,12 @@ impl Site {
 fn listen(directory: &TempDir, http: &str) -> (Child, SocketAddr, Option<SocketAddr>) {
     let file = directory.path().join("lapsed.db");
     let config = directory.path().join("lapsed.toml");
+    let routes = match http.contains("[[routes]]") {
+        true => "",
+        false => "[[routes]]\nmatch = '.'\nlog = {}\n",
+    };
     let text = format!(
-        "ledger.url = 'sqlite://{}'\n[[routes]]\nmatch = '.'\nlog = {{}}\n[http]\nlisten = '127.0.0.1:0'\n{http}",
+        "ledger.url = 'sqlite://{}'\n{routes}[http]\nlisten = '127.0.0.1:0'\n{http}",
         file.display()
     );
     std::fs::write(&config, &text).unwrap();

@@ -10,6 +10,7 @@ mod lists;
 mod live;
 mod masking;
 mod pausing;
+mod permissions;
 mod raw;
 mod rig;
 mod scopes;

@@ -14,8 +14,8 @@ use crate::support::wait::until;
 /// In every name, tag, error, reason and worker of the classes that the caller may not touch.
 const MARK: &str = "bravo";
 
-/// What is not divided by class.
-const UNDIVIDED: [&str; 10] = [
+/// What is about all classes.
+const ABOUT_ALL_CLASSES: [&str; 10] = [
     "/metrics",
     "/panels/ahead",
     "/panels/history",
@@ -72,7 +72,7 @@ async fn create(api: &Api, task: Value) -> String {
 }
 
 /// The patterns of all routes: those of the description of the API, and those in the sources.
-fn patterns() -> BTreeSet<(String, String)> {
+pub fn patterns() -> BTreeSet<(String, String)> {
     /// `routes` are expressions for a path, and what is put before it.
     fn read(directory: &Path, routes: &[(Regex, &str)], found: &mut BTreeSet<(String, String)>) {
         for entry in std::fs::read_dir(directory).unwrap() {
@@ -111,7 +111,7 @@ fn patterns() -> BTreeSet<(String, String)> {
 }
 
 /// The addresses to get for a pattern. Their answers must not change.
-fn addresses(pattern: &str, rows: &[String]) -> Vec<String> {
+pub fn addresses(pattern: &str, rows: &[String]) -> Vec<String> {
     let with = |queries: &[&str]| -> Vec<String> {
         let queries = queries.iter().map(|query| format!("{pattern}{query}"));
         queries.collect()
@@ -185,8 +185,13 @@ async fn walk(api: &Api, rows: &[String]) -> BTreeMap<String, String> {
             assert!(!text.contains(MARK), "{address}: {text}");
             let path = address.split('?').next().unwrap();
             let names_another = address.starts_with("/panels/task?key=Bravo");
-            let divided = !UNDIVIDED.contains(&path) && !names_another;
-            assert_eq!(answer.status != 403, divided, "{address}: {}", answer.text);
+            let is_per_class = !ABOUT_ALL_CLASSES.contains(&path) && !names_another;
+            assert_eq!(
+                answer.status != 403,
+                is_per_class,
+                "{address}: {}",
+                answer.text
+            );
             found.insert(address, lasting(&answer));
         }
     }

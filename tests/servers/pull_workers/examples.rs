@@ -46,7 +46,7 @@ fn start(mut command: Command, address: &str) -> Worker {
     }))
 }
 
-/// A daemon on a ledger in memory, with a pull queue and a front door.
+/// A daemon on a ledger in memory, with a pull queue and a RESP server.
 fn daemon() -> (TaskClient, String) {
     let config = "[resp]\nlisten = '127.0.0.1:0'\n\
         [[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '2s' }\n\

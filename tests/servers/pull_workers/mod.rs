@@ -1,4 +1,4 @@
-//! Pull workers in other languages, through the front door of a daemon in this process.
+//! Pull workers in other languages, through the RESP server of a daemon in this process.
 
 mod examples;
 mod transactions;

@@ -8,7 +8,7 @@ use lapsed_sandbox::PrivateRedis;
 
 use self::programs::Client;
 use crate::support::not_tried::not_tried;
-use crate::support::resp_door::Door;
+use crate::support::resp_server::RespServer;
 
 /// What a client prints: the step, and what it was answered. `<= n` is a number that a few minutes may have lowered.
 const EXPECTED: [(&str, &str); 15] = [
@@ -36,18 +36,18 @@ macro_rules! clients {
     ($($name:ident: $client:expr;)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            let (redis, door) = servers().await;
+            let (redis, server) = servers().await;
             check($client, redis.port());
-            check($client, door.port());
+            check($client, server.port());
         }
     )*};
 }
 
 /// The steps are right if a Redis server passes them.
-async fn servers() -> (PrivateRedis, Door) {
+async fn servers() -> (PrivateRedis, RespServer) {
     (
         PrivateRedis::start().await.unwrap(),
-        Door::on_sqlite().await,
+        RespServer::on_sqlite().await,
     )
 }
 
@@ -66,9 +66,9 @@ clients! {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_rs() {
-    let (redis, door) = servers().await;
+    let (redis, server) = servers().await;
     for protocol in ["resp2", "resp3"] {
-        for port in [redis.port(), door.port()] {
+        for port in [redis.port(), server.port()] {
             let said = redis_rs::run(port, protocol, KEY).await;
             assert_expected(protocol, &said);
         }
@@ -77,9 +77,9 @@ async fn redis_rs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn handshakes_of_clients_that_cannot_be_had() {
-    let (redis, door) = servers().await;
+    let (redis, server) = servers().await;
     handshakes::all(redis.port());
-    handshakes::all(door.port());
+    handshakes::all(server.port());
     not_tried(
         "handshakes_of_clients_that_cannot_be_had",
         handshakes::NOT_HAD,

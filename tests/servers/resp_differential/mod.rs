@@ -1,4 +1,4 @@
-//! The same random commands to a Redis server and to the RESP front door: the replies are the same, byte by byte, but for
+//! The same random commands to a Redis server and to the RESP server: the replies are the same, byte by byte, but for
 //! times that differ by what passes between two servers.
 //!
 //! A failure prints the shortest session that it finds, and a seed. `PROPTEST_RNG_SEED` runs others.
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestCaseResult, TestRunner};
 
 use self::plan::{Batch, session};
-use crate::support::resp_door::Door;
+use crate::support::resp_server::RespServer;
 use crate::support::resp_wire::{Reply, Wire, command};
 
 const SESSIONS: u32 = 300;
@@ -24,22 +24,22 @@ async fn two_redis_servers_do_not_differ() {
     compare(one.port(), other.port()).unwrap();
 }
 
-macro_rules! doors {
-    ($($name:ident: $door:expr;)*) => {$(
+macro_rules! servers {
+    ($($name:ident: $server:expr;)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            let (redis, door) = (PrivateRedis::start().await.unwrap(), $door);
-            if let Err(difference) = compare(redis.port(), door.port()) {
+            let (redis, server) = (PrivateRedis::start().await.unwrap(), $server);
+            if let Err(difference) = compare(redis.port(), server.port()) {
                 panic!("{difference}");
             }
         }
     )*};
 }
 
-doors! {
-    the_door_in_memory_gives_the_same_replies: Door::in_memory();
-    the_door_on_sqlite_gives_the_same_replies: Door::on_sqlite().await;
-    the_door_on_mysql_gives_the_same_replies: Door::on_mysql().await;
+servers! {
+    the_resp_server_in_memory_gives_the_same_replies: RespServer::in_memory();
+    the_resp_server_on_sqlite_gives_the_same_replies: RespServer::on_sqlite().await;
+    the_resp_server_on_mysql_gives_the_same_replies: RespServer::on_mysql().await;
 }
 
 #[tokio::test]
@@ -52,25 +52,25 @@ async fn a_server_that_differs_is_found() {
 }
 
 /// Compares random sessions. The error is the shortest session in which a reply differs.
-fn compare(redis: u16, door: u16) -> Result<(), String> {
+fn compare(redis: u16, server: u16) -> Result<(), String> {
     let config = Config {
         cases: SESSIONS,
         failure_persistence: None,
         ..Config::default()
     };
     let compare =
-        |(version, batches): (u8, Vec<Batch>)| compare_session(redis, door, version, &batches);
+        |(version, batches): (u8, Vec<Batch>)| compare_session(redis, server, version, &batches);
     let result = TestRunner::new(config).run(&session(), compare);
     result.map_err(|error| error.to_string())
 }
 
 /// One connection to each, with keys that no other session uses.
-fn compare_session(redis: u16, door: u16, version: u8, batches: &[Batch]) -> TestCaseResult {
+fn compare_session(redis: u16, server: u16, version: u8, batches: &[Batch]) -> TestCaseResult {
     static SESSION: AtomicU32 = AtomicU32::new(1);
     let session = SESSION.fetch_add(1, Ordering::Relaxed);
-    let (mut redis, mut door) = (Wire::connect(redis), Wire::connect(door));
+    let (mut redis, mut server) = (Wire::connect(redis), Wire::connect(server));
     if version == 3 {
-        for wire in [&mut redis, &mut door] {
+        for wire in [&mut redis, &mut server] {
             let greeting = wire.ask(&["HELLO", "3"]);
             prop_assert!(matches!(greeting, Reply::Map(_)), "{:?}", greeting);
         }
@@ -88,12 +88,12 @@ fn compare_session(redis: u16, door: u16, version: u8, batches: &[Batch]) -> Tes
             .collect();
         let bytes: Vec<u8> = commands.iter().flat_map(|words| command(words)).collect();
         redis.send(&bytes);
-        door.send(&bytes);
+        server.send(&bytes);
         for words in commands {
-            let (expected, found) = (redis.reply(), door.reply());
+            let (expected, found) = (redis.reply(), server.reply());
             if !is_same(&expected, &found) {
                 return Err(TestCaseError::fail(format!(
-                    "RESP{version} {words:?}: redis-server says {expected:?}, the door {found:?}"
+                    "RESP{version} {words:?}: redis-server says {expected:?}, lapsed {found:?}"
                 )));
             }
         }

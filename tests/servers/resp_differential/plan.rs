@@ -27,7 +27,7 @@ const UNIX_MILLISECONDS: [&str; 3] = ["<1>000", "<2>000", "<9>000"];
 const MOMENTS: [&str; 2] = ["|1|000", "|2|000"];
 const UNTIL_MOMENTS: [&str; 2] = ["(1)", "(2)"];
 
-/// The greatest number is left out: the door takes no due time beyond ten years, and Redis does.
+/// The greatest number is left out: the server takes no due time beyond ten years, and Redis does.
 const WRONG_NUMBERS: [&str; 8] = [
     "0",
     "-1",
@@ -147,7 +147,7 @@ fn removing() -> impl Strategy<Value = Command> {
         .prop_map(|(name, keys)| words(&[&[name], &keys[..]].concat()))
 }
 
-/// Commands that Redis refuses. `HELLO` is left out: between `MULTI` and `EXEC` the door refuses it, and Redis does not.
+/// Commands that Redis refuses. `HELLO` is left out: between `MULTI` and `EXEC` the server refuses it, and Redis does not.
 fn refused() -> impl Strategy<Value = Command> {
     let key = || select(&KEYS[..]);
     let number = || select(&WRONG_NUMBERS[..]);

@@ -28,8 +28,8 @@ pub async fn entries_of_programs_run_once(timer: TimerUnderTest) {
     let rig = rig(timer).await;
     let daemon = listening(&rig).await;
     let mut redis = rig.redis_connection().await;
-    let Some(front_door) = timer.front_door else {
-        // Its front door is the table.
+    let Some(schedule_command) = timer.schedule_command else {
+        // Its producers write rows.
         rig.run_sql(&format!(
             "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
              SELECT CONCAT('Job@record@', seq), 0, UNIX_TIMESTAMP(), UNIX_TIMESTAMP(NOW(3)) + (seq DIV 2) / 10, 0 FROM {}",
@@ -55,7 +55,7 @@ pub async fn entries_of_programs_run_once(timer: TimerUnderTest) {
             &dues[2..]
         };
         for due in dues {
-            let words = front_door(number, *due);
+            let words = schedule_command(number, *due);
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let _: redis::Value = ask(&mut redis, &words).await;
         }

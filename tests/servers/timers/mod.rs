@@ -30,8 +30,8 @@ pub struct TimerUnderTest {
     /// True if it writes entries that other processes can see.
     pub has_entries: bool,
     /// The command by which a program schedules `Job@record`, by a number and a moment in Unix milliseconds. `None`: it has
-    /// no front door.
-    pub front_door: Option<fn(i64, i64) -> Vec<String>>,
+    /// none, producers write rows.
+    pub schedule_command: Option<fn(i64, i64) -> Vec<String>>,
     /// True if that command names the task key, so that a second one moves the task.
     pub names_keys: bool,
     /// Commands of programs that are not about tasks.
@@ -59,7 +59,7 @@ pub const TIMERS: &[TimerUnderTest] = &[
             )
         },
         has_entries: true,
-        front_door: Some(|number, due_ms| {
+        schedule_command: Some(|number, due_ms| {
             let (key, due) = (format!("Job@record@{number}"), due_ms.to_string());
             words(&["SET", &key, "", "PXAT", &due])
         }),
@@ -77,7 +77,7 @@ pub const TIMERS: &[TimerUnderTest] = &[
             Arc::new(SortedSet::new(&config.redis, sets, clock, metrics, "timers".into()).unwrap())
         },
         has_entries: true,
-        front_door: Some(|number, due_ms| {
+        schedule_command: Some(|number, due_ms| {
             let (key, due) = (format!("Job@record@{number}"), due_ms.to_string());
             words(&["ZADD", "delay_queue_job", &due, &key])
         }),
@@ -96,7 +96,7 @@ pub const TIMERS: &[TimerUnderTest] = &[
             Arc::new(Wheel::new(&config.redis, wheel, adopts, clock, metrics).unwrap())
         },
         has_entries: true,
-        front_door: Some(|number, due_ms| {
+        schedule_command: Some(|number, due_ms| {
             let list = format!("task_{}", due_ms / 1_000 % 3_600);
             let entry = format!(r#"{{"method":"record","params":[{number}],"cycle_num":0}}"#);
             words(&["RPUSH", &list, &entry])
@@ -112,7 +112,7 @@ pub const TIMERS: &[TimerUnderTest] = &[
         name: "ledger_poll",
         build: |_, clock| Arc::new(LedgerPoll::exact(clock)),
         has_entries: false,
-        front_door: None,
+        schedule_command: None,
         names_keys: false,
         garbage: &[],
     },

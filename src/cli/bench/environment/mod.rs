@@ -226,14 +226,14 @@ impl Environment {
         }
     }
 
-    /// Starts a daemon with a front door for this many connections, which leaves the tasks to pull workers.
-    pub fn daemon_with_door(&self, connections: u32) -> anyhow::Result<Daemon> {
+    /// Starts a daemon with a RESP server for this many connections, which leaves the tasks to pull workers.
+    pub fn daemon_with_resp(&self, connections: u32) -> anyhow::Result<Daemon> {
         Daemon::start(&Order {
             config: self.file.as_deref(),
             settings: &self.settings,
             tasks: Numbers::default(),
             clock: self.clock(),
-            door: Some(connections),
+            resp: Some(connections),
         })
     }
 
@@ -258,7 +258,7 @@ impl Environment {
             settings: &all,
             tasks,
             clock: self.clock(),
-            door: None,
+            resp: None,
         })
     }
 

@@ -1,4 +1,4 @@
-//! Scenario `pull`: tasks handed over to workers at the front door.
+//! Scenario `pull`: tasks handed over to workers at the RESP server.
 
 mod waiting;
 mod workers;
@@ -82,19 +82,19 @@ impl Pull {
         waiting::allow_files(u64::from(connections) + 1_000)?;
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let mut daemon = environment.daemon_with_door(connections)?;
+            let mut daemon = environment.daemon_with_resp(connections)?;
             daemon.await_audit().await?;
-            let door = daemon.door().await?;
+            let resp = daemon.resp().await?;
             let waiting = match self.waiting + self.idle {
                 0 => None,
                 _ => Some(
-                    self.watch_waiting(environment, &daemon, door, run, &mut report)
+                    self.watch_waiting(environment, &daemon, resp, run, &mut report)
                         .await?,
                 ),
             };
-            self.hand_over(environment, &mut daemon, door, run, &mut report)
+            self.hand_over(environment, &mut daemon, resp, run, &mut report)
                 .await?;
-            self.drain(environment, &mut daemon, door, run, &mut report)
+            self.drain(environment, &mut daemon, resp, run, &mut report)
                 .await?;
             drop(waiting);
             daemon.stop().await?;
@@ -107,13 +107,13 @@ impl Pull {
         &self,
         environment: &Environment,
         daemon: &Daemon,
-        door: SocketAddr,
+        resp: SocketAddr,
         run: u32,
         report: &mut Report,
     ) -> anyhow::Result<WaitingConnections> {
         let resident_before = daemon.pid().and_then(resident);
         let spinner = spinner("opening connections".to_owned());
-        let waiting = WaitingConnections::gather(door, self.waiting, self.idle).await?;
+        let waiting = WaitingConnections::gather(resp, self.waiting, self.idle).await?;
         spinner.set_message("watching the daemon");
         let counters = environment.counters().await?;
         let mut meter = Meter::begin(environment, counters, std::slice::from_ref(daemon)).await?;
@@ -144,7 +144,7 @@ impl Pull {
         &self,
         environment: &mut Environment,
         daemon: &mut Daemon,
-        door: SocketAddr,
+        resp: SocketAddr,
         run: u32,
         report: &mut Report,
     ) -> anyhow::Result<()> {
@@ -155,7 +155,7 @@ impl Pull {
             warm_up: self.warm_up,
             window: self.duration,
         };
-        let results = self.work(environment, daemon, door, batch).await?;
+        let results = self.work(environment, daemon, resp, batch).await?;
         let columns = Columns {
             own: Vec::new(),
             tasks_per_s: results.started_in_window() as f64 / self.duration.as_secs_f64(),
@@ -171,7 +171,7 @@ impl Pull {
         &self,
         environment: &mut Environment,
         daemon: &mut Daemon,
-        door: SocketAddr,
+        resp: SocketAddr,
         run: u32,
         report: &mut Report,
     ) -> anyhow::Result<()> {
@@ -182,7 +182,7 @@ impl Pull {
             warm_up: Duration::ZERO,
             window: Duration::from_secs(1),
         };
-        let results = self.work(environment, daemon, door, batch).await?;
+        let results = self.work(environment, daemon, resp, batch).await?;
         let took = results.all_settled_us();
         let took = took.map(|us| us.saturating_sub(results.first_due_us).max(1) as f64 / 1e6);
         let columns = Columns {
@@ -204,7 +204,7 @@ impl Pull {
         &self,
         environment: &mut Environment,
         daemon: &mut Daemon,
-        door: SocketAddr,
+        resp: SocketAddr,
         batch: Batch,
     ) -> anyhow::Result<Results> {
         let Batch {
@@ -220,7 +220,7 @@ impl Pull {
             ..Numbers::default()
         };
         let mut workers =
-            Workers::start(environment, door, self.workers, self.batch, numbers).await?;
+            Workers::start(environment, resp, self.workers, self.batch, numbers).await?;
         let lead = LEAD + environment.writing_takes(count);
         let first_due = environment.client.now().await?.plus(lead);
         let due = move |number: u32| -> UnixMs {

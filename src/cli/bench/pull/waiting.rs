@@ -38,12 +38,12 @@ pub fn allow_files(files: u64) -> anyhow::Result<()> {
 
 impl WaitingConnections {
     /// Opens the connections. Returns when the daemon has answered each once.
-    pub async fn gather(door: SocketAddr, waiting: u32, idle: u32) -> anyhow::Result<Self> {
+    pub async fn gather(resp: SocketAddr, waiting: u32, idle: u32) -> anyhow::Result<Self> {
         let take = format!("LAPSED.TAKE {EMPTY_QUEUE} BLOCK 0\r\n");
         let open = |number: u32| {
             let take = take.clone();
             async move {
-                let mut stream = TcpStream::connect(door).await?;
+                let mut stream = TcpStream::connect(resp).await?;
                 stream.write_all(b"PING\r\n").await?;
                 stream.read_exact(&mut [0; PONG.len()]).await?;
                 if number < waiting {
@@ -54,7 +54,7 @@ impl WaitingConnections {
         };
         let opening = stream::iter((0..waiting + idle).map(open)).buffer_unordered(AT_ONCE);
         let connections = opening.try_collect().await;
-        let connections: Vec<TcpStream> = connections.context("connect to the front door")?;
+        let connections: Vec<TcpStream> = connections.context("connect to the RESP server")?;
         Ok(Self {
             _connections: connections,
         })

@@ -1,4 +1,4 @@
-//! Workers: take tasks at the front door and complete them at once.
+//! Workers: take tasks at the RESP server and complete them at once.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ impl Workers {
     /// Connects workers, which begin to wait for tasks.
     pub async fn start(
         environment: &Environment,
-        door: SocketAddr,
+        resp: SocketAddr,
         workers: u32,
         batch: u32,
         tasks: Numbers,
@@ -66,7 +66,7 @@ impl Workers {
         };
         for number in 0..workers {
             let worker = Worker {
-                connection: connect(door).await?,
+                connection: connect(resp).await?,
                 name: format!("bench-{number}"),
                 batch,
                 shared: Arc::clone(&running.shared),
@@ -103,14 +103,14 @@ impl Workers {
     }
 }
 
-async fn connect(door: SocketAddr) -> anyhow::Result<MultiplexedConnection> {
-    let info = format!("redis://{door}").into_connection_info()?;
+async fn connect(resp: SocketAddr) -> anyhow::Result<MultiplexedConnection> {
+    let info = format!("redis://{resp}").into_connection_info()?;
     // Without it, a command may wait 40 ms for the acknowledgement of the one before.
     let settings = TcpSettings::default().set_nodelay(true);
     let client = redis::Client::open(info.set_tcp_settings(settings))?;
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let connected = client.get_multiplexed_async_connection_with_config(&config);
-    connected.await.context("connect to the front door")
+    connected.await.context("connect to the RESP server")
 }
 
 struct Worker {

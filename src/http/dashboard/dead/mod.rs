@@ -102,7 +102,7 @@ impl PanelContent for List<'_> {
             for task in page.tasks {
                 let error = task.last_error.as_deref().unwrap_or_default();
                 // Tasks whose errors are masked are one group.
-                let kind = match site.masks.hides_payload(&task.key) {
+                let kind = match f.caller.masks.hides_payload(&task.key) {
                     true => None,
                     false => Some(error_kind(error)),
                 };

@@ -6,7 +6,6 @@ use axum::extract::State;
 use super::{OverviewTexts, source};
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::panel::Panel;
-use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::task::UnixMs;
@@ -48,7 +47,7 @@ pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
 async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
     let t = OverviewTexts::of(f.language());
     let count = site.figures.count(&site.tasks).await?;
-    let stats = stats_of(&count.stats, &f.caller)?;
+    let stats = count.stats.seen_by(&f.caller)?;
     let counts = &stats.counts;
     let figure = |name, state, number| Figure {
         name,
@@ -76,7 +75,7 @@ async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
         figure(t.done, "done", counts.done),
         figure(t.cancelled, "cancelled", counts.cancelled),
     ];
-    if f.caller.is_limited() {
+    if f.caller.is_restricted() {
         // Not counted by class.
         figures.retain(|figure| !stats.at_least.contains(&figure.state));
     }

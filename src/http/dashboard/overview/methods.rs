@@ -6,7 +6,6 @@ use axum::extract::State;
 use super::{OverviewTexts, source};
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::panel::Panel;
-use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::ledger::MethodStats;
@@ -41,7 +40,7 @@ async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> 
     /// Maximum number of rows.
     const MOST: usize = 25;
     let count = site.figures.count(&site.tasks).await?;
-    let stats = stats_of(&count.stats, &f.caller)?.into_owned();
+    let stats = count.stats.seen_by(&f.caller)?.into_owned();
     // Overdue tasks fall due before all others, so they are looked at first.
     let overdue: u64 = stats.methods.iter().map(|method| method.overdue).sum();
     let is_part_of_overdue = stats.methods_of.is_some() && overdue < stats.counts.overdue;

@@ -15,7 +15,6 @@ use crate::http::dashboard::figures::Count;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::moment::Moment;
 use crate::http::dashboard::panel::Panel;
-use crate::http::divided::stats_of;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
 use crate::task::{Pause, PauseKind, TaskKey, UnixMs};
@@ -121,8 +120,8 @@ async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
         silent => (None, silent),
     };
     let answers = ledger == LedgerState::Answers;
-    // What is not divided by class is left out for a limited caller.
-    let sees_all = !caller.is_limited();
+    // What is about all classes is left out for a restricted caller.
+    let sees_all = !caller.is_restricted();
     let lately = async {
         let history = engine.history();
         let minutes = history.points(HOUR, MINUTE).await;
@@ -139,12 +138,14 @@ async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
     let is_late = late_until.is_some_and(|until| f.now.since(until) <= LATELY);
     let late = late.and_then(|minute| Some((minute.lateness?, MINUTE)));
     let counts = counted.as_ref();
-    let counts = counts.map(|(count, _)| stats_of(&count.stats, caller));
+    let counts = counts.map(|(count, _)| count.stats.seen_by(caller));
     let counts = counts.transpose()?.map(|stats| stats.counts);
     let pauses = counted
         .as_ref()
         .map_or(&[][..], |(_, pauses)| pauses.as_slice());
-    let pauses = pauses.iter().filter_map(|pause| caller.pause_seen(pause));
+    let pauses = pauses
+        .iter()
+        .filter_map(|pause| caller.visible_pause(pause));
     let (pauses, others): (Vec<Pause>, Vec<Pause>) =
         pauses.partition(|pause| pause.kind == PauseKind::Pause);
     let own = engine.facts();
@@ -185,7 +186,9 @@ async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
 fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<Blocked> {
     /// Classes and methods that are looked at: those with most overdue tasks.
     const MOST: usize = 20;
-    let told = all_pauses.iter().map(|pause| f.caller.pause_told(pause));
+    let told = all_pauses
+        .iter()
+        .map(|pause| f.caller.covering_pause(pause));
     let facts = site.engine.why_facts(told.collect());
     let methods = count.stats.methods.iter();
     let overdue = methods.filter(|method| method.overdue > 0);
@@ -197,8 +200,8 @@ fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<B
         let route = site.engine.route_facts(&key);
         let cause = match facts.of_due(&key, UnixMs(0), route.as_ref()) {
             cause if cause.is_kept_back() => cause,
-            // What is not divided by class is left out for a limited caller.
-            _ if f.caller.is_limited() => WhyCause::Unknown,
+            // What is about all classes is left out for a restricted caller.
+            _ if f.caller.is_restricted() => WhyCause::Unknown,
             cause => cause,
         };
         match blocked.iter_mut().find(|known| known.cause == cause) {

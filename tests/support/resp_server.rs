@@ -1,4 +1,4 @@
-//! RESP front doors in this process, on each ledger. No engine runs: tasks stay pending.
+//! RESP servers in this process, on each ledger. No engine runs: tasks stay pending.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 
 use crate::support::rig::Rig;
 
-/// Settings of every door.
+/// Settings of every server.
 const SETTINGS: &str = "timer = 'ledger_poll'\nresp.listen = '127.0.0.1:0'";
 
-/// A front door. The runtime must have a thread beside that of a test which blocks.
-pub struct Door {
+/// A RESP server. The runtime must have a thread beside that of a test which blocks.
+pub struct RespServer {
     port: u16,
     _stop: oneshot::Sender<()>,
     _file: Option<TempDir>,
     _rig: Option<Rig>,
 }
 
-impl Door {
+impl RespServer {
     pub fn in_memory() -> Self {
         let config = Config::from_toml(SETTINGS).unwrap();
         let (_, tasks) = lapsed::in_memory(&config, Handlers::new());
@@ -39,20 +39,20 @@ impl Door {
         let ledger = Arc::new(SqliteLedger::new(&config.ledger).unwrap());
         ledger.migrate(false).await.unwrap();
         let timer = Arc::new(LedgerPoll::exact(ledger.clock().clone()));
-        let door = Self::open(&config, TaskClient::with_parts(ledger, timer));
+        let server = Self::open(&config, TaskClient::with_parts(ledger, timer));
         Self {
             _file: Some(directory),
-            ..door
+            ..server
         }
     }
 
     pub async fn on_mysql() -> Self {
         let rig = Rig::new(SETTINGS).await;
         let tasks = rig.client().await.into();
-        let door = Self::open(&rig.config(), tasks);
+        let server = Self::open(&rig.config(), tasks);
         Self {
             _rig: Some(rig),
-            ..door
+            ..server
         }
     }
 

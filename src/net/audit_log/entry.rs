@@ -3,6 +3,19 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{Document, DocumentPlace};
+use crate::task::TaskKey;
+
+/// Maximum number of keys of one entry.
+pub(super) const KEYS_MAX: usize = 50;
+
+/// Who makes a change, and from where.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// Name of the caller.
+    pub caller: &'a str,
+    /// Its address; empty if it is not known.
+    pub address: &'a str,
+}
 
 /// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +52,32 @@ pub struct AuditPage {
 }
 
 impl AuditEntry {
+    /// The change of one task.
+    pub(super) fn of_task(source: Source<'_>, verb: &str, key: &TaskKey) -> Self {
+        Self {
+            at: 0,
+            caller: source.caller.to_owned(),
+            address: source.address.to_owned(),
+            verb: verb.to_owned(),
+            subject: key.to_string(),
+            tasks: 1,
+            reason: String::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// Adds the same change of another task. `subject` names what both have in common.
+    pub(super) fn join(&mut self, subject: &str, key: &TaskKey) {
+        if self.tasks == 1 {
+            let first = std::mem::replace(&mut self.subject, subject.to_owned());
+            self.keys.push(first);
+        }
+        self.tasks += 1;
+        if self.keys.len() < KEYS_MAX {
+            self.keys.push(key.to_string());
+        }
+    }
+
     /// Reads a document; `None` if a newer version has written it in another form.
     pub(super) fn read(document: &Document) -> Option<Self> {
         let entry: Self = serde_json::from_str(&document.body).ok()?;

@@ -1,4 +1,4 @@
-//! The front door of the program: TLS, a ledger that is away, transactions, and the end of the daemon.
+//! The RESP server of the program: TLS, a ledger that is away, transactions, and the end of the daemon.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,9 +17,9 @@ use crate::support::rig::Rig;
 use crate::support::setup::Setup;
 use crate::support::wait::{DEADLINE, until};
 
-const DOOR: &str = "timer = 'ledger_poll'\nresp.listen = '127.0.0.1:0'";
+const RESP: &str = "timer = 'ledger_poll'\nresp.listen = '127.0.0.1:0'";
 
-/// The port of the front door of a daemon.
+/// The port of the RESP server of a daemon.
 pub async fn port(daemon: &Process) -> u16 {
     const ADDRESS: &str = "resp.address=127.0.0.1:";
     daemon.until_logged(ADDRESS).await;
@@ -117,7 +117,7 @@ async fn clients_that_trust_the_certificate_are_served_and_no_others() {
 
 #[tokio::test]
 async fn a_ledger_that_is_away_is_an_error_and_the_connection_goes_on() {
-    let mut rig = Setup::new(DOOR).own_maria().start().await;
+    let mut rig = Setup::new(RESP).own_maria().start().await;
     let daemon = Process::listen(&rig, &[]);
     let mut client = Wire::connect(port(&daemon).await);
     assert_eq!(client.ask(&["SETEX", "Job@a@1", "1000", ""]), ok());
@@ -154,7 +154,7 @@ async fn a_ledger_that_is_away_is_an_error_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn a_transaction_is_one_in_mysql() {
-    let rig = Rig::new(DOOR).await;
+    let rig = Rig::new(RESP).await;
     let daemon = Process::listen(&rig, &[]);
     let port = port(&daemon).await;
     let (mut client, mut other) = (Wire::connect(port), Wire::connect(port));

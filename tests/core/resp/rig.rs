@@ -1,4 +1,4 @@
-//! A front door in this process, and a connection to it that sends bytes and reads bytes.
+//! A RESP server in this process, and a connection to it that sends bytes and reads bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::support::wait::DEADLINE;
 
-/// A front door on a ledger in memory.
-pub struct Door {
+/// A RESP server on a ledger in memory.
+pub struct RespServer {
     pub tasks: TaskClient,
     pub metrics: Arc<Metrics>,
     queues: Option<PullQueues>,
@@ -22,7 +22,7 @@ pub struct Door {
     _stop: oneshot::Sender<()>,
 }
 
-impl Door {
+impl RespServer {
     pub fn open() -> Self {
         Self::with("")
     }

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state of the RESP server: what all connections share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::auth::Users;
 use crate::client::TaskClient;
 use crate::config::RespConfig;
 use crate::engine::PullQueues;
+use crate::net::audit_log::AuditLog;
 use crate::net::room::Room;
-use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 
 /// The version of Redis whose commands and replies these are. Clients choose their protocol and commands by it.
 pub const REDIS_VERSION: &str = "7.4.0";
 
-/// Memory that all clients together may make the door take.
+/// Memory that all clients together may make it take.
 const ROOM_BYTES: usize = 16 * 1024 * 1024;
 
 /// Connections with more input than every connection may hold whose commands are carried out at the same time. Others get
@@ -29,13 +29,15 @@ const LARGE_INPUTS: usize = 32;
 const TURNS: usize = 4096;
 
 /// What all connections share.
-pub struct Door {
+pub struct ServerState {
     /// The producer.
     pub tasks: TaskClient,
     /// The pull queues of the engine, if one runs in this process.
     pub workers: Option<PullQueues>,
     /// Who may connect.
     pub users: Users,
+    /// Who changed what; `None`: changes have no entries.
+    pub audit_log: Option<AuditLog>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The configuration.
@@ -59,7 +61,7 @@ pub struct Door {
     turns: Semaphore,
 }
 
-impl Door {
+impl ServerState {
     /// Creates it for a listener at `address`.
     pub fn new(
         tasks: TaskClient,
@@ -70,7 +72,8 @@ impl Door {
         Self {
             tasks,
             workers: None,
-            users: Users::new(&config.users, Arc::clone(&metrics)),
+            users: Users::new(&config.users, config.masks.clone(), Arc::clone(&metrics)),
+            audit_log: None,
             metrics,
             config,
             address,
@@ -87,21 +90,6 @@ impl Door {
             large_inputs: Arc::new(Semaphore::new(LARGE_INPUTS)),
             turns: Semaphore::new(TURNS),
         }
-    }
-
-    /// A key without the arguments that lists do not show.
-    pub fn shown(&self, key: &TaskKey) -> TaskKey {
-        let masks = &self.config.mask_arguments;
-        let is_masked = key.args().next().is_some() && masks.iter().any(|glob| glob.has(key));
-        match is_masked {
-            true => key.without_arguments(),
-            false => key.clone(),
-        }
-    }
-
-    /// True if payload, result and errors of the task are not shown.
-    pub fn hides_payload(&self, key: &TaskKey) -> bool {
-        self.config.mask_payloads.iter().any(|glob| glob.has(key))
     }
 
     /// Waits for the turn of commands with this number of keys together.
