@@ -271,26 +271,33 @@ impl LedgerClock {
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     at: Instant,
+    /// The same moment, on a clock that a test cannot pause: how far the wall clock should have come since.
+    monotonic: std::time::Instant,
     wall_us: i64,
 }
 
 impl Moment {
     /// Returns the present moment.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "compared with the wall clock, which no test pauses either"
+    )]
     pub fn now() -> Self {
         Self {
             at: Instant::now(),
+            monotonic: std::time::Instant::now(),
             wall_us: wall_us(),
         }
     }
 
     /// Returns the time since then. If the wall clock was set forward since, it is too long.
     pub fn age(self) -> Duration {
-        let monotonic = self.at.elapsed();
         let wall_us = wall_us().saturating_sub(self.wall_us);
         let wall = Duration::from_micros(u64::try_from(wall_us).unwrap_or_default());
-        match wall >= monotonic + JUMP_MIN {
-            true => wall,
-            false => monotonic,
+        let suspended = wall.saturating_sub(self.monotonic.elapsed());
+        match suspended >= JUMP_MIN {
+            true => self.at.elapsed() + suspended,
+            false => self.at.elapsed(),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::clock::wall_micros;
 use lapsed::handler::Registration;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
@@ -117,20 +116,10 @@ async fn the_backlog_of_a_route_with_a_rate_hides_nothing_and_does_not_make_the_
     registered.rate(rate.with_burst(1).unwrap());
     counting_as(&mut handlers, "Other");
     let faults = Arc::new(Faults::default());
-    let began_us = wall_micros();
     let rig = start_with(Arc::clone(&ledger), Arc::clone(&faults), "", handlers);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let ran = paced.load(Ordering::SeqCst);
-    // Pauses are trusted for 1.5 s of the real clock, since the time of a suspended machine counts, too. If a second of this
-    // test takes longer than that, starts wait for the next reading of pauses, at most a second: 10 starts.
-    let waits = (wall_micros() - began_us) / 1_500_000;
-    let expected = 95_u32
-        .saturating_sub(10 * u32::try_from(waits).unwrap())
-        .max(50)..=102;
-    assert!(
-        expected.contains(&ran),
-        "{ran} in 10 s, expected {expected:?}"
-    );
+    assert!((95..=102).contains(&ran), "{ran} in 10 s");
     assert_eq!(rig.record("Other@count@0").await.state, State::Done);
     let scans = faults.scans.load(Ordering::SeqCst);
     assert!(scans < 10 * 16, "{scans} scans in 10 s");
