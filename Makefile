@@ -3,7 +3,7 @@
 
 CARGO ?= cargo
 # Most tests wait for servers and due times, so more run at a time than there are cores.
-TEST_THREADS ?= $(shell n=$$((3 * $$(nproc))); echo $$((n < 16 ? n : 16)))
+TEST_THREADS ?= $(shell n=$$((6 * $$(nproc))); echo $$((n < 24 ? n : 24)))
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,5 +1,8 @@
 //! A module names what is below it only. Reads `use` declarations and the paths in code, and names the offending one.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use regex::Regex;
 
 use crate::source_files::{Module, SourceFile, references, source_files};
@@ -247,13 +250,12 @@ fn naming(driver: &str) -> Regex {
 
 #[test]
 fn only_compose_and_doctor_name_adapters() {
+    let files = source_files("").into_iter();
+    let named: Vec<_> = files.map(|file| (file, references(file))).collect();
     for (adapter, allowed) in ADAPTERS {
         let adapter: Module = adapter.split("::").map(str::to_owned).collect();
-        for file in source_files("")
-            .into_iter()
-            .filter(|file| !is_in(file, allowed))
-        {
-            for path in references(file) {
+        for (file, paths) in named.iter().filter(|(file, _)| !is_in(file, allowed)) {
+            for path in paths {
                 assert!(
                     !path.starts_with(&adapter),
                     "{}: `{}`: only {allowed:?} may name it",
@@ -355,15 +357,18 @@ fn a_type_has_its_methods_in_its_file_or_below() {
         .into_iter()
         .filter(|file| !file.path.starts_with("compose"))
         .collect();
+    let mut homes: BTreeMap<String, Vec<&Module>> = BTreeMap::new();
+    for file in &files {
+        for name in definitions(&file.code) {
+            homes.entry(name).or_default().push(&file.module);
+        }
+    }
     let strays: Vec<String> = files
         .iter()
         .flat_map(|file| inherent_impls(&file.code).map(move |name| (file, name)))
         .filter(|(file, name)| {
-            let defined_in = |home: &&&SourceFile| file.module.starts_with(&home.module);
-            !files
-                .iter()
-                .filter(defined_in)
-                .any(|home| defines(&home.code, name))
+            let mut homes = homes.get(name).into_iter().flatten();
+            !homes.any(|home| file.module.starts_with(home))
         })
         .map(|(file, name)| format!("{}: impl {name}", file.path))
         .collect();
@@ -372,13 +377,14 @@ fn a_type_has_its_methods_in_its_file_or_below() {
 
 /// The names of the types that this code gives methods of their own.
 fn inherent_impls(code: &str) -> impl Iterator<Item = String> {
-    let block = regex::Regex::new(r"(?m)^ *impl\b([^{;]*)\{").unwrap();
-    let name = regex::Regex::new(r"^\w+").unwrap();
-    let names: Vec<String> = block
+    static BLOCK: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?m)^ *impl\b([^{;]*)\{").unwrap());
+    static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\w+").unwrap());
+    let names: Vec<String> = BLOCK
         .captures_iter(code)
         .map(|found| without_generics(&found[1]))
         .filter(|head| !head.contains(" for "))
-        .filter_map(|head| Some(name.find(head.trim())?.as_str().to_owned()))
+        .filter_map(|head| Some(NAME.find(head.trim())?.as_str().to_owned()))
         .collect();
     names.into_iter()
 }
@@ -395,9 +401,13 @@ fn without_generics(text: &str) -> String {
     outside.collect()
 }
 
-fn defines(code: &str, name: &str) -> bool {
-    let definition = format!(r"(?m)^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum) {name}\b");
-    regex::Regex::new(&definition).unwrap().is_match(code)
+/// The names of the types that this code defines.
+fn definitions(code: &str) -> impl Iterator<Item = String> {
+    static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(?m)^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum) (\w+)").unwrap()
+    });
+    let names = DEFINITION.captures_iter(code);
+    names.map(|found| found[1].to_owned())
 }
 
 #[test]

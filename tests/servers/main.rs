@@ -33,6 +33,7 @@ mod support {
     pub mod daemon;
     pub mod file_scene;
     pub mod handlers;
+    pub mod http_client;
     pub mod maria;
     pub mod metrics;
     pub mod not_tried;

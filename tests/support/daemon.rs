@@ -1,5 +1,7 @@
 //! A daemon in this process.
 
+use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 
 use lapsed::client::Receipt;
@@ -10,11 +12,11 @@ use lapsed::timer::{Cause, Source};
 use lapsed::{Config, Handlers, TaskClient};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::support::metrics;
 use crate::support::tasks::create;
-use crate::support::wait::{DEADLINE, POLL, until};
+use crate::support::wait::{DEADLINE, until};
 
 /// An engine in this process; dropped, it stops at once as if killed.
 pub struct Daemon {
@@ -72,16 +74,13 @@ impl Daemon {
 
     /// Waits until a counter or gauge says so: what the ledger shows is counted a moment later.
     pub async fn until_counted(&self, name: &str, holds: impl Fn(f64) -> bool) {
-        let mut found = self.metric(name);
-        let counted = async {
-            while !holds(found) {
-                sleep(POLL).await;
-                found = self.metric(name);
-            }
+        let found = Cell::new(f64::NAN);
+        let counted = async || {
+            found.set(self.metric(name));
+            holds(found.get())
         };
-        if timeout(DEADLINE, counted).await.is_err() {
-            panic!("after {DEADLINE:?} `{name}` is {found}");
-        }
+        let what = fmt::from_fn(|f| write!(f, "`{name}`, which is {}, has its value", found.get()));
+        until(what, counted).await;
     }
 
     /// Its first audit is over: what happens from now on is seen by nothing that was about the past.

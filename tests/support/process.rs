@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use lapsed::Config;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 use tempfile::NamedTempFile;
 
 use crate::support::program::lapsed;
@@ -131,6 +133,15 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(pid, signal).unwrap();
+    }
+
+    /// SIGSTOP; returns when no thread of it runs: the signal alone takes effect later. SIGCONT ends it.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        // NOWAIT keeps the state for others that ask.
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), stopped).unwrap();
     }
 
     /// SIGKILL; returns when it is gone. What it had started goes on until this is dropped.

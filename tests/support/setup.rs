@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use lapsed::Config;
+use lapsed::ledger::mysql::MysqlLedger;
 use lapsed_sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
 use sqlx::mysql::MySqlPoolOptions;
 
@@ -83,9 +85,11 @@ impl Setup {
             self.database
         );
         overlay(&mut settings, base.parse().unwrap());
+        let config = Config::from_toml(&toml::to_string(&settings).unwrap()).unwrap();
         let pool = MySqlPoolOptions::new().acquire_timeout(DEADLINE);
         let rig = Rig {
             sql: pool.connect_lazy(&ledger_url).unwrap(),
+            ledger: MysqlLedger::new(&config.ledger).unwrap(),
             redis,
             maria,
             database: self.database,

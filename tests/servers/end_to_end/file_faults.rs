@@ -103,7 +103,7 @@ async fn a_log_that_another_program_has_replaced_is_an_error_and_the_file_is_use
     let (mut daemon, mut wire) = place.serve().await;
     assert_eq!(create(&mut wire, "1-ours", "x"), ok());
     // The other program is first.
-    daemon.signal(Signal::STOP);
+    daemon.freeze();
     for ending in ["-wal", "-shm"] {
         std::fs::remove_file(place.path(&format!("lapsed.db{ending}"))).unwrap();
     }

@@ -43,7 +43,7 @@ async fn a_frozen_daemon_runs_nothing_again(frozen: usize) {
     let daemons = two_daemons(&rig).await;
     rig.arm("Job@record@before", 500).await;
     rig.until_done(1).await;
-    daemons[frozen].signal(Signal::STOP);
+    daemons[frozen].freeze();
     for number in 0..30 {
         rig.arm(&format!("Job@record@{number}"), 600).await;
     }
@@ -78,7 +78,7 @@ async fn a_task_cancelled_while_a_daemon_is_frozen_stays_cancelled() {
          VALUES ('pause', 'Job', '', UNIX_TIMESTAMP(NOW(3)))",
     )
     .await;
-    daemons[0].signal(Signal::STOP);
+    daemons[0].freeze();
     for number in 0..10 {
         rig.arm(&format!("Job@record@{number}"), 1_000).await;
     }

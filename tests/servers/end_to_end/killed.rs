@@ -83,7 +83,7 @@ async fn a_frozen_daemon_is_not_taken_for_dead() {
         create(&client, &format!("Job@slow@{}", 60_000 + number), 0).await;
     }
     until("all are running", async || rig.runs().await.len() == 5).await;
-    frozen.signal(Signal::STOP);
+    frozen.freeze();
     let ends_ms = lease_ends_ms(&rig).await;
     let other = Process::worker(&rig);
     until("all run elsewhere", async || rig.runs().await.len() == 10).await;

@@ -93,8 +93,9 @@ async fn of_eight_daemons_three_receive_all_events_and_send_hints_to_the_others(
     // A heartbeat that a busy machine delays for seconds makes another daemon subscribe for a while. Events are
     // counted in a round in which none did.
     loop {
-        until_three_of(&rig, COUNT).await;
+        // Read first: one that subscribes once three do shows in it, too.
         let subscriptions = rig.redis_calls("psubscribe").await;
+        until_three_of(&rig, COUNT).await;
         let (events_before, recovered_before) = (events(&daemons), counted(&daemons, recovered));
         for n in done..done + 100 {
             // Due before any look-ahead comes by.

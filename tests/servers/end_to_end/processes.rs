@@ -45,7 +45,7 @@ async fn runs_of_a_killed_daemon_are_repeated_after_their_lease_and_take_effect_
     let client = rig.client().await;
     let mut first = Process::worker(&rig);
     for number in 0..10 {
-        create(&client, &format!("Job@slow@{}", 2_000 + number), 0).await;
+        create(&client, &format!("Job@slow@{}", 5_000 + number), 0).await;
     }
     until("all are running", async || rig.runs().await.len() == 10).await;
     let mut second = Process::worker(&rig);
@@ -59,7 +59,7 @@ async fn runs_of_a_killed_daemon_are_repeated_after_their_lease_and_take_effect_
     rig.until_done(10).await;
     rig.each_effect_once(10).await;
     for number in 0..10 {
-        let name = format!("Job@slow@{}", 2_000 + number);
+        let name = format!("Job@slow@{}", 5_000 + number);
         let record = rig.record(&name).await;
         assert_eq!((record.attempt, record.crashes), (2, 1), "{name}");
         let runs = rig.runs_of(&name).await;
@@ -71,14 +71,15 @@ async fn runs_of_a_killed_daemon_are_repeated_after_their_lease_and_take_effect_
 
 #[tokio::test]
 async fn a_daemon_that_is_frozen_beyond_its_lease_comes_back_to_no_effect() {
-    let rig = Rig::new("engine.lease = '1s'\nledger.max_connections = 20").await;
+    // Long enough for the other daemon to renew it on a busy machine.
+    let rig = Rig::new("engine.lease = '3s'\nledger.max_connections = 20").await;
     let client = rig.client().await;
     let frozen = Process::worker(&rig);
     for number in 0..10 {
         create(&client, &format!("Job@slow@{}", 4_000 + number), 0).await;
     }
     until("all are running", async || rig.runs().await.len() == 10).await;
-    frozen.signal(Signal::STOP);
+    frozen.freeze();
     let mut other = Process::worker(&rig);
     rig.until_done(10).await;
     frozen.signal(Signal::CONT);
@@ -99,7 +100,7 @@ async fn a_daemon_thawed_while_its_task_runs_elsewhere_is_fenced() {
     let frozen = Process::worker(&rig);
     create(&client, "Job@slow@1500", 0).await;
     until("it runs", async || rig.runs().await.len() == 1).await;
-    frozen.signal(Signal::STOP);
+    frozen.freeze();
     let _other = Process::worker(&rig);
     until("it runs elsewhere", async || rig.runs().await.len() == 2).await;
     frozen.signal(Signal::CONT);

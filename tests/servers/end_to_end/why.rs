@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::support::http_client;
 use crate::support::process::{Process, config_file};
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
@@ -25,9 +26,10 @@ async fn asked(daemon: &Process, key: &str) -> Value {
     let log = daemon.log();
     let (_, address) = log.split_once("http.address=").unwrap();
     let address = address.split_whitespace().next().unwrap();
-    // Another test may have chosen it before.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let answer = reqwest::get(format!("http://{address}/v1/tasks/{key}/why")).await;
+    let answer = http_client::client()
+        .get(format!("http://{address}/v1/tasks/{key}/why"))
+        .send()
+        .await;
     serde_json::from_str(&answer.unwrap().text().await.unwrap()).unwrap()
 }
 
@@ -83,8 +85,9 @@ async fn is_quiet(daemon: &Process, text: &str) -> bool {
     let log = daemon.log();
     let (_, address) = log.split_once("http.address=").unwrap();
     let address = address.split_whitespace().next().unwrap().to_owned();
+    let client = http_client::client();
     until("it has counted twice", async || {
-        let page = reqwest::get(format!("http://{address}/metrics")).await;
+        let page = client.get(format!("http://{address}/metrics")).send().await;
         let page = page.unwrap().text().await.unwrap();
         let line = page
             .lines()

@@ -15,7 +15,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::wait::{DEADLINE, until};
+use crate::support::http_client;
+use crate::support::wait::until;
 
 /// Over the defaults: routes for a pull queue, and retries at once.
 const SETTINGS: &str = "retry = { ladder = ['50ms'], jitter = 0.0, max_attempts = 2 }\n\
@@ -80,13 +81,10 @@ impl Api {
                 http::serve(listener, site, http_stops.cancelled_owned()).await;
             }),
         ];
-        // Another test may have chosen it before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().timeout(DEADLINE);
         handle.ready().await;
         Self {
             base,
-            client: client.build().unwrap(),
+            client: http_client::client(),
             stop,
             serving,
             _file: None,
