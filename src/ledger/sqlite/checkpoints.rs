@@ -251,13 +251,13 @@ mod tests {
                 .execute("INSERT INTO pages (page) VALUES (zeroblob(8000))", [])
                 .unwrap();
             let log = checkpoint(&connection, "NOOP").unwrap();
-            if log.pages < largest {
+            if log.pages < largest && largest >= RESTART_AT {
                 break;
             }
+            // It starts over with fewer pages where the thread reaches its end before the next commit.
             largest = log.pages;
             checkpoints.after_commit(&connection).unwrap();
             assert!(Instant::now() < deadline, "{log:?}");
         }
-        assert!(largest >= RESTART_AT);
     }
 }
