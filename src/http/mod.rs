@@ -20,6 +20,7 @@ mod problem;
 mod recent;
 mod server;
 mod site;
+mod stats_cache;
 mod why;
 
 use std::future::Future;
@@ -62,11 +63,12 @@ pub async fn serve(
 }
 
 fn routes(site: Site) -> Router {
+    let access = Arc::clone(&site.access);
     let routes = Router::new()
-        .merge(access::routes())
+        .merge(access::routes(Arc::clone(&access)))
         .merge(health::routes())
         .merge(api::routes())
         .merge(dashboard::routes())
-        .with_state(site.clone());
-    access::gate(&site, routes)
+        .with_state(site);
+    access::gate(access, routes)
 }

@@ -11,10 +11,10 @@ use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Caller};
 use super::checkup::Checkup;
-use super::dashboard::Figures;
 use super::events::{Events, Topic};
 use super::problem::{Problem, ProblemKind};
 use super::recent::Recent;
+use super::stats_cache::StatsCache;
 use crate::client::TaskClient;
 use crate::config::HttpConfig;
 use crate::diagnosis::Thresholds;
@@ -57,7 +57,7 @@ pub struct Site {
     /// Who may do what.
     pub access: Arc<Access>,
     /// What pages show about all tasks.
-    pub figures: Arc<Figures>,
+    pub stats_cache: Arc<StatsCache>,
     /// What `lapsed doctor` finds; `None` for a program without checks.
     pub checkup: Option<Arc<Checkup>>,
     /// From when on something counts as wrong.
@@ -100,7 +100,7 @@ impl Site {
             tasks,
             engine,
             metrics,
-            figures: Arc::default(),
+            stats_cache: Arc::default(),
             config,
             checkup: None,
             thresholds: Arc::default(),
@@ -173,7 +173,7 @@ impl Site {
     /// # Errors
     /// The ledger fails.
     pub async fn stats(&self) -> Result<Arc<DetailedStats>, Problem> {
-        let count = self.figures.count(&self.tasks).await?;
+        let count = self.stats_cache.count(&self.tasks).await?;
         Ok(Arc::clone(&count.stats))
     }
 

@@ -35,6 +35,7 @@ mod ending;
 mod error;
 #[cfg(feature = "sqlite")]
 mod file_transactions;
+mod hold;
 mod lease_scan;
 mod listing;
 mod lookup;

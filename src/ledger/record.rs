@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[cfg(feature = "resp")]
-use super::transfer;
+use super::hold::MOVER;
 use crate::access::Masks;
 use crate::task::{
     HIDDEN, JsonText, Mishap, Reason, Recurrence, State, TaskKey, Traceparent, UnixMs,
@@ -90,9 +90,7 @@ impl TaskRecord {
         match self.state {
             State::Pending | State::Waiting => true,
             // A claim counts its attempt, so this arming has not been claimed.
-            State::Running => {
-                self.attempt == 0 && !self.cancel_requested && self.daemon != transfer::MOVER
-            }
+            State::Running => self.attempt == 0 && !self.cancel_requested && self.daemon != MOVER,
             State::Done | State::Dead | State::Cancelled => false,
         }
     }

@@ -1,4 +1,4 @@
-//! No circle of files: a file never imports itself through others.
+//! No circle of files, and none of rooms: neither imports itself through others.
 //!
 //! Reads the `use` declarations, and the paths in code. A name that a parent re-exports counts as imported from the file that defines it.
 
@@ -10,17 +10,55 @@ use crate::source_files::{
 
 #[test]
 fn no_file_imports_itself_through_others() {
-    let sources = Sources::read();
-    let imports = sources.imports();
-    let circles: Vec<String> = imports
-        .keys()
-        .filter_map(|module| circle_through(module, &imports))
-        .map(|circle| {
-            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
-            names.join(" -> ")
-        })
-        .collect();
+    let circles = circles(&Sources::read().imports());
     assert!(circles.is_empty(), "circles:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn no_room_imports_itself_through_others() {
+    let imports = Sources::read().imports();
+    let folders = imports
+        .keys()
+        .flat_map(|module| (0..module.len()).map(|length| &module[..length]));
+    let folders: BTreeSet<&[String]> = folders.collect();
+    let circles = folders
+        .into_iter()
+        .flat_map(|folder| circles(&rooms(folder, &imports)));
+    let circles: Vec<String> = circles.collect();
+    assert!(circles.is_empty(), "circles:\n{}", circles.join("\n"));
+}
+
+/// What each room of a folder imports of the others. A room is a file, or a folder with all that is below it.
+fn rooms(
+    folder: &[String],
+    imports: &BTreeMap<Module, BTreeSet<Module>>,
+) -> BTreeMap<Module, BTreeSet<Module>> {
+    let room_of = |module: &Module| {
+        let is_below = module.len() > folder.len() && module.starts_with(folder);
+        is_below.then(|| module[..=folder.len()].to_vec())
+    };
+    let mut rooms: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+    for (module, targets) in imports {
+        let Some(room) = room_of(module) else {
+            continue;
+        };
+        let others = targets.iter().filter_map(room_of);
+        let others: Vec<Module> = others.filter(|other| *other != room).collect();
+        rooms.entry(room).or_default().extend(others);
+    }
+    rooms
+}
+
+/// The shortest circle through each module that is in one.
+fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
+    let circles = imports
+        .keys()
+        .filter_map(|module| circle_through(module, imports));
+    let shown = circles.map(|circle| {
+        let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+        names.join(" -> ")
+    });
+    shown.collect()
 }
 
 /// The shortest way from a module back to itself.
@@ -121,4 +159,18 @@ fn a_circle_is_found_through_a_re_export() {
         branches("crate::a::{b, c::{d, e as f}}"),
         ["crate::a::b", "crate::a::c::d", "crate::a::c::e"]
     );
+}
+
+#[test]
+fn a_circle_of_rooms_is_found_though_no_file_is_in_one() {
+    let module = |path: &str| -> Module { path.split("::").map(str::to_owned).collect() };
+    let imports = BTreeMap::from([
+        (module("a::one"), BTreeSet::from([module("b::one")])),
+        (module("b::one"), BTreeSet::new()),
+        (module("b::two"), BTreeSet::from([module("a::two")])),
+        (module("a::two"), BTreeSet::new()),
+    ]);
+    assert_eq!(circles(&imports), [""; 0]);
+    let expected = ["a -> b -> a", "b -> a -> b"];
+    assert_eq!(circles(&rooms(&[], &imports)), expected);
 }

@@ -1,6 +1,7 @@
 //! The gate: what every request passes before its handler.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -11,13 +12,13 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
+use super::Access;
 use super::caller::Identified;
 use super::host;
 use super::login::{LOGIN, LOGOUT};
 use super::peer::Peer;
 use crate::config::HttpConfig;
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 
 /// Probes, which orchestrators send to any name and address.
 pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -57,9 +58,9 @@ const HEADERS: [(HeaderName, HeaderValue); 8] = [
 ];
 
 /// Puts the gate in front of all routes.
-pub fn gate(site: &Site, routes: Router) -> Router {
+pub fn gate(access: Arc<Access>, routes: Router) -> Router {
     let mut csrf = CsrfLayer::new();
-    for host in &site.config.hosts {
+    for host in &access.config.hosts {
         // Browsers that do not tell the site of a request, behind a proxy that changes `Host`.
         if let Ok(trusting) = csrf.clone().add_trusted_origin(format!("https://{host}")) {
             csrf = trusting;
@@ -70,12 +71,12 @@ pub fn gate(site: &Site, routes: Router) -> Router {
     Router::new()
         .fallback_service(routes)
         .layer(csrf)
-        .layer(from_fn_with_state(site.clone(), pass))
+        .layer(from_fn_with_state(access, pass))
 }
 
-async fn pass(State(site): State<Site>, mut request: Request, next: Next) -> Response {
-    take_off_base(request.uri_mut(), &site.config.base_path);
-    let mut response = match admit(&site, &mut request).await {
+async fn pass(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
+    take_off_base(request.uri_mut(), &access.config.base_path);
+    let mut response = match admit(&access, &mut request).await {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
@@ -87,17 +88,17 @@ async fn pass(State(site): State<Site>, mut request: Request, next: Next) -> Res
 }
 
 /// Refuses what must not pass, and finds out who calls.
-async fn admit(site: &Site, request: &mut Request) -> Result<(), Problem> {
+async fn admit(access: &Access, request: &mut Request) -> Result<(), Problem> {
     let connected = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let connected = connected.map(|ConnectInfo(address)| address.ip());
-    let peer = Peer::of(connected, request.headers_mut(), &site.config.proxy)?;
+    let peer = Peer::of(connected, request.headers_mut(), &access.config.proxy)?;
     if PROBES.contains(&request.uri().path()) {
         return Ok(());
     }
-    host::check(request.uri(), request.headers(), &site.config)?;
+    host::check(request.uri(), request.headers(), &access.config)?;
     refuse_other_sites(request)?;
-    refuse_change(request, &site.config)?;
-    let caller = site.access.identify(request.headers(), &peer).await;
+    refuse_change(request, &access.config)?;
+    let caller = access.identify(request.headers(), &peer).await;
     request.extensions_mut().insert(Identified(caller));
     request.extensions_mut().insert(peer);
     Ok(())

@@ -1,5 +1,6 @@
 //! Logging in and out with a browser.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Form, State};
@@ -15,7 +16,6 @@ use super::peer::Peer;
 use super::{Access, Cookie};
 use crate::access::Principal;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 
 /// Where people log in: the page has `?next=` and `?failed=`, the form sends `token` and `next`.
 pub(super) const LOGIN: &str = "/login";
@@ -30,7 +30,7 @@ const FORM_BYTES_MAX: usize = 8_192;
 const FORM_WITHIN: Duration = Duration::from_secs(20);
 
 /// Routes that log in and out.
-pub fn routes() -> Router<Site> {
+pub fn routes<S>(access: Arc<Access>) -> Router<S> {
     Router::new()
         .route(LOGIN, post(log_in))
         .route(LOGOUT, post(log_out))
@@ -39,6 +39,7 @@ pub fn routes() -> Router<Site> {
             StatusCode::REQUEST_TIMEOUT,
             FORM_WITHIN,
         ))
+        .with_state(access)
 }
 
 #[derive(Deserialize)]
@@ -50,19 +51,19 @@ struct LoginForm {
 }
 
 async fn log_in(
-    State(site): State<Site>,
+    State(access): State<Arc<Access>>,
     Extension(peer): Extension<Peer>,
     Form(form): Form<LoginForm>,
 ) -> Response {
-    let (base, next) = (&site.config.base_path, next_page(&form.next));
+    let (base, next) = (&access.config.base_path, next_page(&form.next));
     let failed = |why: &str| {
         let next = utf8_percent_encode(next, NON_ALPHANUMERIC);
         see_other(format!("{base}{LOGIN}?failed={why}&next={next}"))
     };
-    let Some(cookie) = site.access.cookie(&peer) else {
+    let Some(cookie) = access.cookie(&peer) else {
         return failed("insecure");
     };
-    let client = match site.access.client_of(form.token.trim(), &peer) {
+    let client = match access.client_of(form.token.trim(), &peer) {
         Ok(client) => client,
         Err(problem) if problem.status() == StatusCode::TOO_MANY_REQUESTS => {
             tracing::warn!(address = %peer.address_text(), "too many wrong tokens came from an address");
@@ -70,26 +71,26 @@ async fn log_in(
         }
         Err(_) => return failed("token"),
     };
-    let Some(value) = site.access.open(client).await else {
+    let Some(value) = access.open(client).await else {
         return failed("token");
     };
     tracing::info!(caller = client.name, address = %peer.address_text(), "logged in over http");
-    let seconds = site.config.session_length.as_secs();
+    let seconds = access.config.session_length.as_secs();
     let set = set_cookie(cookie, &value, seconds);
     with_cookie(see_other(format!("{base}{next}")), set)
 }
 
 async fn log_out(
-    State(site): State<Site>,
+    State(access): State<Arc<Access>>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let session = site.access.session(&headers, &peer).await;
+    let session = access.session(&headers, &peer).await;
     if let Some((session, _)) = session {
-        site.access.sessions.end(&session).await?;
+        access.sessions.end(&session).await?;
     }
-    let response = see_other(format!("{}{LOGIN}", site.config.base_path));
-    Ok(match site.access.cookie(&peer) {
+    let response = see_other(format!("{}{LOGIN}", access.config.base_path));
+    Ok(match access.cookie(&peer) {
         Some(cookie) => with_cookie(response, set_cookie(cookie, "", 0)),
         None => response,
     })

@@ -13,7 +13,6 @@ mod audit;
 mod daemons;
 mod dead;
 mod doctor;
-mod figures;
 mod frame;
 mod login;
 mod moment;
@@ -43,7 +42,6 @@ use serde::de::DeserializeOwned;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
-pub use self::figures::Figures;
 use self::frame::{Frame, Place, encoded};
 use self::panel::{Panel, Source};
 use self::texts::Language;

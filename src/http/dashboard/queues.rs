@@ -101,7 +101,7 @@ impl PanelContent for List<'_> {
     type Content<'a> = List<'a>;
 
     async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
-        let count = site.figures.count(&site.tasks).await?;
+        let count = site.stats_cache.count(&site.tasks).await?;
         let mut tasks: HashMap<Arc<str>, Vec<&MethodStats>> = HashMap::new();
         for method in &count.stats.methods {
             let key = TaskKey::parse(&method.name).ok();

@@ -118,7 +118,7 @@ impl PanelContent for Ahead<'_> {
     type Content<'a> = Ahead<'a>;
 
     async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<Ahead<'a>, Problem> {
-        let ahead = site.figures.ahead(&site.tasks).await?;
+        let ahead = site.stats_cache.ahead(&site.tasks).await?;
         Ok(Ahead {
             f,
             t: UpcomingTexts::of(f.language()),

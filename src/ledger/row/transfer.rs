@@ -1,7 +1,7 @@
 //! The effect of a move between ledgers on a row.
 
 use super::{NEVER, Row, Status};
-use crate::ledger::transfer::{GiveUp, HELD_UNTIL, MOVER, MovePlace, hold_token};
+use crate::ledger::hold::{GiveUp, HELD_UNTIL, MOVER, MovePlace, hold_token};
 use crate::task::{Origin, UnixMs};
 
 /// What becomes of a row of the source in the destination.

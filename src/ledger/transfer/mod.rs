@@ -21,25 +21,11 @@
 pub mod mover;
 
 use async_trait::async_trait;
-use sha2::{Digest, Sha256};
 
+pub use super::hold::{GiveUp, MovePlace};
 use super::row::Row;
-use super::{Ledger, LedgerError, Owner};
+use super::{Ledger, LedgerError};
 use crate::task::{TaskKey, UnixMs};
-
-/// End of a held lease: the latest time that the column of MySQL takes.
-pub(super) const HELD_UNTIL: UnixMs = UnixMs(9_999_999_999_999);
-
-/// The name of the daemon in a held row.
-pub(super) const MOVER: &str = "lapsed move";
-
-/// Returns the owner token of a held row. MySQL computes the same.
-pub(super) fn hold_token(key: &TaskKey, due: UnixMs) -> Owner {
-    let digest = Sha256::digest(format!("{} {key}", due.0));
-    let mut token = [0; 16];
-    token.copy_from_slice(&digest[..16]);
-    Owner(token)
-}
 
 /// A task to move: its whole row, as it was read.
 #[derive(Debug, Clone)]
@@ -78,15 +64,6 @@ pub enum Rows {
     Finished,
 }
 
-/// A place among the rows: by status, deletion, due time and id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MovePlace {
-    pub(super) status: u8,
-    pub(super) deleted: bool,
-    pub(super) due_at: UnixMs,
-    pub(super) row: u64,
-}
-
 /// A page of rows.
 #[derive(Debug, Clone, Default)]
 pub struct MovePage {
@@ -109,15 +86,6 @@ pub enum Staged {
     Busy,
     /// The destination cannot hold the row. Says why.
     Unfit(String),
-}
-
-/// How a frozen task ends in the source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GiveUp {
-    /// Done, with a note as its result. Skips tasks that were cancelled since they were frozen, and returns their keys.
-    Moved,
-    /// Cancelled. Skips tasks that were not.
-    Cancelled,
 }
 
 /// Moves of tasks between ledgers. Called by the [`Mover`](mover::Mover), with at most [`BATCH`](mover::BATCH) tasks.

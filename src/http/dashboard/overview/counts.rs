@@ -46,7 +46,7 @@ pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
 
 async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
     let t = OverviewTexts::of(f.language());
-    let count = site.figures.count(&site.tasks).await?;
+    let count = site.stats_cache.count(&site.tasks).await?;
     let stats = count.stats.seen_by(&f.caller)?;
     let counts = &stats.counts;
     let figure = |name, state, number| Figure {

@@ -39,7 +39,7 @@ pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
 async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> {
     /// Maximum number of rows.
     const MOST: usize = 25;
-    let count = site.figures.count(&site.tasks).await?;
+    let count = site.stats_cache.count(&site.tasks).await?;
     let stats = count.stats.seen_by(&f.caller)?.into_owned();
     // Overdue tasks fall due before all others, so they are looked at first.
     let overdue: u64 = stats.methods.iter().map(|method| method.overdue).sum();

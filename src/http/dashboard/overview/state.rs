@@ -11,12 +11,12 @@ use super::verdict::{self, Shown, VerdictTexts};
 use super::{OverviewTexts, source};
 use crate::diagnosis::{Blocked, Facts, LedgerState, Message, Phrase, Value, WhyCause, diagnose};
 use crate::engine::{HistoryPoint, LatenessPercentiles};
-use crate::http::dashboard::figures::Count;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::moment::Moment;
 use crate::http::dashboard::panel::Panel;
 use crate::http::problem::Problem;
 use crate::http::site::Site;
+use crate::http::stats_cache::Count;
 use crate::task::{Pause, PauseKind, TaskKey, UnixMs};
 
 /// How long the verdict waits for the ledger.
@@ -101,7 +101,7 @@ async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
     let (caller, engine) = (&f.caller, &site.engine);
     let (counted, ledger) = match engine.ledger_state() {
         LedgerState::Answers => {
-            let count = async { Ok::<_, Problem>(site.figures.count(&site.tasks).await?) };
+            let count = async { Ok::<_, Problem>(site.stats_cache.count(&site.tasks).await?) };
             let counted = async { tokio::try_join!(count, site.pauses()) };
             let why = match timeout(PATIENCE, counted).await {
                 Ok(Ok(counted)) => Ok(counted),

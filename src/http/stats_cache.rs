@@ -1,14 +1,15 @@
-//! Figures about all tasks. All callers share them, so the ledger is asked for each at most once in two seconds.
+//! Counts of all tasks, and which are due next. All callers share them, so the ledger is asked for each at most once in two
+//! seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::recent::Recent;
 use crate::client::{ClientError, TaskClient};
-use crate::http::recent::Recent;
 use crate::ledger::{DetailedStats, DetailedStatsLimits, DueScan, Window};
 use crate::task::UnixMs;
 
-/// How long figures are shared.
+/// How long an answer is shared.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// What is counted: a bounded part of a large table.
@@ -46,14 +47,14 @@ pub struct Ahead {
     pub has_more: bool,
 }
 
-/// The latest figures.
+/// The latest counts, and the tasks that are due next.
 #[derive(Debug)]
-pub struct Figures {
+pub struct StatsCache {
     count: Recent<Arc<Count>>,
     ahead: Recent<Arc<Ahead>>,
 }
 
-impl Default for Figures {
+impl Default for StatsCache {
     fn default() -> Self {
         Self {
             count: Recent::new(FRESH),
@@ -62,7 +63,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl StatsCache {
     /// Returns the latest count, or counts.
     ///
     /// # Errors
