@@ -88,10 +88,10 @@ fn tasks_start_while_redis_is_down() {
 #[test]
 fn lateness_reports_an_audit_that_runs_at_the_same_time() {
     let document =
-        measure("lateness --audit --pending 5000 --rate 50 --warm-up 100ms --duration 15s");
+        measure("lateness --audit --pending 20000 --rate 50 --warm-up 100ms --duration 60s");
     let row = &rows(&document)[0];
     assert!(is_exact(row), "{row}");
     assert!(number(row, "audit_s") > 0.0, "{row}");
     // Only what fell due before it was over.
-    assert!(number(row, "samples") < 750.0, "{row}");
+    assert!(number(row, "samples") < 3_000.0, "{row}");
 }

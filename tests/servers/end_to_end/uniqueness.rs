@@ -262,7 +262,7 @@ async fn the_command_keeps_refuses_and_makes_unique() {
         "{errors}"
     );
     assert!(
-        errors.contains("line 5: `if_pending`: `replace` is none of"),
+        errors.contains("line 5: `if_pending`: unknown variant `replace`, expected one of"),
         "{errors}"
     );
 }
