@@ -104,9 +104,10 @@ impl TaskClient {
         }
     }
 
-    /// Sets a function that returns the caller's trace as a W3C `traceparent`, for programs that use OpenTelemetry or
-    /// another tracer. It is called for each task without a [`Task::traceparent`]. If it returns `None` or an invalid
-    /// text, a task that is created by a handler belongs to the trace of that run, and any other task to none.
+    /// Sets a function that returns the caller's trace as the text of a [`Traceparent`](crate::task::Traceparent), for
+    /// programs that use OpenTelemetry or another tracer. It is called for each task without a trace of its own. If it
+    /// returns `None` or an invalid text, a task that is created by a handler belongs to the trace of that run, and any
+    /// other task to none.
     ///
     /// ```
     /// # fn current_span() -> Option<(u128, u64)> { None }
@@ -118,12 +119,12 @@ impl TaskClient {
     /// # }
     /// ```
     #[must_use]
-    pub fn trace_with<F>(self, traceparent: F) -> Self
+    pub fn trace_with<F>(self, trace: F) -> Self
     where
         F: Fn() -> Option<String> + Send + Sync + 'static,
     {
         Self {
-            caller_trace: Some(Arc::new(traceparent)),
+            caller_trace: Some(Arc::new(trace)),
             ..self
         }
     }
@@ -360,13 +361,14 @@ impl TaskClient {
             .map(|(mut task, due)| {
                 task.check()?;
                 let due = due.resolve_checked(now)?;
-                let envelope = &mut task.envelope;
-                if !task.is_text {
-                    envelope.traceparent = envelope.traceparent.or_else(|| self.current_trace());
-                }
-                if let (Some(tracer), Some(caller)) = (&self.tracer, envelope.traceparent) {
-                    envelope.traceparent = spans.start(&**tracer, &task.key, caller);
-                }
+                let trace = match task.is_text {
+                    true => task.trace(),
+                    false => task.trace().or_else(|| self.current_trace()),
+                };
+                task.set_trace(match (&self.tracer, trace) {
+                    (Some(tracer), Some(caller)) => spans.start(&**tracer, &task.key, caller),
+                    _ => trace,
+                });
                 Ok(task.due_at(due))
             })
             .collect();

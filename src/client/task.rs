@@ -8,9 +8,8 @@ use super::{ClientError, unique};
 use crate::config::Secret;
 use crate::ledger::{IfPending, NewTask};
 use crate::task::{
-    Contents, Due, Envelope, KeyError, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, Recurrence,
-    SECRET_BYTES_MIN, ScheduleError, TAG_CHARS_MAX, TaskKey, Traceparent, TraceparentError, UnixMs,
-    has_reserved_member, sign,
+    Contents, Due, Envelope, KeyError, Recurrence, SECRET_BYTES_MIN, ScheduleError, TaskKey,
+    Traceparent, TraceparentError, UnixMs, sign,
 };
 
 /// A task to create: its key and its options. Its due time is passed beside it, as a [`Due`].
@@ -74,7 +73,7 @@ impl Task {
         TaskKey::build(class, method, args).map(Self::from)
     }
 
-    /// Sets the payload: JSON of at most [`PAYLOAD_BYTES_MAX`] bytes. The member `$lapsed` of an object is
+    /// Sets the payload: JSON of at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes. The member `$lapsed` of an object is
     /// [reserved](crate::task::Envelope).
     #[must_use]
     pub fn payload(mut self, json: impl Into<String>) -> Self {
@@ -104,7 +103,7 @@ impl Task {
         Ok(self.payload(json))
     }
 
-    /// Sets a tag, by which tasks can be listed and cancelled: at most [`TAG_CHARS_MAX`] characters, the last of which is
+    /// Sets a tag, by which tasks can be listed and cancelled: at most [`TAG_CHARS_MAX`](crate::task::TAG_CHARS_MAX) characters, the last of which is
     /// not a space.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
@@ -149,6 +148,14 @@ impl Task {
             ..self.envelope
         };
         Ok(Self { envelope, ..self })
+    }
+
+    pub(super) fn trace(&self) -> Option<Traceparent> {
+        self.envelope.traceparent
+    }
+
+    pub(super) fn set_trace(&mut self, trace: Option<Traceparent>) {
+        self.envelope.traceparent = trace;
     }
 
     /// Signs key and payload with a secret of at least [`SECRET_BYTES_MIN`] bytes, for daemons that run only signed tasks
@@ -257,23 +264,9 @@ impl Task {
 
     pub(super) fn check(&self) -> Result<(), ClientError> {
         let refuse = |what: String| Err(ClientError::Invalid(what));
-        if let Some(payload) = &self.contents.payload {
-            if payload.len() > PAYLOAD_BYTES_MAX {
-                return refuse(format!(
-                    "payload has {} bytes, expected at most {PAYLOAD_BYTES_MAX}",
-                    payload.len()
-                ));
-            }
-            if !self.is_text
-                && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(payload)
-            {
-                return refuse(format!("payload is not JSON: {error}"));
-            }
-            if has_reserved_member(payload) {
-                return refuse(format!(
-                    "payload has a top-level member `{RESERVED_MEMBER}`, which is reserved: expected another name"
-                ));
-            }
+        let problems = self.contents.problems(self.is_text);
+        if let Some((_, problem)) = problems.into_iter().next() {
+            return refuse(problem);
         }
         if self.is_text && self.envelope != EnvelopeParts::default() {
             return refuse(
@@ -288,21 +281,7 @@ impl Task {
                 secret.expose().len()
             ));
         }
-        match &self.contents.tag {
-            Some(tag) if tag.chars().count() > TAG_CHARS_MAX => refuse(format!(
-                "tag has {} characters, expected at most {TAG_CHARS_MAX}",
-                tag.chars().count()
-            )),
-            Some(tag) if tag.is_empty() || tag.chars().any(char::is_control) => {
-                refuse("tag is empty or contains a control character".to_owned())
-            }
-            // Databases treat it as equal to the tag without the space.
-            Some(tag) if tag.ends_with(' ') => refuse("tag ends in a space".to_owned()),
-            _ if self.contents.max_attempts == Some(0) => {
-                refuse("max_attempts is 0, expected at least 1".to_owned())
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -7,8 +7,7 @@ use toml::Value;
 use super::RouteConfig;
 use super::reader::{Problems, Reader};
 use crate::task::{
-    CatchUp, Contents, Due, PAYLOAD_BYTES_MAX, Recurrence, RecurrenceInput, RecurrenceOptions,
-    TAG_CHARS_MAX, TaskKey, UnixMs,
+    CatchUp, Contents, Due, Recurrence, RecurrenceInput, RecurrenceOptions, TaskKey, UnixMs,
 };
 
 /// One entry of `[[recurring]]`.
@@ -93,14 +92,13 @@ fn series(mut section: Reader, p: &mut Problems) -> Option<RecurringConfig> {
             p.add(&section.path, problem.to_string());
         }
     }
-    let payload = payload(&mut section, p);
-    let tag = tag(&mut section, p);
-    let max_attempts: Option<u16> = section.optional("max_attempts", p);
-    if max_attempts == Some(0) {
-        p.add(
-            &section.at("max_attempts"),
-            "expected at least 1".to_owned(),
-        );
+    let contents = Contents {
+        payload: payload(&mut section, p),
+        tag: section.optional("tag", p),
+        max_attempts: section.optional("max_attempts", p),
+    };
+    for (name, problem) in contents.problems(false) {
+        p.add(&section.at(name), problem);
     }
     let path = section.path.clone();
     section.done(p);
@@ -112,11 +110,7 @@ fn series(mut section: Reader, p: &mut Problems) -> Option<RecurringConfig> {
     Some(RecurringConfig {
         key,
         recurrence,
-        contents: Contents {
-            payload,
-            tag,
-            max_attempts,
-        },
+        contents,
     })
 }
 
@@ -134,26 +128,7 @@ fn payload(section: &mut Reader, p: &mut Problems) -> Option<String> {
         p.add(&section.at("payload"), problem.to_owned());
         return None;
     };
-    let payload = json.to_string();
-    if payload.len() > PAYLOAD_BYTES_MAX {
-        let problem = format!("expected at most {PAYLOAD_BYTES_MAX} bytes of JSON");
-        p.add(&section.at("payload"), problem);
-    }
-    Some(payload)
-}
-
-fn tag(section: &mut Reader, p: &mut Problems) -> Option<String> {
-    let tag: String = section.optional("tag", p)?;
-    let is_of_length = (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
-    if !is_of_length || tag.chars().any(char::is_control) || tag.ends_with(' ') {
-        p.add(
-            &section.at("tag"),
-            format!(
-                "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character, the last no space"
-            ),
-        );
-    }
-    Some(tag)
+    Some(json.to_string())
 }
 
 fn moment(section: &mut Reader, key: &str, p: &mut Problems) -> Option<UnixMs> {

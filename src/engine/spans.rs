@@ -29,7 +29,7 @@ impl Contexts {
         let Some(tracer) = tracer else {
             return Self::default();
         };
-        let creator = Envelope::open(claim.payload.clone()).traceparent;
+        let creator = claim.payload.as_deref().and_then(Envelope::creator);
         let span = tracer.start(SpanStart {
             step: Step::Claim,
             parent: creator,

@@ -12,31 +12,10 @@ use super::{Extensions, HandlerError};
 use crate::ledger::Lease;
 use crate::ledger::{Claim, Ledger};
 use crate::task::{
-    Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, RetryPolicy, TaskKey, Traceparent,
-    UnixMs,
+    Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, RetryPolicy, TaskJson, TaskKey,
+    Traceparent, UnixMs,
 };
 use crate::trace;
-
-/// The members of a task's JSON, in this order.
-#[derive(Serialize)]
-struct Described<'a, P> {
-    id: String,
-    key: &'a str,
-    class: &'a str,
-    method: &'a str,
-    args: Vec<&'a str>,
-    due: String,
-    attempt: u16,
-    lateness_ms: u64,
-    payload: Option<P>,
-    tag: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_attempts: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<String>,
-}
 
 /// The run of a task. Cloning is cheap.
 #[derive(Clone)]
@@ -246,21 +225,26 @@ impl TaskContext {
     ///
     /// Numbers of the payload are limited to those of a [`Value`]: 64-bit integers and `f64`.
     pub fn to_json(&self) -> Value {
+        let task = TaskJson {
+            payload: None,
+            ..self.json()
+        };
+        let mut json = serde_json::to_value(task).expect("texts and numbers are JSON");
         let read = |text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
-        let task = self.described(self.payload_json().map(read));
-        serde_json::to_value(task).expect("texts and numbers are JSON")
+        json["payload"] = self.payload_json().map_or(Value::Null, read);
+        json
     }
 
     /// As [`to_json`](Self::to_json), as one line of text with the members in that order, as targets receive it. The
     /// payload is included as it was given, digit for digit.
     pub fn to_json_line(&self) -> String {
-        let task = self.described(self.payload_json().map(JsonText));
-        serde_json::to_string(&task).expect("texts and numbers are JSON")
+        serde_json::to_string(&self.json()).expect("texts and numbers are JSON")
     }
 
-    fn described<P>(&self, payload: Option<P>) -> Described<'_, P> {
+    /// The task as handlers, targets and workers get it.
+    pub(crate) fn json(&self) -> TaskJson<'_> {
         let key = self.key();
-        Described {
+        TaskJson {
             id: self.id(),
             key: key.as_str(),
             class: key.class(),
@@ -269,7 +253,7 @@ impl TaskContext {
             due: self.due().to_string(),
             attempt: self.attempt(),
             lateness_ms: self.lateness_ms(),
-            payload,
+            payload: self.payload_json().map(JsonText),
             tag: self.tag(),
             max_attempts: self.max_attempts(),
             last: self.max_attempts().map(|_| self.is_last_attempt()),

@@ -35,6 +35,30 @@ impl NewTask {
             recurrence: None,
         }
     }
+
+    /// Returns the same task for a row that is written over whatever it is.
+    #[cfg(feature = "mysql")]
+    pub(super) fn over_any(&self) -> Self {
+        Self {
+            if_pending: IfPending::Move,
+            replaces: true,
+            ..self.clone()
+        }
+    }
+
+    /// True if this is to replace a task with the same due time that has other contents.
+    pub(super) fn replaces_same_due(&self) -> bool {
+        self.replaces && self.if_pending == IfPending::Move
+    }
+
+    /// Returns tasks with their places, those of one policy after those of another.
+    pub(super) fn by_policy(tasks: &[Self]) -> impl Iterator<Item = (usize, &Self)> {
+        let of = |policy| {
+            let places = tasks.iter().enumerate();
+            places.filter(move |(_, task)| task.if_pending == policy)
+        };
+        IfPending::ALL.into_iter().flat_map(of)
+    }
 }
 
 /// Policy of [`Producer::create`](super::Producer::create) for an unfinished task of the same key with another due time.

@@ -6,7 +6,8 @@ use std::fmt;
 use super::hold::MOVER;
 use crate::access::Masks;
 use crate::task::{
-    HIDDEN, JsonText, Mishap, Reason, Recurrence, State, TaskKey, Traceparent, UnixMs,
+    Contents, Envelope, HIDDEN, JsonText, Mishap, Reason, Recurrence, State, TaskKey, Traceparent,
+    UnixMs,
 };
 
 /// All data of a task, for display.
@@ -92,6 +93,43 @@ impl TaskRecord {
             // A claim counts its attempt, so this arming has not been claimed.
             State::Running => self.attempt == 0 && !self.cancel_requested && self.daemon != MOVER,
             State::Done | State::Dead | State::Cancelled => false,
+        }
+    }
+
+    /// The record of a task that carries this, with its payload as it was given. What its row says is still to be set.
+    pub(super) fn of(key: TaskKey, contents: Contents) -> Self {
+        let Contents {
+            payload,
+            tag,
+            max_attempts,
+        } = contents;
+        let Envelope {
+            payload,
+            traceparent,
+            signature: _,
+        } = Envelope::open(payload);
+        Self {
+            id: String::new(),
+            key,
+            state: State::Pending,
+            due: UnixMs(0),
+            due_at: UnixMs(0),
+            created: UnixMs(0),
+            attempt: 0,
+            crashes: 0,
+            max_attempts,
+            daemon: String::new(),
+            cancel_requested: false,
+            tag,
+            payload,
+            traceparent,
+            recurrence: None,
+            last_error: None,
+            reason: None,
+            history: Vec::new(),
+            result: None,
+            finished: None,
+            adopted: false,
         }
     }
 

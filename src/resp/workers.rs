@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::access::{AccessScope as Scope, Principal};
 use crate::engine::{ClaimToken, Leased, PullError, PullQueues, Report};
 use crate::ledger::Renewal;
-use crate::task::RetryAdvice;
+use crate::task::{JsonMember, RetryAdvice};
 
 /// Most claims of one `LAPSED.RENEW`.
 const RENEW_MAX: usize = 512;
@@ -133,34 +133,19 @@ fn block(value: &[u8]) -> Result<Duration, Reply> {
 /// A task, with the members of the JSON that targets receive, and its claim.
 fn described(leased: &Leased) -> Reply {
     let Leased { claim, task } = leased;
-    let key = task.key();
-    let optional = |text: Option<&str>| text.map_or(Reply::Null, |it| Reply::Text(it.to_owned()));
-    let args = key.args().map(|arg| Reply::Text(arg.to_owned()));
-    let mut members = vec![
-        ("id", Reply::Text(task.id())),
-        ("key", Reply::Text(key.as_str().to_owned())),
-        ("class", Reply::Text(key.class().to_owned())),
-        ("method", Reply::Text(key.method().to_owned())),
-        ("args", Reply::Array(args.collect())),
-        ("due", Reply::Text(task.due().to_string())),
-        ("attempt", Reply::Int(task.attempt().into())),
-        (
-            "lateness_ms",
-            Reply::Int(i64::try_from(task.lateness_ms()).unwrap_or(i64::MAX)),
-        ),
-        ("payload", optional(task.payload_json())),
-        ("tag", optional(task.tag())),
-        ("claim", Reply::Text(claim.to_string())),
-    ];
-    if let Some(trace) = task.traceparent() {
-        members.push(("traceparent", Reply::Text(trace.to_string())));
-    }
-    let members = members.into_iter();
-    Reply::Map(
-        members
-            .map(|(name, value)| (Reply::Static(name), value))
-            .collect(),
-    )
+    let reply = |value| match value {
+        None => Reply::Null,
+        Some(JsonMember::Text(text)) => Reply::Text(text),
+        Some(JsonMember::Number(number)) => Reply::Int(i64::try_from(number).unwrap_or(i64::MAX)),
+        Some(JsonMember::Texts(texts)) => {
+            Reply::Array(texts.into_iter().map(Reply::Text).collect())
+        }
+        Some(JsonMember::Flag(flag)) => Reply::Int(flag.into()),
+    };
+    let members = task.json().members().into_iter();
+    let members = members.map(|(name, value)| (Reply::Static(name), reply(value)));
+    let claim = (Reply::Static("claim"), Reply::Text(claim.to_string()));
+    Reply::Map(members.chain([claim]).collect())
 }
 
 fn done(session: &Session, server: &Arc<ServerState>, args: Args<'_>) -> BoxFuture<'static, Reply> {

@@ -74,21 +74,28 @@ impl Envelope {
         let Some(stored) = stored else {
             return Self::default();
         };
-        let mut opened = match parse(&stored) {
+        match parse(&stored) {
             Some(Outer { travels, payload }) => Self {
                 payload: payload.map(|payload| payload.get().to_owned()),
-                traceparent: travels.traceparent.and_then(|text| text.parse().ok()),
+                traceparent: trace(travels.traceparent, payload.map(RawValue::get)),
                 signature: travels.signature.map(Cow::into_owned),
             },
             None => Self {
+                traceparent: named_trace(&stored),
                 payload: Some(stored),
-                ..Self::default()
+                signature: None,
             },
-        };
-        if opened.traceparent.is_none() {
-            opened.traceparent = opened.payload.as_deref().and_then(named_trace);
         }
-        opened
+    }
+
+    /// Returns the span that created the task, as [`open`](Self::open) finds it. Copies no payload.
+    pub fn creator(stored: &str) -> Option<Traceparent> {
+        match parse(stored) {
+            Some(Outer { travels, payload }) => {
+                trace(travels.traceparent, payload.map(RawValue::get))
+            }
+            None => named_trace(stored),
+        }
     }
 
     /// Returns the text for the payload column. The payload must be JSON.
@@ -122,6 +129,11 @@ fn parse(stored: &str) -> Option<Outer<'_>> {
         .and_then(|rest| rest.strip_prefix(RESERVED_MEMBER))
         .is_some_and(|rest| rest.starts_with('"'));
     looks_like_one.then(|| serde_json::from_str(stored).ok())?
+}
+
+fn trace(sealed: Option<Cow<'_, str>>, payload: Option<&str>) -> Option<Traceparent> {
+    let sealed = sealed.and_then(|text| text.parse().ok());
+    sealed.or_else(|| payload.and_then(named_trace))
 }
 
 fn named_trace(payload: &str) -> Option<Traceparent> {

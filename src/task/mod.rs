@@ -27,6 +27,7 @@ mod signature;
 mod size;
 mod state;
 mod table_name;
+mod task_json;
 mod task_name;
 mod trace;
 
@@ -74,6 +75,9 @@ pub use size::{
 };
 pub use state::State;
 pub use table_name::{TableName, TableNameError};
+#[cfg(feature = "resp")]
+pub(crate) use task_json::JsonMember;
+pub(crate) use task_json::TaskJson;
 pub(crate) use task_name::is_name;
 pub use task_name::{Takes, TaskName};
 pub use trace::{Traceparent, TraceparentError};

@@ -17,6 +17,7 @@ mod membership;
 mod metrics;
 mod middleware;
 mod moving;
+mod properties;
 #[cfg(feature = "resp")]
 mod resp;
 mod series;

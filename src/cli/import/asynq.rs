@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use super::job::{Found, Job, due_of_seconds, runs};
+use super::job::{Found, Job, contents, due_of_seconds, runs};
 use super::protobuf::TaskMessage;
 use super::sets::{Page, Sets};
 use super::sorted_set_jobs::{Hashes, SortedSetJobs, unless_paused};
@@ -74,9 +74,11 @@ fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
     Ok(Job {
         queue: Arc::clone(&page.queue),
         name: message.kind,
-        payload: payload(message.payload),
         attempts: runs(message.retried),
-        max_attempts: Some(runs(message.retry.saturating_add(1))),
+        contents: contents(
+            payload(message.payload),
+            Some(runs(message.retry.saturating_add(1))),
+        ),
         ..Job::new(entry.member.clone(), due_of_seconds(entry.at())?, place)
     }
     .into())

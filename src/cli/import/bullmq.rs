@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapsed::task::UnixMs;
 use serde::Deserialize;
 
-use super::job::{Found, Job, runs};
+use super::job::{Found, Job, contents, runs};
 use super::sets::{Page, Sets};
 use super::sorted_set_jobs::{Hashes, SortedSetJobs, unless_paused};
 use super::store::{Entry, Field, Store, Taker};
@@ -139,10 +139,12 @@ fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
     Ok(Job {
         queue: Arc::clone(&page.queue),
         name: name.text().ok_or("it has no name")?.to_owned(),
-        payload,
         attempts: runs(made),
         // Without the option, BullMQ runs a job once.
-        max_attempts: Some(runs(options.attempts.unwrap_or(1.0).max(1.0) as u64)),
+        contents: contents(
+            payload,
+            Some(runs(options.attempts.unwrap_or(1.0).max(1.0) as u64)),
+        ),
         ..Job::new(entry.member.clone(), UnixMs(due as i64), place)
     }
     .into())

@@ -154,16 +154,8 @@ impl Intake<'_> {
                 "no route of this configuration matches its key `{key}`: add a route or a rule, or give `--unrouted`"
             ));
         }
-        let mut task = Task::from(key).attempts(job.attempts).keep_same_due();
-        if let Some(payload) = &job.payload {
-            task = task.payload(payload.clone());
-        }
-        if let Some(tag) = &job.tag {
-            task = task.tag(tag.clone());
-        }
-        if let Some(runs) = job.max_attempts {
-            task = task.max_attempts(runs);
-        }
+        let task = Task::from(key).contents(job.contents.clone());
+        let task = task.attempts(job.attempts).keep_same_due();
         let due = Due::at(job.due).map_err(|error| error.to_string())?;
         self.tasks
             .check(&task, due)

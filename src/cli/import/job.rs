@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapsed::config::JobPart;
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::task::{Contents, TaskKey, UnixMs};
 
 /// A job that becomes a task.
 #[derive(Debug, Clone)]
@@ -19,15 +19,12 @@ pub struct Job {
     pub due: UnixMs,
     /// The due time was computed from a remaining time, and differs a little each time.
     pub due_is_estimated: bool,
-    /// JSON.
-    pub payload: Option<String>,
+    /// Payload, tag and limit of the task.
+    pub contents: Contents,
     /// The payload has the id, as far as the key may not have it.
     pub payload_has_id: bool,
     /// Runs that have failed.
     pub attempts: u16,
-    /// Maximum number of runs; `None`: the source does not say.
-    pub max_attempts: Option<u16>,
-    pub tag: Option<String>,
     /// What the task does not keep of the job, as in "3 jobs ..".
     pub lacks: Option<&'static str>,
     pub place: Place,
@@ -70,11 +67,9 @@ impl Job {
             key: None,
             due,
             due_is_estimated: false,
-            payload: None,
+            contents: Contents::default(),
             payload_has_id: false,
             attempts: 0,
-            max_attempts: None,
-            tag: None,
             lacks: None,
             place,
         }
@@ -122,6 +117,15 @@ pub fn shown(id: &[u8]) -> String {
         short.push('…');
     }
     short.escape_debug().to_string()
+}
+
+/// What a task carries of a job. Without `max_attempts`, the source does not say.
+pub fn contents(payload: Option<String>, max_attempts: Option<u16>) -> Contents {
+    Contents {
+        payload,
+        max_attempts,
+        ..Contents::default()
+    }
 }
 
 /// A number of runs. More than the ledger counts is the most that it counts.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use async_trait::async_trait;
-use lapsed::task::PAYLOAD_BYTES_MAX;
+use lapsed::task::{Contents, PAYLOAD_BYTES_MAX};
 use sqlx::Row as _;
 
-use super::job::{Found, Job, due_by_size, is_own, runs};
+use super::job::{Found, Job, contents, due_by_size, is_own, runs};
 use super::php::{PhpValue, unserialize};
 use super::sets::{Page, Sets};
 use super::source::{Fate, Source, Taken};
@@ -177,9 +177,11 @@ fn job(entry: &Entry, rows: &HashMap<u64, Row>, page: &Page, table: &str) -> Res
         name: format!("{class}@{method}"),
         class,
         method,
-        payload: params.get("data").map(PhpValue::json),
         attempts: runs(row.retries.max(0)),
-        tag: row.tag.clone(),
+        contents: Contents {
+            tag: row.tag.clone(),
+            ..contents(params.get("data").map(PhpValue::json), None)
+        },
         ..Job::new(
             entry.member.clone(),
             due_by_size(entry.at())?,

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use lapsed::config::written;
 use lapsed::task::{KeyName, TaskKey};
 
-use super::job::{Found, Job, due_by_size, is_own};
+use super::job::{Found, Job, contents, due_by_size, is_own};
 use super::sets::{Page, Sets};
 use super::sorted_set_jobs::SortedSetJobs;
 use super::store::{Entry, Field, Store};
@@ -26,7 +26,7 @@ fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
         key: key(&entry.member),
         queue: Arc::clone(&page.queue),
         name: String::from_utf8_lossy(&entry.member).into_owned(),
-        payload: payload(&entry.member),
+        contents: contents(payload(&entry.member), None),
         payload_has_id: entry.member.len() > PLAIN_BYTES_MAX,
         ..Job::new(
             entry.member.clone(),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 
-use super::job::{Found, Job, Place, runs};
+use super::job::{Found, Job, Place, contents, runs};
 use super::source::{Source, Taken};
 use super::table::{PAGE, Table, places};
 
@@ -122,7 +122,7 @@ fn job(row: &MySqlRow, id: u64, zone: &TimeZone) -> Result<Found, String> {
     };
     Ok(Job {
         name,
-        payload: Some(payload),
+        contents: contents(Some(payload), None),
         attempts: runs(attempts.max(0)),
         ..Job::new(id.to_string(), due, place)
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::job::{Found, Job, Place};
+use super::job::{Found, Job, Place, contents};
 use super::source::{Source, Taken};
 use super::store::{Element, Store};
 
@@ -73,7 +73,7 @@ impl Seed004 {
             name: entry.method.clone(),
             class: self.wheel.class.clone(),
             method: entry.method,
-            payload: params.map(str::to_owned),
+            contents: contents(params.map(str::to_owned), None),
             ..Job::new(id, due, place)
         }
         .into())

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::job::{Found, Job, due_of_seconds, runs};
+use super::job::{Found, Job, contents, due_of_seconds, runs};
 use super::sets::{Page, Sets};
 use super::sorted_set_jobs::SortedSetJobs;
 use super::store::{Entry, Field, Store};
@@ -74,7 +74,7 @@ fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
         return Err("its last argument is encrypted".to_owned());
     }
     let class = item.wrapped.unwrap_or(item.class);
-    let max_attempts = match item.retry {
+    let most = match item.retry {
         Some(Retry::Times(retries)) => Some(runs(retries.saturating_add(1))),
         Some(Retry::Flag(false)) => Some(1),
         // The number is in the configuration of Sidekiq's processes.
@@ -84,11 +84,10 @@ fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
         queue: Arc::from(item.queue.as_deref().unwrap_or("default")),
         name: class.clone(),
         class,
-        payload: item.args.map(|args| args.get().to_owned()),
         attempts: item
             .retry_count
             .map_or(0, |count| runs(count.saturating_add(1))),
-        max_attempts,
+        contents: contents(item.args.map(|args| args.get().to_owned()), most),
         lacks: match (
             is_on(item.unique_for.as_ref()),
             is_on(item.retry_for.as_ref()),

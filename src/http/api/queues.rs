@@ -9,7 +9,6 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -21,7 +20,7 @@ use crate::http::access::{Caller, Scope};
 use crate::http::input::{InPath, OptionalJson};
 use crate::http::problem::Problem;
 use crate::http::site::Site;
-use crate::task::{JsonText, parse_length};
+use crate::task::{TaskJson, parse_length};
 
 /// Longest wait of a take. Proxies end a silent request after a minute or so.
 const WAIT_MAX: Duration = Duration::from_secs(50);
@@ -49,60 +48,29 @@ struct Take {
 
 /// Tasks for a worker.
 #[derive(Debug, Serialize, ToSchema)]
-struct Taken {
+struct Taken<'a> {
     /// Empty if none was due.
-    tasks: Vec<TakenTask>,
+    tasks: Vec<TakenTask<'a>>,
 }
 
 /// A task for a worker.
 #[derive(Debug, Serialize, ToSchema)]
-struct TakenTask {
+struct TakenTask<'a> {
     /// Settles the task: `POST /v1/claims/{claim}/done`. It is secret: who has it can settle the task.
     claim: String,
     /// How long the claim is valid, unless it is renewed.
     visibility_ms: u64,
-    /// `<row id>-<due ms>`: the same over all attempts, to deduplicate by.
-    id: String,
-    #[schema(example = "Mail@send@7")]
-    key: String,
-    class: String,
-    method: String,
-    args: Vec<String>,
-    /// The due time, RFC 3339.
-    due: String,
-    /// Number of this run, from 1.
-    attempt: u32,
-    /// How late it was handed over.
-    lateness_ms: u64,
-    #[schema(value_type = Option<Value>)]
-    payload: Option<Box<RawValue>>,
-    tag: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<String>,
+    #[serde(flatten)]
+    task: TaskJson<'a>,
 }
 
-impl TakenTask {
-    fn new(leased: &Leased) -> Self {
+impl<'a> TakenTask<'a> {
+    fn new(leased: &'a Leased) -> Self {
         let Leased { claim, task } = leased;
-        let key = task.key();
-        let payload = task.payload_json().map(|payload| {
-            serde_json::value::to_raw_value(&JsonText(payload))
-                .expect("a text can be written as JSON")
-        });
         Self {
             claim: claim.to_string(),
             visibility_ms: u64::try_from(claim.visibility().as_millis()).unwrap_or(u64::MAX),
-            id: task.id(),
-            key: key.to_string(),
-            class: key.class().to_owned(),
-            method: key.method().to_owned(),
-            args: key.args().map(str::to_owned).collect(),
-            due: task.due().to_string(),
-            attempt: task.attempt().into(),
-            lateness_ms: task.lateness_ms(),
-            payload,
-            tag: task.tag().map(str::to_owned),
-            traceparent: task.traceparent().map(|trace| trace.to_string()),
+            task: task.json(),
         }
     }
 }

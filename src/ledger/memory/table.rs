@@ -69,7 +69,7 @@ impl Table {
         match range.clone() {
             Range::All { after: id } => Box::new(after(id)),
             Range::Tagged { tag, after: id } => {
-                Box::new(after(id).filter(move |row| row.tag.as_ref() == Some(&tag)))
+                Box::new(after(id).filter(move |row| row.contents.tag.as_ref() == Some(&tag)))
             }
             Range::Recurring { after: id } => {
                 Box::new(after(id).filter(|row| row.recurrence.is_some()))
@@ -159,12 +159,12 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
                 stored.result.clone_from(&row.result);
             }
             Columns::Brief => {
-                let (payload, result) = (stored.payload.take(), stored.result.take());
+                let (payload, result) = (stored.contents.payload.take(), stored.result.take());
                 *stored = Row {
-                    payload,
                     result,
                     ..row.clone()
                 };
+                stored.contents.payload = payload;
             }
             Columns::All => *stored = row.clone(),
         }
@@ -239,7 +239,7 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
         Ok(match range {
             ReverseRange::Tagged { tag, before } => {
                 let rows = table.rows.range(..*before).rev();
-                let rows = rows.filter(|(_, row)| row.tag.as_ref() == Some(tag));
+                let rows = rows.filter(|(_, row)| row.contents.tag.as_ref() == Some(tag));
                 let ids = rows.map(|(id, _)| (*id, CancelCursor::Row(*id)));
                 ids.take(limit).collect()
             }
@@ -400,10 +400,10 @@ fn pending() -> DueRange {
 
 fn stored(row: &Row, parts: Parts) -> Stored {
     let bytes = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() as u64);
-    let size = bytes(&row.payload) + bytes(&row.result);
+    let size = bytes(&row.contents.payload) + bytes(&row.result);
     let mut row = row.clone();
     if parts == Parts::Brief {
-        (row.payload, row.result) = (None, None);
+        (row.contents.payload, row.result) = (None, None);
     }
     Stored {
         row,

@@ -8,7 +8,7 @@ use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, decode, retried, sizes};
-use crate::ledger::{Change, Changed, Decide, IfPending, LedgerError, Lookup, NewTask, See};
+use crate::ledger::{Change, Changed, Decide, LedgerError, Lookup, NewTask, See};
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
 /// Attempts to write tasks while others write tasks of the same keys.
@@ -118,14 +118,7 @@ impl MysqlLedger {
         }
         self.cancel_keys(conn, &mut cancelled).await?;
         self.insert_new(conn, &mut new).await?;
-        let over: Vec<NewTask> = over
-            .into_iter()
-            .map(|task| NewTask {
-                if_pending: IfPending::Move,
-                replaces: true,
-                ..task.clone()
-            })
-            .collect();
+        let over: Vec<NewTask> = over.into_iter().map(NewTask::over_any).collect();
         let over: Vec<&NewTask> = over.iter().collect();
         for part in conn
             .packet_max()

@@ -13,7 +13,7 @@ use super::{BATCH_MAX, MysqlLedger, decode, retried};
 use crate::ledger::LedgerError;
 use crate::ledger::row::{Arrival, Row};
 use crate::ledger::transfer::{GiveUp, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers};
-use crate::task::{Mishap, TaskKey, UnixMs};
+use crate::task::{Contents, Mishap, TaskKey, UnixMs};
 
 #[async_trait]
 impl Transfers for MysqlLedger {
@@ -324,9 +324,12 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         retry_at,
         attempt,
         crashes,
-        max_attempts,
-        tag,
-        payload,
+        contents:
+            Contents {
+                payload,
+                tag,
+                max_attempts,
+            },
         recurrence,
         last_error,
         reason,
@@ -365,7 +368,7 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
 /// Divides rows so that the texts of each part fit into one statement. A long row is a part by itself.
 /// Length of the texts of a row.
 fn of_row(row: &Row) -> usize {
-    let texts = [&row.payload, &row.result, &row.last_error];
+    let texts = [&row.contents.payload, &row.result, &row.last_error];
     let texts: usize = texts.into_iter().flatten().map(String::len).sum();
     let history = row.history.iter().map(|mishap| mishap.to_line().len());
     row.key.as_str().len() + texts + history.sum::<usize>()

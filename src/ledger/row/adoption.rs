@@ -37,7 +37,7 @@ impl Row {
     pub fn adopt(&mut self, found: &AdoptionRequest) {
         let (due, payload) = (found.due, found.payload.clone());
         let keeps = self.status == Status::Unprocessed;
-        let (before, contents) = (self.clone(), self.contents());
+        let before = self.clone();
         *self = Self {
             owner: before.owner,
             lease_until: before.lease_until,
@@ -50,12 +50,12 @@ impl Row {
             )
         };
         if keeps {
-            self.set_contents(contents);
+            self.contents = before.contents;
             self.recurrence = before.recurrence;
             self.moved_from(before.end_time);
         }
         if payload.is_some() {
-            self.payload = payload;
+            self.contents.payload = payload;
         }
     }
 

@@ -68,7 +68,7 @@ impl Row {
             attempt: Attempt {
                 number: self.attempt,
                 crashes: self.crashes,
-                max_attempts: self.max_attempts,
+                max_attempts: self.contents.max_attempts,
                 since: self.end_time.max(self.start_time),
                 snoozes: self.snoozes(),
             },
@@ -76,7 +76,7 @@ impl Row {
             due_at: self.due_at(),
             payload: self.readable_payload().cloned(),
             oversize: self.oversize(),
-            tag: self.tag.clone(),
+            tag: self.contents.tag.clone(),
             recurrence: recurrence.map(|stored| Arc::new(stored.parsed())),
             claimed,
         }
@@ -104,12 +104,12 @@ impl Row {
     }
 
     pub fn readable_payload(&self) -> Option<&String> {
-        let payload = self.payload.as_ref();
+        let payload = self.contents.payload.as_ref();
         payload.filter(|payload| payload.len() <= PAYLOAD_READ_MAX)
     }
 
     pub fn oversize(&self) -> Option<u64> {
-        let bytes = self.payload.as_ref()?.len();
+        let bytes = self.contents.payload.as_ref()?.len();
         (bytes > PAYLOAD_READ_MAX).then_some(bytes as u64)
     }
 

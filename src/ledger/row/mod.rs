@@ -34,9 +34,7 @@ pub(super) struct Row {
     pub(super) retry_at: UnixMs,
     pub(super) attempt: u16,
     pub(super) crashes: u8,
-    pub(super) max_attempts: Option<u16>,
-    pub(super) tag: Option<String>,
-    pub(super) payload: Option<String>,
+    pub(super) contents: Contents,
     pub(super) recurrence: Option<StoredRecurrence>,
     pub(super) last_error: Option<String>,
     pub(super) reason: Option<Reason>,
@@ -62,12 +60,7 @@ impl Row {
         let NewTask {
             key,
             due,
-            contents:
-                Contents {
-                    payload,
-                    tag,
-                    max_attempts,
-                },
+            contents,
             attempts,
             if_pending: _,
             replaces: _,
@@ -87,9 +80,7 @@ impl Row {
             retry_at: NEVER,
             attempt: attempts,
             crashes: 0,
-            max_attempts,
-            tag,
-            payload,
+            contents,
             recurrence: recurrence.map(StoredRecurrence::Known),
             last_error: None,
             reason: None,
@@ -164,8 +155,8 @@ impl Row {
     pub(super) fn create_over(&mut self, task: &NewTask, now: UnixMs) {
         if self.end_time == task.due && self.status != Status::Cancelled {
             let runs = self.leased(now) && self.has_run() && !self.is_held();
-            let replaces = task.replaces && task.if_pending == IfPending::Move;
-            if self.status == Status::Unprocessed && replaces && !runs && !self.is_same_as(task) {
+            let replaces = task.replaces_same_due() && !runs && !self.is_same_as(task);
+            if self.status == Status::Unprocessed && replaces {
                 // A move holds the row as it was: what takes its place is not of that move.
                 self.owner = self.owner.filter(|_| !self.is_held());
                 self.begin_anew(task, now);
@@ -185,26 +176,7 @@ impl Row {
     /// True if the row has the contents of a task.
     fn is_same_as(&self, task: &NewTask) -> bool {
         self.recurrence.is_some() == task.recurrence.is_some()
-            && self.contents().is_same_as(&task.contents)
-    }
-
-    fn contents(&self) -> Contents {
-        Contents {
-            payload: self.payload.clone(),
-            tag: self.tag.clone(),
-            max_attempts: self.max_attempts,
-        }
-    }
-
-    fn set_contents(&mut self, contents: Contents) {
-        let Contents {
-            payload,
-            tag,
-            max_attempts,
-        } = contents;
-        self.payload = payload;
-        self.tag = tag;
-        self.max_attempts = max_attempts;
+            && self.contents.is_same_as(&task.contents)
     }
 
     fn begin_anew(&mut self, task: &NewTask, now: UnixMs) {

@@ -13,7 +13,7 @@ impl Row {
         }
         let open = self.status == Status::Unprocessed && !self.deleted;
         if open && self.end_time == task.due {
-            self.set_contents(task.contents.clone());
+            self.contents.clone_from(&task.contents);
             self.recurrence = task.recurrence.clone().map(StoredRecurrence::Known);
             self.origin = Origin::Row;
             self.changed_at = now;

@@ -3,27 +3,21 @@
 use super::{Row, Status};
 
 use crate::ledger::{ListFilter, Lookup, RowSnapshot, Stamp, StateFilter, TaskRecord};
-use crate::task::{Envelope, Origin, State, UnixMs, error_kind};
+use crate::task::{Origin, State, UnixMs, error_kind};
 
 impl Row {
     pub fn record(&self, now: UnixMs) -> TaskRecord {
         let state = self.state(now);
-        let envelope = Envelope::open(self.payload.clone());
         TaskRecord {
             id: self.arming().to_string(),
-            key: self.key.clone(),
             state,
             due: self.end_time,
             due_at: self.due_at(),
             created: self.start_time,
             attempt: if self.has_run() { self.attempt } else { 0 },
             crashes: if self.has_run() { self.crashes } else { 0 },
-            max_attempts: self.max_attempts,
             daemon: self.daemon.clone(),
             cancel_requested: state == State::Running && self.deleted,
-            tag: self.tag.clone(),
-            payload: envelope.payload,
-            traceparent: envelope.traceparent,
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
             last_error: self.last_error.clone(),
             reason: self.reason,
@@ -31,6 +25,7 @@ impl Row {
             result: self.result.clone(),
             finished: self.finished_at.filter(|_| state.is_finished()),
             adopted: self.origin != Origin::Row,
+            ..TaskRecord::of(self.key.clone(), self.contents.clone())
         }
     }
 
@@ -77,7 +72,7 @@ impl Row {
                 .is_none_or(|method| self.key.method() == method)
             && tag
                 .as_ref()
-                .is_none_or(|tag| self.tag.as_ref() == Some(tag))
+                .is_none_or(|tag| self.contents.tag.as_ref() == Some(tag))
             && prefix
                 .as_ref()
                 .is_none_or(|prefix| self.key.as_str().starts_with(prefix.as_str()))
@@ -97,7 +92,7 @@ impl Row {
         RowSnapshot {
             lookup: self.lookup(now),
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
-            contents: self.contents(),
+            contents: self.contents.clone(),
         }
     }
 

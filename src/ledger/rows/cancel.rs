@@ -109,5 +109,5 @@ fn fits(stored: &Stored, filter: &CancelFilter) -> bool {
     row.status == Status::Unprocessed
         && key_fits
         && prefix_fits
-        && (filter.tag.is_none() || row.tag == filter.tag)
+        && (filter.tag.is_none() || row.contents.tag == filter.tag)
 }

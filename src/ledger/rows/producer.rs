@@ -9,8 +9,8 @@ use super::store::{At, Columns, Parts, RowStore, Store};
 use super::{Length, ROWS_MAX, Result, RowLedger, cancel, change, insert, update, update_if};
 use crate::ledger::row::Row;
 use crate::ledger::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, IfPending,
-    NewTask, Producer, RescheduleAnswer, RowSnapshot, See,
+    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, NewTask,
+    Producer, RescheduleAnswer, RowSnapshot, See,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -121,15 +121,12 @@ pub(in crate::ledger) fn create(
 ) -> Result<Vec<Created>> {
     let now = store.now();
     let mut created: Vec<Option<Created>> = vec![None; tasks.len()];
-    for policy in IfPending::ALL {
-        let wanted = tasks.iter().zip(&mut created);
-        for (task, created) in wanted.filter(|(task, _)| task.if_pending == policy) {
-            let mut row = Row::new(0, task, now);
-            *created = match insert(store, &mut row)? {
-                true => Some(row.created(task, now)),
-                false => create_over(store, task)?,
-            };
-        }
+    for (place, task) in NewTask::by_policy(tasks) {
+        let mut row = Row::new(0, task, now);
+        created[place] = match insert(store, &mut row)? {
+            true => Some(row.created(task, now)),
+            false => create_over(store, task)?,
+        };
     }
     let mut keys = HashSet::with_capacity(tasks.len());
     if !tasks.iter().all(|task| keys.insert(&task.key)) {

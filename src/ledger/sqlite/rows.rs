@@ -6,7 +6,7 @@ use rusqlite::{Params, Row as Found, Statement, params};
 use crate::ledger::Owner;
 use crate::ledger::row::{Row, Status, StoredRecurrence};
 use crate::ledger::rows::store::{Parts, Scanned, Stored};
-use crate::task::{Mishap, Origin, TaskKey, UnixMs};
+use crate::task::{Contents, Mishap, Origin, TaskKey, UnixMs};
 
 /// Place of the column behind those of a whole row, for the bytes of payload and result.
 const BYTES: usize = 24;
@@ -64,7 +64,6 @@ pub(super) fn read(found: &Found<'_>, parts: Parts) -> rusqlite::Result<Stored> 
         retry_at: ms(found, 10)?,
         attempt: narrow(number(found, 11)?, u16::MAX),
         crashes: narrow(number(found, 12)?, u8::MAX),
-        max_attempts: optional(found, 13)?.map(|most| narrow(most, u16::MAX)),
         origin: match number(found, 14)? {
             0 => Origin::Row,
             2 => Origin::DeletedKey,
@@ -73,13 +72,16 @@ pub(super) fn read(found: &Found<'_>, parts: Parts) -> rusqlite::Result<Stored> 
         },
         finished_at: optional(found, 15)?.map(UnixMs),
         changed_at: ms(found, 16)?,
-        tag: owned(17)?,
         reason: text(found, 18)?.and_then(|word| word.parse().ok()),
         last_error: owned(19)?,
         history: text(found, 20)?.map_or_else(Vec::new, |lines| Mishap::read_lines(&lines)),
         result: large(21)?,
         recurrence: text(found, 22)?.map(|text| StoredRecurrence::read(&text)),
-        payload: large(23)?,
+        contents: Contents {
+            payload: large(23)?,
+            tag: owned(17)?,
+            max_attempts: optional(found, 13)?.map(|most| narrow(most, u16::MAX)),
+        },
     };
     Ok(Stored {
         row,
@@ -115,12 +117,12 @@ pub(super) fn insert(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Resu
         row.end_time.0,
         row.run_end.0,
         row.attempt,
-        row.max_attempts,
+        row.contents.max_attempts,
         origin(row),
         row.changed_at.0,
-        row.tag,
+        row.contents.tag,
         recurrence,
-        row.payload,
+        row.contents.payload,
     ])?;
     Ok(inserted > 0)
 }
@@ -178,9 +180,12 @@ fn save_some(statement: &mut Statement<'_>, row: &Row, brief: bool) -> rusqlite:
         retry_at,
         attempt,
         crashes,
-        max_attempts,
-        tag,
-        payload,
+        contents:
+            Contents {
+                payload,
+                tag,
+                max_attempts,
+            },
         recurrence,
         last_error,
         reason,

@@ -52,8 +52,10 @@ async fn a_worker_takes_a_task_and_completes_it() {
         ("attempt", ":1"),
         ("payload", "$12\r\n{\"to\": 1.10}"),
         ("tag", "$-1"),
+        ("max_attempts", ":16"),
+        ("last", ":0"),
     ];
-    assert!(taken.starts_with("*1\r\n*22\r\n$2\r\nid\r\n"), "{taken}");
+    assert!(taken.starts_with("*1\r\n*26\r\n$2\r\nid\r\n"), "{taken}");
     for (name, value) in members {
         let expected = format!("${}\r\n{name}\r\n{value}\r\n", name.len());
         assert!(taken.contains(&expected), "{name}: {taken}");
@@ -78,7 +80,7 @@ async fn with_resp3_a_task_is_a_map() {
     assert_eq!(wire.says("LAPSED.TAKE mail").await, "*0");
     due_now(&server, "Mail@send").await;
     let taken = wire.says("LAPSED.TAKE mail BLOCK 60000").await;
-    assert!(taken.starts_with("*1\r\n%11\r\n"), "{taken}");
+    assert!(taken.starts_with("*1\r\n%13\r\n"), "{taken}");
     assert!(taken.contains("payload\r\n_\r\n"), "{taken}");
 }
 

@@ -3,9 +3,9 @@
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
-use super::{arming, flag, id, key, ms, narrow, origin, state};
+use super::{arming, contents, flag, id, key, ms, origin, state};
 use crate::ledger::{CancelAnswer, CreateResult, Created, Lookup, NewTask, RowSnapshot, Stamp};
-use crate::task::{Arming, Contents, Origin, State, TaskKey, UnixMs};
+use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
 
 /// A row of `LOOKUP`.
 pub struct LookupRow {
@@ -78,11 +78,7 @@ pub fn series(row: &MySqlRow) -> sqlx::Result<RowSnapshot> {
     Ok(RowSnapshot {
         lookup: LookupRow::read(row)?.lookup(),
         recurrence: row.try_get("recurrence")?,
-        contents: Contents {
-            payload: row.try_get("payload")?,
-            tag: row.try_get("tag")?,
-            max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
-        },
+        contents: contents(row)?,
     })
 }
 

@@ -17,7 +17,7 @@ pub(crate) use self::record::pause;
 pub(super) use self::record::{Finished, malformed, record};
 pub(super) use self::whole::whole;
 use crate::ledger::Owner;
-use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
+use crate::task::{Arming, Contents, Origin, State, TaskKey, UnixMs};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
@@ -46,6 +46,15 @@ pub(super) fn id(row: &MySqlRow) -> sqlx::Result<u64> {
 fn owner(row: &MySqlRow) -> sqlx::Result<Option<Owner>> {
     let bytes: Option<Vec<u8>> = row.try_get("owner")?;
     Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Owner))
+}
+
+/// Reads what the task carries.
+fn contents(row: &MySqlRow) -> sqlx::Result<Contents> {
+    Ok(Contents {
+        payload: row.try_get("payload")?,
+        tag: row.try_get("tag")?,
+        max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
+    })
 }
 
 fn origin(row: &MySqlRow) -> sqlx::Result<Origin> {

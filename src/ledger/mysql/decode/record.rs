@@ -3,10 +3,10 @@
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
-use super::{arming, flag, id, key, ms, narrow, origin, state, text_key};
+use super::{arming, contents, flag, id, key, ms, narrow, origin, state, text_key};
 use crate::ledger::pauses::kind_and_scope;
 use crate::ledger::{MalformedRow, TaskRecord};
-use crate::task::{Envelope, Mishap, Origin, Pause, State, TaskKey, UnixMs};
+use crate::task::{Mishap, Origin, Pause, State, TaskKey, UnixMs};
 
 /// Reads a row of `RECORD`. `None` if its key is not a task key.
 pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
@@ -16,22 +16,16 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
     let deleted = flag(row, "sts")?;
     let state = state_of(row)?;
     let arming = arming(row)?;
-    let envelope = Envelope::open(row.try_get("payload")?);
     Ok(Some(TaskRecord {
         id: arming.to_string(),
-        key,
         state,
         due: arming.due,
         due_at: ms(row, "due_ms")?,
         created: ms(row, "start_ms")?,
         attempt: narrow(row.try_get("attempt")?),
         crashes: narrow(row.try_get("crashes")?),
-        max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
         daemon: row.try_get("daemon")?,
         cancel_requested: state == State::Running && deleted,
-        tag: row.try_get("tag")?,
-        payload: envelope.payload,
-        traceparent: envelope.traceparent,
         recurrence: row.try_get("recurrence")?,
         last_error: row.try_get("last_error")?,
         reason: row
@@ -47,6 +41,7 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
             .map(UnixMs)
             .filter(|_| state.is_finished()),
         adopted: origin(row)? != Origin::Row,
+        ..TaskRecord::of(key, contents(row)?)
     }))
 }
 

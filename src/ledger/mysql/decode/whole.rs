@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 
-use super::{flag, id, key, ms, narrow, origin, owner};
+use super::{contents, flag, id, key, ms, narrow, origin, owner};
 use crate::ledger::row::{Row, Status, StoredRecurrence};
 use crate::task::{Mishap, UnixMs};
 
@@ -27,9 +27,7 @@ pub fn whole(row: &MySqlRow) -> sqlx::Result<Option<Row>> {
         retry_at: ms(row, "retry_ms")?,
         attempt: narrow(row.try_get("attempt")?),
         crashes: narrow(row.try_get("crashes")?),
-        max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
-        tag: row.try_get("tag")?,
-        payload: row.try_get("payload")?,
+        contents: contents(row)?,
         recurrence: row
             .try_get::<Option<String>, _>("recurrence")?
             .map(|text| StoredRecurrence::read(&text)),
