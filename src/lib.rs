@@ -87,62 +87,66 @@
 //! | [`timer`] | the seam to the source of signals; adapters: Redis keys, sorted sets, a wheel, the ledger alone |
 //! | [`membership`] | the seam to the other daemons on the ledger; adapters: Redis, memory |
 //! | [`limiter`] | the seam to the rate limits of all daemons; adapters: Redis, the ledger, memory |
-//! | [`http`] | the HTTP API, the dashboard, metrics and probes |
-//! | [`resp`] | the RESP server |
 //! | [`trace`] | the trace that running code belongs to, and the seam to a recorder of spans |
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `mysql` | the ledger in MySQL or MariaDB; enough for a library of producers and workers |
-//! | `sqlite` | the ledger in an SQLite file, without servers; enough for such a library, too |
+//! | `engine` | workers: the engine, handlers and the test kit; without it there are producers alone |
+//! | `mysql` | the ledger in MySQL or MariaDB |
+//! | `sqlite` | the ledger in an SQLite file, without servers |
 //! | `webhook` | routes with a `webhook` target |
-//! | `http` | [`http`]: the HTTP API, the dashboard, metrics and probes |
-//! | `resp` | [`resp`]: the RESP server |
-//! | `doctor` | what `lapsed doctor` examines |
 //!
-//! `mysql` and `sqlite` are on by default. The program `lapsed` is the package `lapsed-cli`, private servers for tests are
-//! the package `lapsed-sandbox`.
+//! `engine`, `mysql` and `sqlite` are on by default. The program `lapsed` is the package `lapsed-cli`. What it answers on the
+//! network, for programs that embed it, is the package `lapsed-server`; private servers for tests are the package
+//! `lapsed-sandbox`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 // They panic when stdout or stderr cannot be written.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-mod access;
-#[cfg(feature = "webhook")]
-#[doc(hidden)] // for the program and the tests
-pub mod alerts;
 pub mod client;
 #[doc(hidden)] // for the program and the tests
-pub mod clock;
-#[doc(hidden)] // for the program and the tests
 pub mod compose;
-pub mod config;
+#[cfg(feature = "engine")]
 pub mod contract;
+#[cfg(feature = "engine")]
 pub mod diagnosis;
-#[cfg(feature = "doctor")]
-#[doc(hidden)] // for the program
-pub mod doctor;
+#[cfg(feature = "engine")]
 pub mod engine;
-#[doc(hidden)] // for the program
-pub mod format;
+#[cfg(feature = "engine")]
 pub mod handler;
-#[cfg(feature = "http")]
-pub mod http;
-pub mod ledger;
+#[cfg(feature = "engine")]
 pub mod limiter;
+#[cfg(feature = "engine")]
 pub mod membership;
-#[cfg(any(feature = "http", feature = "resp"))]
-mod net;
-mod redis;
-#[cfg(feature = "resp")]
-pub mod resp;
-pub mod task;
-mod telemetry;
+#[cfg(feature = "engine")]
 pub mod testing;
-pub mod timer;
-pub mod trace;
+
+#[doc(hidden)] // for the program and the tests
+pub use lapsed_core::clock;
+#[doc(inline)]
+pub use lapsed_core::{config, task, trace};
+#[cfg(feature = "engine")]
+use lapsed_core::{format, telemetry};
+#[cfg(feature = "engine")]
+use lapsed_redis as redis;
+
+/// The seams to the ledger, the durable record of tasks, and their adapters.
+pub mod ledger {
+    pub use lapsed_core::ledger::*;
+    #[cfg(feature = "mysql")]
+    pub use lapsed_mysql::{self as mysql, TaskTransaction, TransactionError, migrate};
+    #[cfg(feature = "sqlite")]
+    pub use lapsed_sqlite::{self as sqlite, SqliteTransaction};
+}
+
+/// The seam to the sources of signals, and its adapters.
+pub mod timer {
+    pub use lapsed_core::timer::*;
+    pub use lapsed_redis::timer::{key_expiry, sorted_set, wheel};
+}
 
 #[cfg(feature = "sqlite")]
 #[doc(no_inline)]
@@ -152,15 +156,18 @@ pub use client::SqliteTaskClient;
 #[cfg(feature = "mysql")]
 pub use client::{AfterCommit, Cancelled, MysqlTaskClient};
 pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, Task, TaskClient, TaskType};
+#[cfg(feature = "engine")]
 pub use compose::in_memory;
-pub use config::{Config, ConfigError};
+#[cfg(feature = "engine")]
 pub use engine::Engine;
-#[cfg(feature = "mysql")]
+#[cfg(all(feature = "engine", feature = "mysql"))]
 pub use handler::MysqlTask;
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "engine", feature = "sqlite"))]
 pub use handler::SqliteTask;
+#[cfg(feature = "engine")]
 pub use handler::{HandlerError, Handlers, Payload, State, TaskContext};
-pub use ledger::IfPending;
+pub use lapsed_core::config::{Config, ConfigError};
+pub use lapsed_core::ledger::IfPending;
+pub use lapsed_core::task::{Due, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};
 #[cfg(feature = "mysql")]
-pub use ledger::TaskTransaction;
-pub use task::{Due, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};
+pub use lapsed_mysql::TaskTransaction;

@@ -8,13 +8,13 @@ use lapsed::compose::Adapters;
 use lapsed::ledger::Ledger as _;
 use lapsed::ledger::SqliteTransaction;
 use lapsed::ledger::sqlite::SqliteLedger;
-use lapsed::resp::Listener;
 use lapsed::rusqlite::{self, OptionalExtension as _, params};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{
     Config, Due, HandlerError, Handlers, SqliteTask as _, SqliteTaskClient, State, TaskContext,
     TaskType,
 };
+use lapsed_server::resp::Listener;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 

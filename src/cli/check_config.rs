@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use lapsed::Config;
 use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig, SortedSetConfig, TimerKind};
-use lapsed::doctor::{exposed_secrets, missing_programs};
 use lapsed::task::UnixMs;
+use lapsed_doctor::{exposed_secrets, missing_programs};
 use serde_json::json;
 
 use super::log::stderr_line;

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use lapsed::config::{ConfigSource, misspelled_variables};
-use lapsed::doctor::has_password;
+use lapsed_doctor::has_password;
 
 use super::backup;
 #[cfg(feature = "bench")]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use lapsed::Config;
 use lapsed::config::ConfigSource;
-use lapsed::doctor::{self, Severity};
+use lapsed_doctor::{self as doctor, Severity};
 
 use super::EXIT_SICK;
 use super::output::Output;

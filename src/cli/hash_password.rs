@@ -33,7 +33,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
             "warning: a password of fewer than {PASSWORD_BYTES_LONG} bytes can be guessed; `lapsed token` prints a long one"
         );
     }
-    let hash = lapsed::resp::hash_password(&password).map_err(anyhow::Error::msg)?;
+    let hash = lapsed_server::resp::hash_password(&password).map_err(anyhow::Error::msg)?;
     super::output::say(&hash)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,11 +11,11 @@ use anyhow::Context;
 use clap::Args;
 use lapsed::compose::Adapters;
 use lapsed::config::{ConfigSource, TimerKind};
-use lapsed::doctor;
 use lapsed::engine::Handle;
 use lapsed::handler::Router;
-use lapsed::http::{self, Checkup, Site};
 use lapsed::{Config, ConfigError, Due, Handlers, clock};
+use lapsed_doctor as doctor;
+use lapsed_server::http::{self, Checkup, Site};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,7 +96,7 @@ pub async fn listen(
         configuration = %source,
         "starting"
     );
-    for exposed in lapsed::doctor::exposed_secrets(&config, source.file()) {
+    for exposed in lapsed_doctor::exposed_secrets(&config, source.file()) {
         tracing::warn!("{exposed}");
     }
     let http = serve_http(&config, &adapters, handle.clone(), stop_http.clone()).await?;
@@ -183,7 +183,7 @@ fn serve_resp(
 ) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
     let tasks = adapters.client();
     let metrics = Arc::clone(&adapters.metrics);
-    let Some(listener) = lapsed::resp::Listener::open(&config.resp, tasks, metrics)? else {
+    let Some(listener) = lapsed_server::resp::Listener::open(&config.resp, tasks, metrics)? else {
         return Ok(None);
     };
     let listener = listener.with_workers(handle.pull());
@@ -201,7 +201,7 @@ fn send_alerts(
     handle: Handle,
 ) -> impl Future<Output = ()> + Send + use<> {
     let metrics = Arc::clone(&adapters.metrics);
-    let alerts = lapsed::alerts::Alerts::new(&config.alerts, handle, metrics);
+    let alerts = lapsed_server::alerts::Alerts::new(&config.alerts, handle, metrics);
     async move {
         if let Err(error) = alerts.run().await {
             tracing::error!(error, "no alerts are sent");

@@ -9,9 +9,9 @@ use clap::{ArgGroup, Args};
 use lapsed::client::{CreateResult, NotArmed};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
-use lapsed::format::duration;
 use lapsed::task::{SECRET_BYTES_MIN, TaskKey, UnixMs};
 use lapsed::{Config, Receipt};
+use lapsed_core::format::duration;
 use serde_json::json;
 
 use super::log::stderr_line;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use clap::Args;
 use lapsed::config::hash_token;
-use lapsed::format::hex;
+use lapsed_core::format::hex;
 use serde_json::json;
 
 use super::output::Output;

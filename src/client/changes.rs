@@ -30,7 +30,7 @@ impl TaskClient {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn look<S, N, K>(
+    pub async fn look<S, N, K>(
         &self,
         keys: &[TaskKey],
         needs_payload: N,
@@ -71,7 +71,7 @@ impl TaskClient {
     /// As [`change`](Self::change), with what `keep` returns of each row in place of the rows. Only the payloads of the
     /// places that `needs_payload` names are sure to be read. The rows that are changed have `bytes_max` bytes at most:
     /// see [`See::changed_bytes_max`](crate::ledger::See::changed_bytes_max).
-    pub(crate) async fn change_seen<T, S, N, K, F>(
+    pub async fn change_seen<T, S, N, K, F>(
         &self,
         keys: &[TaskKey],
         bytes_max: u64,

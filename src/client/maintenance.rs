@@ -44,8 +44,7 @@ impl TaskClient {
     }
 
     /// True if this arming of a task is dead. False if the ledger fails: a report of a failure stays what it was.
-    #[cfg(any(feature = "http", feature = "resp"))]
-    pub(crate) async fn has_died(&self, key: &TaskKey, arming: Arming) -> bool {
+    pub async fn has_died(&self, key: &TaskKey, arming: Arming) -> bool {
         match self.find(key).await {
             Ok(task) => {
                 task.is_some_and(|task| task.state == State::Dead && task.id == arming.to_string())

@@ -16,7 +16,6 @@ mod pauses;
 mod pruning;
 mod receipt;
 mod recurring;
-#[cfg(feature = "resp")]
 mod request;
 mod spans;
 mod task;
@@ -46,8 +45,7 @@ pub use self::maintenance::DeadCount;
 pub use self::pace::Pace;
 pub use self::pruning::Pruning;
 pub use self::receipt::{NotArmed, Receipt};
-#[cfg(feature = "resp")]
-pub(crate) use self::request::Request;
+pub use self::request::Request;
 use self::spans::CreateSpans;
 pub use self::task::{IntoDue, Task};
 pub use self::task_type::{IntoArg, IntoKey, IntoTask, TaskType};
@@ -86,8 +84,7 @@ type CallerTrace = dyn Fn() -> Option<String> + Send + Sync;
 
 impl TaskClient {
     /// The ledger of the tasks.
-    #[cfg(any(feature = "http", feature = "resp"))]
-    pub(crate) fn ledger(&self) -> Arc<dyn Ledger> {
+    pub fn ledger(&self) -> Arc<dyn Ledger> {
         Arc::clone(&self.ledger)
     }
 
@@ -104,7 +101,7 @@ impl TaskClient {
         }
     }
 
-    /// Sets a function that returns the caller's trace as the text of a [`Traceparent`](crate::task::Traceparent), for
+    /// Sets a function that returns the caller's trace as the text of a [`Traceparent`], for
     /// programs that use OpenTelemetry or another tracer. It is called for each task without a trace of its own. If it
     /// returns `None` or an invalid text, a task that is created by a handler belongs to the trace of that run, and any
     /// other task to none.

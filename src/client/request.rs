@@ -8,14 +8,14 @@ use crate::task::{Contents, Envelope};
 
 /// The contents of a task, with a hash in place of the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     payload: Option<[u8; 32]>,
     others: Contents,
 }
 
 impl Request {
     /// What a stored task was created with.
-    pub(crate) fn of(row: &RowSnapshot) -> Self {
+    pub fn of(row: &RowSnapshot) -> Self {
         let payload = Envelope::open(row.contents.payload.clone()).payload;
         Self {
             payload: payload.as_deref().map(hash),
@@ -24,7 +24,7 @@ impl Request {
     }
 
     /// What a task is to be created with.
-    pub(crate) fn to_create(task: &Task) -> Self {
+    pub fn to_create(task: &Task) -> Self {
         Self {
             payload: task.contents.payload.as_deref().map(hash),
             others: task.contents.without_payload(),

@@ -1,50 +1,29 @@
 //! The composition root of the library: the one place besides `main` that names concrete adapters.
 
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-mod adapters;
+#[cfg(feature = "engine")]
+mod engine;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-mod selection;
+mod producer;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use std::sync::Arc;
-
+#[cfg(feature = "engine")]
+pub use self::engine::{Adapters, in_memory};
+#[cfg(feature = "mysql")]
+#[doc(hidden)] // for `lapsed doctor`
+pub use self::mysql::name_of;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub use self::adapters::Adapters;
-#[cfg(feature = "doctor")]
-pub(crate) use self::mysql::name_of;
-#[cfg(feature = "doctor")]
 #[doc(hidden)] // for the program
-pub use self::selection::ledger_to_move;
-use crate::client::TaskClient;
-use crate::config::Config;
-use crate::engine::{Engine, Parts};
-use crate::handler::{Handlers, Router};
-use crate::ledger::Ledger;
-use crate::ledger::memory::MemoryLedger;
-use crate::limiter::MemoryLimiter;
-use crate::membership::MemoryMembership;
-use crate::telemetry::Metrics;
-use crate::timer::Timer;
-use crate::timer::ledger_poll::LedgerPoll;
+pub use self::producer::ledger_to_move;
 
-/// Creates an engine and a producer on a ledger in memory, to try and test handlers without servers.
-///
-/// Uses tokio's clock, so tests can pause it. Nothing survives the process.
-pub fn in_memory<S>(config: &Config, handlers: Handlers<S>) -> (Engine, TaskClient) {
-    let ledger = Arc::new(MemoryLedger::default());
-    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
-    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
-    let parts = Parts {
-        ledger,
-        timer,
-        membership: Arc::new(MemoryMembership::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        router: Arc::new(Router::new(handlers, config)),
-        metrics: Arc::new(Metrics::default()),
-        tracer: None,
+#[cfg(all(not(feature = "mysql"), any(feature = "engine", feature = "sqlite")))]
+fn not_in_this_build(ledger: &crate::config::LedgerConfig) -> crate::ConfigError {
+    let feature = match ledger.sqlite_file() {
+        Some(_) => "sqlite",
+        None => "mysql",
     };
-    (Engine::with_parts(parts, config), tasks)
+    let problem = format!("needs a build with the feature `{feature}`");
+    crate::ConfigError::one("ledger.url", problem)
 }

@@ -2,36 +2,25 @@
 
 use std::sync::Arc;
 
-use super::Adapters;
 use crate::client::{ClientError, SqliteTaskClient};
 use crate::config::{Config, ConfigError};
-use crate::ledger::Ledger;
+use crate::ledger::Ledger as _;
 use crate::ledger::sqlite::SqliteLedger;
-use crate::limiter::MemoryLimiter;
-use crate::membership::MemoryMembership;
-use crate::telemetry::Metrics;
+use crate::timer::Timer;
 use crate::timer::ledger_poll::LedgerPoll;
 
-/// Creates the adapters.
+/// Creates the ledger.
 ///
 /// # Errors
 /// [`ConfigError`] for an invalid table name, or a timer in Redis.
-pub(super) fn adapters(config: &Config) -> Result<Adapters, ConfigError> {
-    let ledger = ledger(config)?;
-    let timer = LedgerPoll::exact(ledger.clock().clone());
-    Ok(Adapters {
-        ledger,
-        timer: Arc::new(timer),
-        membership: Arc::new(MemoryMembership::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        metrics: Arc::new(Metrics::default()),
-        tracer: None,
-    })
-}
-
-fn ledger(config: &Config) -> Result<Arc<SqliteLedger>, ConfigError> {
+pub(super) fn ledger(config: &Config) -> Result<Arc<SqliteLedger>, ConfigError> {
     config.ledger.check_timer(config.timer)?;
     Ok(Arc::new(SqliteLedger::new(&config.ledger)?))
+}
+
+/// Creates the timer of this ledger.
+pub(super) fn timer(ledger: &SqliteLedger) -> Arc<dyn Timer> {
+    Arc::new(LedgerPoll::exact(ledger.clock().clone()))
 }
 
 impl SqliteTaskClient {
@@ -45,7 +34,7 @@ impl SqliteTaskClient {
     pub async fn connect(config: &Config) -> Result<Self, ClientError> {
         let ledger = ledger(config)?;
         ledger.check().await?;
-        let timer = LedgerPoll::exact(ledger.clock().clone());
-        Ok(Self::with_parts(ledger, Arc::new(timer)))
+        let timer = timer(&ledger);
+        Ok(Self::with_parts(ledger, timer))
     }
 }

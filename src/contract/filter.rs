@@ -11,7 +11,7 @@ use crate::task::{Due, Reason, State, UnixMs, parse_length};
 /// Selects tasks. A task must match every member that is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(
-    feature = "http",
+    feature = "openapi",
     derive(utoipa::ToSchema, utoipa::IntoParams),
     into_params(parameter_in = Query)
 )]

@@ -6,8 +6,7 @@ mod members;
 mod spec;
 mod view;
 
-#[cfg(feature = "http")]
-pub(crate) use self::members::{AtMost, duration_text};
+pub use self::members::{AtMost, duration_text};
 use crate::client::ClientError;
 
 pub use self::filter::TaskFilter;

@@ -19,11 +19,11 @@ use crate::task::{
 /// A task to create.
 // The comments of the members are their descriptions in `openapi.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[cfg_attr(feature = "http", derive(utoipa::ToSchema), schema(as = NewTask))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = NewTask))]
 #[serde(deny_unknown_fields)]
 pub struct TaskSpec {
     /// `Class@method@argument..`. Instead of it, `class`, `method` and `args`; with `PUT`, the path has it.
-    #[cfg_attr(feature = "http", schema(example = "Order@close@42"))]
+    #[cfg_attr(feature = "openapi", schema(example = "Order@close@42"))]
     pub key: Option<String>,
     /// The class, instead of `key`.
     pub class: Option<String>,
@@ -37,19 +37,19 @@ pub struct TaskSpec {
     pub unique: bool,
     /// The due time as a delay: `1500ms`, `30s`, `1h 30m`. Either this or `at`, unless the task recurs.
     #[serde(default, deserialize_with = "duration_text")]
-    #[cfg_attr(feature = "http", schema(example = "30m"))]
+    #[cfg_attr(feature = "openapi", schema(example = "30m"))]
     pub r#in: Option<String>,
     /// The due time, RFC 3339. To repeat a request with the same `at` changes nothing.
     pub at: Option<String>,
     /// Any JSON, at most 64 KiB. It is kept as written.
     #[serde(default, deserialize_with = "json")]
-    #[cfg_attr(feature = "http", schema(value_type = Option<serde_json::Value>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub payload: Option<String>,
     /// To list and cancel tasks by; at most 128 characters.
     pub tag: Option<String>,
     /// Maximum number of runs, the first one included.
     #[serde(default, deserialize_with = "count")]
-    #[cfg_attr(feature = "http", schema(minimum = 1))]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub max_attempts: Option<u16>,
     /// What happens if an unfinished task of this key exists: `move` it (the default), `keep` it, or `refuse` the request.
     pub if_pending: Option<IfPending>,

@@ -10,21 +10,21 @@ const OCCURRENCES: usize = 3;
 
 /// A task with all its data.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "http", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskView<'a> {
     /// The task.
     #[serde(flatten)]
-    #[cfg_attr(feature = "http", schema(value_type = TaskRecord))]
+    #[cfg_attr(feature = "openapi", schema(value_type = TaskRecord))]
     pub task: &'a TaskRecord,
     /// Why it does not start though it may be due: `paused` or `held`.
-    #[cfg_attr(feature = "http", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub kept_back: Option<Hindrance>,
     /// The next occurrences of an unfinished recurring task, RFC 3339; at most three.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occurrences: Option<Vec<String>>,
     /// True if payload, result and errors are masked, by `http.mask_payloads`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "http", schema(value_type = bool))]
+    #[cfg_attr(feature = "openapi", schema(value_type = bool))]
     pub masked: Option<bool>,
 }
 

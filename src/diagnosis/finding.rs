@@ -95,17 +95,8 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Asserts severity and text, and that every bad finding has a remedy.
-    #[track_caller]
-    pub(crate) fn assert_is(finding: &Finding, severity: Severity, part: &str) {
-        assert_eq!(finding.severity, severity, "{finding:?}");
-        assert!(finding.found.contains(part), "{finding:?}");
-        let bad = severity >= Severity::Warning;
-        assert!(!bad || finding.remedy.is_some(), "{finding:?}");
-    }
 
     #[test]
     fn a_servers_text_becomes_one_line_without_control_characters() {

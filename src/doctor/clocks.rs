@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use crate::clock;
-use crate::diagnosis::Finding;
-use crate::format::duration;
-use crate::task::UnixMs;
+use lapsed::clock;
+use lapsed::diagnosis::Finding;
+use lapsed::task::UnixMs;
+use lapsed_core::format::duration;
 
 const CHECK: &str = "clocks";
 
@@ -88,7 +88,7 @@ pub(super) fn compare(redis: Option<Reading>, ledger: Option<Reading>) -> Vec<Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
+    use lapsed::diagnosis::Severity;
 
     fn ahead(ms: i64, error_ms: u64) -> Option<Reading> {
         Some(Reading {

@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::Config;
-use crate::diagnosis::Finding;
+use lapsed::Config;
+use lapsed::diagnosis::Finding;
 
 const READY: &str = "daemon.ready";
 
@@ -79,8 +79,8 @@ fn judge(address: SocketAddr, readiness: &Readiness) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn a_daemon_that_is_not_ready_is_found_with_its_reasons() {

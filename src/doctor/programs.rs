@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::Config;
-use crate::config::{ExecArg, ExecConfig, TargetConfig};
-use crate::diagnosis::Finding;
+use lapsed::Config;
+use lapsed::config::{ExecArg, ExecConfig, TargetConfig};
+use lapsed::diagnosis::Finding;
 
 const PROGRAMS: &str = "routes.programs";
 
@@ -72,7 +72,7 @@ fn is_script(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn programs_and_scripts_that_are_not_there_are_named() {

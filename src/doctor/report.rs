@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::diagnosis::{Finding, Severity};
+use lapsed::diagnosis::{Finding, Severity};
 
 /// Report of all findings. Its `Display` is the output of `lapsed doctor`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

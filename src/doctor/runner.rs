@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::diagnosis::Finding;
-use crate::ledger::migrate::MigrateError;
-use crate::redis::RedisError;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::migrate::MigrateError;
+use lapsed_redis::RedisError;
 
 /// Time limit of one check.
 pub(super) const CHECK_WITHIN: Duration = Duration::from_secs(5);

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use crate::Config;
-use crate::config::TOKEN_CHARS_MIN;
-use crate::diagnosis::Finding;
+use lapsed::Config;
+use lapsed::config::TOKEN_CHARS_MIN;
+use lapsed::diagnosis::Finding;
 
 const SECRETS: &str = "configuration.secrets";
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::lifecycle::Lifecycle;
 use crate::clock::LedgerClock;
-use crate::ledger::Upcoming;
 use crate::timer::{Alarm, ArmMode, Entries, Timer};
 
 /// Arms tasks again, and removes the entries of ended ones. Nothing waits for it; a stopping engine waits for a moment.
@@ -49,20 +48,5 @@ impl Rearmer {
                 tracing::debug!(%error, entries = ended.len(), "could not remove entries of ended tasks; an audit does");
             }
         });
-    }
-}
-
-impl From<Upcoming> for Alarm {
-    fn from(row: Upcoming) -> Self {
-        let Upcoming {
-            key,
-            arming,
-            due_at,
-        } = row;
-        Self {
-            key,
-            due: due_at,
-            arming: Some(arming),
-        }
     }
 }

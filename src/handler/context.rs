@@ -242,7 +242,7 @@ impl TaskContext {
     }
 
     /// The task as handlers, targets and workers get it.
-    pub(crate) fn json(&self) -> TaskJson<'_> {
+    pub fn json(&self) -> TaskJson<'_> {
         let key = self.key();
         TaskJson {
             id: self.id(),

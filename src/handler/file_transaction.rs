@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 
 use super::{HandlerError, TaskContext, ending};
-use crate::ledger::{Ending, FileTransactions, LedgerError, SqliteTransaction};
+use crate::ledger::sqlite::SqliteLedger;
+use crate::ledger::{Ending, LedgerError, SqliteTransaction};
 use crate::task::Due;
 
 /// Transactions of a handler on the ledger's file. As [`MysqlTask`](crate::MysqlTask) for a ledger in MySQL.
@@ -54,7 +55,7 @@ pub trait SqliteTask {
 #[async_trait]
 impl SqliteTask for TaskContext {
     async fn begin(&self) -> Result<SqliteTransaction, HandlerError> {
-        transactions(self)?.begin().await.map_err(retryable)
+        ledger(self)?.begin().await.map_err(retryable)
     }
 
     async fn complete_in(&self, tx: SqliteTransaction) -> Result<(), HandlerError> {
@@ -71,12 +72,13 @@ async fn settle_in(
     tx: SqliteTransaction,
     ending: Ending,
 ) -> Result<(), HandlerError> {
-    let settled = transactions(context)?.settle_in(tx, context.lease(), ending, context.result());
+    let settled = ledger(context)?.settle_in(tx, context.lease(), ending, context.result());
     ending::conclude(context, settled.await.map_err(retryable)?)
 }
 
-fn transactions(context: &TaskContext) -> Result<&dyn FileTransactions, HandlerError> {
-    context.ledger().file_transactions().ok_or_else(|| {
+fn ledger(context: &TaskContext) -> Result<&SqliteLedger, HandlerError> {
+    let database = context.ledger().database();
+    database.and_then(|ledger| ledger.downcast_ref()).ok_or_else(|| {
         HandlerError::new(
             "these transactions need a ledger in an SQLite file, this engine runs on another one",
         )

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 
 use super::{HandlerError, TaskContext, ending};
-use crate::ledger::{Ending, TaskTransaction, TransactionError, Transactions};
+use crate::ledger::mysql::MysqlLedger;
+use crate::ledger::{Ending, TaskTransaction, TransactionError};
 use crate::task::Due;
 
 /// Transactions of a handler on the ledger's database.
@@ -46,7 +47,7 @@ pub trait MysqlTask {
 #[async_trait]
 impl MysqlTask for TaskContext {
     async fn begin(&self) -> Result<TaskTransaction, HandlerError> {
-        transactions(self)?.begin().await.map_err(retryable)
+        ledger(self)?.begin().await.map_err(retryable)
     }
 
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
@@ -63,14 +64,17 @@ async fn settle_in(
     tx: TaskTransaction,
     ending: Ending,
 ) -> Result<(), HandlerError> {
-    let settled = transactions(context)?.settle_in(tx, context.lease(), ending, context.result());
+    let settled = ledger(context)?.settle_in(tx, context.lease(), ending, context.result());
     ending::conclude(context, settled.await.map_err(retryable)?)
 }
 
-fn transactions(context: &TaskContext) -> Result<&dyn Transactions, HandlerError> {
-    context.ledger().transactions().ok_or_else(|| {
-        HandlerError::new("transactions need the MySQL ledger, this engine runs on another one")
-    })
+fn ledger(context: &TaskContext) -> Result<&MysqlLedger, HandlerError> {
+    let database = context.ledger().database();
+    database
+        .and_then(|ledger| ledger.downcast_ref())
+        .ok_or_else(|| {
+            HandlerError::new("transactions need the MySQL ledger, this engine runs on another one")
+        })
 }
 
 fn retryable(error: TransactionError) -> HandlerError {

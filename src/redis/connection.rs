@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::{EventKind, RedisError};
-use crate::config::RedisConfig;
-use crate::task::RetryPolicy;
+use lapsed_core::config::RedisConfig;
+use lapsed_core::task::RetryPolicy;
 
 /// A connection with unacknowledged data breaks after this time, independent of the kernel's retransmission limit.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -289,7 +289,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use lapsed_core::config::Config;
 
     fn endpoint(url: &str) -> Result<Endpoint, RedisError> {
         Endpoint::new(&RedisConfig {

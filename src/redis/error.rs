@@ -73,7 +73,7 @@ impl RedisError {
     }
 
     /// Creates the error for a missing reply.
-    pub(crate) fn silence() -> Self {
+    pub fn silence() -> Self {
         Self::Unreachable(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
     }
 
@@ -87,7 +87,7 @@ impl RedisError {
     }
 
     /// True if the server replied with an error.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub fn is_refusal(&self) -> bool {
         matches!(self, Self::NoPermission { .. } | Self::Refused { .. })
     }
 
@@ -97,7 +97,7 @@ impl RedisError {
     }
 
     /// True if a key has another type than the command needs.
-    pub(crate) fn is_wrong_type(&self) -> bool {
+    pub fn is_wrong_type(&self) -> bool {
         self.server_code().as_deref() == Some("WRONGTYPE")
     }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use redis::FromRedisValue;
 
 use super::{Commands, Names, ProbeId, RedisError};
-use crate::task::UnixMs;
+use lapsed_core::task::UnixMs;
 
 /// Queries a server for diagnosis. Each query is separate, so that one error reply does not affect the others.
 #[derive(Debug, Clone)]

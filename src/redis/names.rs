@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::format::from_hex;
-use crate::task::{Foreign, KeyName, SENTINEL_PREFIX, TaskKey};
+use lapsed_core::format::from_hex;
+use lapsed_core::task::{Foreign, KeyName, SENTINEL_PREFIX, TaskKey};
 
 const PROBE_PREFIX: &str = "#lapsed:probe:";
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Commands, RedisError};
-use crate::config::Config;
+use lapsed_core::config::Config;
 
 const SETTING: &str = "notify-keyspace-events";
 

@@ -224,7 +224,6 @@ impl ScoredSets {
     }
 
     /// Returns the number of entries with `from <= score < below`.
-    #[cfg(feature = "doctor")]
     pub async fn count(&self, set: &str, from: f64, below: f64) -> Result<u64, RedisError> {
         let mut count = redis::pipe();
         count.cmd("ZCOUNT").arg(set).arg(text(from));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Keyspace, LedgerName, RedisError};
-use crate::task::{Grant, Rate};
+use lapsed_core::task::{Grant, Rate};
 
 /// Takes tokens by the generic cell rate algorithm (ITU-T I.371), on the server's clock. The key holds the time at
 /// which the bucket is full, in microseconds, and expires then. A smaller value than the caller has seen means that the

@@ -12,6 +12,7 @@ const KINDS: [&str; 7] = ["fn", "struct", "enum", "trait", "type", "const", "sta
 fn the_library_keeps_its_exports() {
     let mut exports = Exports::default();
     exports.add_module(&Module::root());
+    exports.add_module(&Module::package("lapsed_server", "lapsed_server"));
     assert_snapshot("exports", exports.lines());
 }
 
@@ -62,10 +63,37 @@ impl Module {
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// The root of a package below `src`, which is named by the path at which the library exports something of it.
+    fn package(name: &str, path: &str) -> Self {
+        let folder = source().join(name.trim_start_matches("lapsed_"));
+        Self {
+            path: path.to_owned(),
+            file: folder.join("lib.rs"),
+            children: folder,
+        }
+    }
+
+    /// The root of the package that this module is in.
+    fn package_root(&self) -> Self {
+        let below = self.file.strip_prefix(source()).unwrap();
+        let package = below.iter().next().unwrap().to_string_lossy();
+        match source().join(&*package).join("Cargo.toml").exists() {
+            true => Self::package(&package, &self.path),
+            false => Self::root(),
+        }
+    }
+
     /// The folder below `src` in which the methods of its types are looked for.
     fn area(&self) -> PathBuf {
         let below = self.file.strip_prefix(source()).unwrap();
-        source().join(below.components().next().unwrap())
+        if below.ends_with("lib.rs") {
+            return self.children.clone();
+        }
+        let is_package = source()
+            .join(below.iter().next().unwrap())
+            .join("Cargo.toml");
+        let depth = 1 + usize::from(is_package.exists());
+        source().join(below.iter().take(depth).collect::<PathBuf>())
     }
 }
 
@@ -82,6 +110,14 @@ impl Exports {
     fn add_module(&mut self, module: &Module) {
         for item in items(&module.text()) {
             match item.kind.as_str() {
+                // A module in its place, with imports alone.
+                "mod" if !item.members.is_empty() => {
+                    let path = format!("{}::{}", module.path, item.name);
+                    for import in item.members.iter().flat_map(|import| imports(import)) {
+                        self.add_import(module, &path, &import);
+                    }
+                    self.modules.insert(path);
+                }
                 "mod" => {
                     let child = module.child(&item.name);
                     self.modules.insert(child.path.clone());
@@ -106,16 +142,34 @@ impl Exports {
         for part in place.split("::") {
             at = match part {
                 "self" => at,
-                "crate" => Module::root(),
+                "crate" => at.package_root(),
+                package if package.starts_with("lapsed_") => Module::package(package, path),
                 part => at.child(part),
             };
+            // The root of the library names modules of the core as its own.
+            if !at.file.exists() && at.file.starts_with(source()) {
+                let core = Module::package("lapsed_core", path);
+                at = core.child(part);
+            }
         }
         if !at.file.exists() {
             self.modules.insert(format!("{path}::{alias} of {place}"));
             return;
         }
+        if name == "*" || name == "self" {
+            at.path = format!("{path}::{alias}").replace("::*", "");
+            self.modules
+                .extend((name == "self").then(|| at.path.clone()));
+            self.add_module(&at);
+            return;
+        }
         for item in items(&at.text()) {
-            if item.kind == "use" {
+            if item.kind == "mod" && item.name == name {
+                let mut module = at.child(name);
+                module.path = format!("{path}::{alias}");
+                self.modules.insert(module.path.clone());
+                self.add_module(&module);
+            } else if item.kind == "use" {
                 let imports = imports(&item.name).into_iter();
                 let inner = imports.filter(|import| import.rsplit([':', ' ']).next() == Some(name));
                 inner.for_each(|import| self.add_import(&at, path, &import));
@@ -195,6 +249,11 @@ fn items(text: &str) -> Vec<Item> {
             _ => identifier(rest).to_owned(),
         };
         let mut members = Vec::new();
+        if line.ends_with('{') && kind == "mod" {
+            let body = lines.by_ref().take_while(|line| *line != "}");
+            let uses = body.filter_map(|line| line.trim().strip_prefix("pub use "));
+            members.extend(uses.map(|path| path.trim_end_matches(';').to_owned()));
+        }
         if line.ends_with('{') && ["struct", "enum", "trait"].contains(&kind) {
             for line in lines.by_ref().take_while(|line| *line != "}") {
                 members.extend(member(kind, line));
@@ -219,7 +278,6 @@ fn public(line: &str) -> Option<(&str, &str)> {
             rest = after;
         } else {
             let is_item = KINDS.contains(&word) || word == "use" || word == "mod";
-            assert!(!(word == "mod" && line.ends_with('{')), "not read: {line}");
             return is_item.then_some((word, after));
         }
     }

@@ -18,10 +18,8 @@ mod metrics;
 mod middleware;
 mod moving;
 mod properties;
-#[cfg(feature = "resp")]
 mod resp;
 mod series;
-#[cfg(feature = "http")]
 mod settings;
 mod source_files;
 mod sqlite;

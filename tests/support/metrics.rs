@@ -11,7 +11,7 @@ const CLOSED: [(&str, &str, &[&str]); 13] = [
     (
         "lapsed_signals_dropped_total",
         "reason",
-        &[include_str!("../../src/telemetry/drop_reason.rs")],
+        &[include_str!("../../src/core/telemetry/drop_reason.rs")],
     ),
     (
         "lapsed_claims_total",
@@ -21,12 +21,12 @@ const CLOSED: [(&str, &str, &[&str]); 13] = [
     (
         "lapsed_runs_total",
         "outcome",
-        &[include_str!("../../src/task/lifecycle/mod.rs")],
+        &[include_str!("../../src/core/task/lifecycle/mod.rs")],
     ),
     (
         "lapsed_dead_total",
         "reason",
-        &[include_str!("../../src/task/history.rs")],
+        &[include_str!("../../src/core/task/history.rs")],
     ),
     (
         "lapsed_adopted_total",
@@ -46,9 +46,9 @@ const CLOSED: [(&str, &str, &[&str]); 13] = [
     ("lapsed_prune_behind", "state", &[STATE]),
 ];
 
-const TIMER: &str = include_str!("../../src/timer/mod.rs");
-const STATE: &str = include_str!("../../src/task/state.rs");
-const STATS: &str = include_str!("../../src/ledger/stats.rs");
+const TIMER: &str = include_str!("../../src/core/timer/mod.rs");
+const STATE: &str = include_str!("../../src/core/task/state.rs");
+const STATS: &str = include_str!("../../src/core/ledger/stats.rs");
 
 /// The value of a counter or gauge, named with its labels in their order; 0 if it was never touched.
 ///

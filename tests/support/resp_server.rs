@@ -5,9 +5,9 @@ use std::sync::Arc;
 use lapsed::engine::Metrics;
 use lapsed::ledger::Ledger as _;
 use lapsed::ledger::sqlite::SqliteLedger;
-use lapsed::resp::Listener;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, Handlers, TaskClient};
+use lapsed_server::resp::Listener;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 

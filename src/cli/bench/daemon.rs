@@ -19,9 +19,9 @@ use lapsed::compose::Adapters;
 use lapsed::config::{RespConfig, RouteConfig};
 use lapsed::engine::{Handle, Metrics};
 use lapsed::handler::{Handler, HandlerError};
-use lapsed::http::Site;
-use lapsed::resp::Listener;
 use lapsed::{Config, Handlers, TaskContext};
+use lapsed_server::http::Site;
+use lapsed_server::resp::Listener;
 use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -210,7 +210,7 @@ async fn serve_http(
     say(&format!("http {}", listener.local_addr()?))?;
     let metrics = Arc::clone(&adapters.metrics);
     let site = Site::new(&config.http, adapters.client(), handle, metrics);
-    let serving = lapsed::http::serve(listener, site, stop.cancelled_owned());
+    let serving = lapsed_server::http::serve(listener, site, stop.cancelled_owned());
     Ok(Some(tokio::spawn(serving)))
 }
 

@@ -1,6 +1,6 @@
 //! Statistics of a run: named values as text and JSON, and their medians.
 
-use lapsed::format;
+use lapsed_core::format;
 use serde_json::{Map, Value as Json};
 
 use super::meter::Cost;

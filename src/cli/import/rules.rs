@@ -1,8 +1,8 @@
 //! Which task key a job gets.
 
 use lapsed::config::{ImportRule, ImportSource, JobPart, KeyTemplate};
-use lapsed::format::hex;
 use lapsed::task::{KeyError, TaskKey};
+use lapsed_core::format::hex;
 use sha2::{Digest, Sha256};
 
 use super::job::Job;

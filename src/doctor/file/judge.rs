@@ -1,8 +1,8 @@
 //! Judges the facts of a file.
 
-use crate::diagnosis::Finding;
-use crate::format::bytes;
-use crate::ledger::sqlite::FileFacts;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::sqlite::FileFacts;
+use lapsed_core::format::bytes;
 
 const VERSION: &str = "ledger.version";
 const DURABILITY: &str = "ledger.durability";
@@ -106,8 +106,8 @@ fn wal(facts: &FileFacts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     fn sound() -> FileFacts {
         FileFacts {

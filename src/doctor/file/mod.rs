@@ -7,16 +7,16 @@ use std::time::Duration;
 use super::ledger::access::{DOCUMENTS, WITHOUT_DOCUMENTS};
 use super::ledger::backlog::{BACKLOG, BACKLOG_MAX, Backlog, Overdue};
 use super::runner::{Runner, words};
-use crate::Config;
-use crate::diagnosis::{Finding, Severity, Thresholds};
-use crate::format::count;
-use crate::handler::{Handlers, Router};
-use crate::ledger::sqlite::{NEWER, SqliteLedger};
-use crate::ledger::{
+use lapsed::Config;
+use lapsed::diagnosis::{Finding, Severity, Thresholds};
+use lapsed::handler::{Handlers, Router};
+use lapsed::ledger::sqlite::{NEWER, SqliteLedger};
+use lapsed::ledger::{
     Admin as _, Collection, Documents as _, DueScan, Ledger as _, LedgerError, Pauses as _,
     Scans as _, Window,
 };
-use crate::task::Paused;
+use lapsed::task::Paused;
+use lapsed_core::format::count;
 
 const REACHABLE: &str = "ledger.reachable";
 const INTEGRITY: &str = "ledger.integrity";

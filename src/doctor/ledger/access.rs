@@ -3,13 +3,13 @@
 use sqlx::{MySqlConnection, Row};
 
 use super::{is_about_rights, number, statement};
-use crate::Config;
-use crate::diagnosis::{Finding, Severity};
-use crate::doctor::runner::{Runner, Unresponsive};
-use crate::ledger::mysql::queries::Queries;
+use crate::runner::{Runner, Unresponsive};
+use lapsed::Config;
+use lapsed::diagnosis::{Finding, Severity};
+use lapsed::ledger::mysql::queries::Queries;
 
 pub(super) const GRANTS: &str = "ledger.grants";
-pub(in crate::doctor) const DOCUMENTS: &str = "ledger.documents";
+pub(crate) const DOCUMENTS: &str = "ledger.documents";
 pub(super) const PAUSES: &str = "ledger.pauses";
 const RATES: &str = "ledger.rates";
 
@@ -20,7 +20,7 @@ const NO_SUCH_COLUMN: u16 = 1054;
 const NO_SUCH_INDEX: u16 = 1176;
 
 /// What fails without the table of documents. Tasks run.
-pub(in crate::doctor) const WITHOUT_DOCUMENTS: &str =
+pub(crate) const WITHOUT_DOCUMENTS: &str =
     "there is no audit log, no history across restarts, and `Idempotency-Key` fails";
 
 /// A table of the ledger.
@@ -282,7 +282,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
 
     fn judge(table: &Table, config: &str, problems: &[Problem]) -> Vec<Finding> {
         let identity = Identity {

@@ -8,26 +8,26 @@ use sqlx::query::Query;
 use sqlx::{MySql, MySqlConnection, Row};
 
 use super::{clock, statement};
-use crate::diagnosis::{
+use lapsed::diagnosis::{
     Finding, Message, OVERDUE, Phrase, Severity, Thresholds, Value, overdue_severity,
 };
-use crate::format::{count, duration};
-use crate::handler::Router;
-use crate::ledger::mysql::decode_pause;
-use crate::ledger::mysql::queries::{PAUSES, Queries, SCAN_OVERDUE_OLDEST};
-use crate::task::{Pause, Paused, TaskKey, UnixMs};
+use lapsed::handler::Router;
+use lapsed::ledger::mysql::decode_pause;
+use lapsed::ledger::mysql::queries::{PAUSES, Queries, SCAN_OVERDUE_OLDEST};
+use lapsed::task::{Pause, Paused, TaskKey, UnixMs};
+use lapsed_core::format::{count, duration};
 
-pub(in crate::doctor) const BACKLOG: &str = "ledger.backlog";
+pub(crate) const BACKLOG: &str = "ledger.backlog";
 
 /// Maximum number of overdue rows that are counted.
-pub(in crate::doctor) const BACKLOG_MAX: u32 = 10_000;
+pub(crate) const BACKLOG_MAX: u32 = 10_000;
 
 /// Maximum number of malformed keys that are named.
 const MALFORMED_NAMED: usize = 3;
 
 /// Overdue tasks, by what they wait for.
 #[derive(Debug, Default)]
-pub(in crate::doctor) struct Backlog {
+pub(crate) struct Backlog {
     /// Tasks that a daemon runs.
     with_route: usize,
     /// Tasks that workers take, by their queue.
@@ -45,7 +45,7 @@ pub(in crate::doctor) struct Backlog {
 }
 
 /// An overdue task.
-pub(in crate::doctor) struct Overdue {
+pub(crate) struct Overdue {
     pub key: TaskKey,
     /// `end_time`, by which it may be held.
     pub due: UnixMs,
@@ -90,8 +90,7 @@ impl Backlog {
     }
 
     /// The backlog of these overdue tasks.
-    #[cfg(any(feature = "sqlite", test))]
-    pub(in crate::doctor) fn of(tasks: &[Overdue], router: &Router, paused: &Paused) -> Self {
+    pub(crate) fn of(tasks: &[Overdue], router: &Router, paused: &Paused) -> Self {
         let most = BACKLOG_MAX as usize;
         let mut backlog = Self {
             more: tasks.len() > most,
@@ -120,7 +119,7 @@ impl Backlog {
         }
     }
 
-    pub(in crate::doctor) fn judge(&self, thresholds: &Thresholds) -> Finding {
+    pub(crate) fn judge(&self, thresholds: &Thresholds) -> Finding {
         let Self {
             with_route,
             pulled,
@@ -241,8 +240,8 @@ mod tests {
     fn a_backlog_of_a_pull_queue_waits_for_its_workers() {
         let routes = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail' }\n\
                       [[routes]]\nmatch = '^Order@'\nlog = {}\n";
-        let config = crate::Config::from_toml(routes).unwrap();
-        let router = Router::new(crate::Handlers::new(), &config);
+        let config = lapsed::Config::from_toml(routes).unwrap();
+        let router = Router::new(lapsed::Handlers::new(), &config);
         let keys = ["Mail@send@1", "Mail@send@2", "Order@close@1", "Other@m"];
         let of = |secs, paused: &Paused| {
             let tasks = keys.map(|key| Overdue {
@@ -268,8 +267,8 @@ mod tests {
         assert_eq!(of(5, &Paused::default()).severity, Severity::Warning);
         assert_eq!(of(3, &Paused::default()).severity, Severity::Note);
         let pause = Pause {
-            kind: crate::task::PauseKind::Pause,
-            scope: crate::task::Scope::EVERYTHING,
+            kind: lapsed::task::PauseKind::Pause,
+            scope: lapsed::task::Scope::EVERYTHING,
             since: UnixMs(0),
             due_before: None,
             by: String::new(),

@@ -3,10 +3,10 @@
 use sqlx::{MySqlConnection, Row};
 
 use super::statement;
-use crate::diagnosis::Finding;
-use crate::format::{bytes, count};
-use crate::ledger::mysql::queries::Queries;
-use crate::task::TableName;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::mysql::queries::Queries;
+use lapsed::task::TableName;
+use lapsed_core::format::{bytes, count};
 
 pub(super) const ID: &str = "ledger.id";
 pub(super) const BUFFER_POOL: &str = "ledger.buffer_pool";
@@ -111,7 +111,7 @@ pub(super) fn buffer_pool(size: u64, pool: Option<u64>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn ids_warn_when_four_fifths_are_used() {

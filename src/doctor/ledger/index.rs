@@ -5,9 +5,9 @@ use sqlx::{Column, MySqlConnection, Row};
 
 use super::backlog::scan;
 use super::number;
-use crate::diagnosis::Finding;
-use crate::ledger::mysql::queries::{Queries, SCAN_OVERDUE_OLDEST};
-use crate::task::TableName;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::mysql::queries::{Queries, SCAN_OVERDUE_OLDEST};
+use lapsed::task::TableName;
 
 pub(super) const INDEX: &str = "ledger.index";
 pub(super) const LEGACY_INDEX: &str = "ledger.legacy_index";
@@ -128,7 +128,7 @@ pub(super) fn legacy_index(table: &TableName, indexes: &[KeyIndex]) -> Option<Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn a_scan_of_the_table_or_of_the_whole_index_is_a_warning() {

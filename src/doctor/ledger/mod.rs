@@ -16,10 +16,10 @@ use tracing::log::LevelFilter;
 
 use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive, words};
-use crate::Config;
-use crate::diagnosis::Finding;
-use crate::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
-use crate::task::{TableName, UnixMs};
+use lapsed::Config;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
+use lapsed::task::{TableName, UnixMs};
 
 use self::server::Variables;
 

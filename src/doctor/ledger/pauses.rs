@@ -4,8 +4,8 @@ use sqlx::{MySqlConnection, Row};
 
 use super::access::PAUSES;
 use super::statement;
-use crate::diagnosis::Finding;
-use crate::ledger::mysql::queries::Queries;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::mysql::queries::Queries;
 
 const COUNT: &str = "SELECT COUNT(*) FROM `{t}_pauses`";
 
@@ -31,8 +31,8 @@ pub(super) fn judge(active: i64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn active_pauses_are_noted() {

@@ -4,8 +4,8 @@ use sqlx::MySqlConnection;
 
 use super::access::NO_SUCH_TABLE;
 use super::{is_about_rights, number, statement};
-use crate::diagnosis::Finding;
-use crate::ledger::mysql::queries::Queries;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::mysql::queries::Queries;
 
 pub(super) const READ_BACK: &str = "ledger.read_back";
 
@@ -54,8 +54,8 @@ pub(super) fn judge(read: Option<bool>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn a_split_of_reads_and_writes_is_an_error() {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use sqlx::{MySqlConnection, Row};
 
-use crate::diagnosis::Finding;
-use crate::format::bytes;
-use crate::ledger::migrate::generated_index_bug;
+use lapsed::diagnosis::Finding;
+use lapsed::ledger::migrate::generated_index_bug;
+use lapsed_core::format::bytes;
 
 const VERSION: &str = "ledger.version";
 const BINLOG: &str = "ledger.binlog";
@@ -250,8 +250,8 @@ fn statements(variables: &Variables, pool: u32) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());

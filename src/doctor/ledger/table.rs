@@ -11,13 +11,13 @@ use super::index::{
 use super::pauses;
 use super::read_back::{self, READ_BACK};
 use super::server::Variables;
-use crate::Config;
-use crate::diagnosis::{Finding, Thresholds};
-use crate::doctor::runner::{Runner, Unresponsive};
-use crate::handler::{Handlers, Router};
-use crate::ledger::migrate::{self, MigrateError};
-use crate::ledger::mysql::queries::{self, Queries};
-use crate::task::TableName;
+use crate::runner::{Runner, Unresponsive};
+use lapsed::Config;
+use lapsed::diagnosis::{Finding, Thresholds};
+use lapsed::handler::{Handlers, Router};
+use lapsed::ledger::migrate::{self, MigrateError};
+use lapsed::ledger::mysql::queries::{self, Queries};
+use lapsed::task::TableName;
 
 const SHAPE: &str = "ledger.table";
 const KEY_CHARSET: &str = "ledger.key_charset";
@@ -147,8 +147,8 @@ fn judge_shape(table: &TableName, shape: &Result<(), MigrateError>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn a_key_column_that_lacks_characters_is_reported() {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::diagnosis::Finding;
-use crate::format::{count, duration};
-use crate::redis::Facts;
+use lapsed::diagnosis::Finding;
+use lapsed_core::format::{count, duration};
+use lapsed_redis::Facts;
 
 pub(super) const AUDITS: &str = "redis.audits";
 
@@ -36,8 +36,8 @@ pub(super) fn audits(info: &Facts, database: i64, between: Duration) -> Option<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn an_audit_longer_than_the_sentinel_interval_is_a_warning() {

@@ -1,8 +1,8 @@
 //! Connectivity check: the server answers and accepts the credentials.
 
-use crate::diagnosis::Finding;
-use crate::doctor::runner::words;
-use crate::redis::{Endpoint, RedisError};
+use crate::runner::words;
+use lapsed::diagnosis::Finding;
+use lapsed_redis::{Endpoint, RedisError};
 
 pub(super) const REACHABLE: &str = "redis.reachable";
 
@@ -51,9 +51,9 @@ pub(super) fn unreachable(error: &RedisError) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::config::Config;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn a_server_that_accepts_the_login_is_reachable_despite_a_refused_command() {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::diagnosis::Finding;
-use crate::format::{count, duration};
-use crate::redis::Facts;
+use lapsed::diagnosis::Finding;
+use lapsed_core::format::{count, duration};
+use lapsed_redis::Facts;
 
 pub(super) const LATENESS: &str = "redis.lateness";
 
@@ -53,8 +53,8 @@ pub(super) fn lateness(info: &Facts, effort: Option<u64>, database: i64, nudge: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn the_predicted_lateness_is_within_a_tenth_of_the_measured_one() {

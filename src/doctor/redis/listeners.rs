@@ -1,8 +1,8 @@
 //! Listener check: running daemons and other subscribers.
 
-use crate::diagnosis::{Finding, Phrase};
-use crate::membership::Heartbeat;
-use crate::redis::{Client, LIBRARY, Listeners};
+use lapsed::diagnosis::{Finding, Phrase};
+use lapsed::membership::Heartbeat;
+use lapsed_redis::{Client, LIBRARY, Listeners};
 
 pub(super) const LISTENERS: &str = "redis.listeners";
 
@@ -116,8 +116,8 @@ pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Fin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn other_listeners_are_counted_and_named() {
@@ -170,12 +170,12 @@ mod tests {
     #[test]
     fn running_daemons_are_named() {
         let note = |name: &str| Heartbeat {
-            id: crate::membership::MemberId(1),
+            id: lapsed::membership::MemberId(1),
             name: name.into(),
             version: String::new(),
-            since: crate::task::UnixMs(0),
-            until: crate::task::UnixMs(0),
-            readiness: crate::membership::Readiness::Ready,
+            since: lapsed::task::UnixMs(0),
+            until: lapsed::task::UnixMs(0),
+            readiness: lapsed::membership::Readiness::Ready,
             listening: true,
             expired_only: false,
             forwards: true,

@@ -1,8 +1,8 @@
 //! Memory checks: eviction policy, and output buffer limit of subscribers.
 
-use crate::diagnosis::Finding;
-use crate::format::{bytes, count};
-use crate::redis::Facts;
+use lapsed::diagnosis::Finding;
+use lapsed_core::format::{bytes, count};
+use lapsed_redis::Facts;
 
 pub(super) const EVICTION: &str = "redis.eviction";
 pub(super) const OUTPUT_BUFFER: &str = "redis.output_buffer";
@@ -95,8 +95,8 @@ pub(super) fn output_buffer(setting: Option<&str>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn every_policy_but_noeviction_is_a_warning() {

@@ -14,17 +14,17 @@ mod wheel;
 
 use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive};
-use crate::compose::name_of;
-use crate::config::{Config, TimerKind};
-use crate::diagnosis::{Finding, Severity};
-use crate::ledger::LedgerError;
-use crate::ledger::mysql::MysqlLedger;
-use crate::membership::Heartbeat;
-use crate::membership::RedisMembership;
-use crate::redis::{
+use lapsed::compose::name_of;
+use lapsed::config::{Config, TimerKind};
+use lapsed::diagnosis::{Finding, Severity};
+use lapsed::ledger::LedgerError;
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::membership::Heartbeat;
+use lapsed::membership::RedisMembership;
+use lapsed::task::UnixMs;
+use lapsed_redis::{
     Commands, Endpoint, EventKind, Events, Facts, Inspection, LedgerName, Listeners, RedisError,
 };
-use crate::task::UnixMs;
 
 use self::audits::audits;
 use self::connectivity::{REACHABLE, reachable, unreachable};

@@ -1,9 +1,9 @@
 //! Notification check: required keyspace events are enabled; `--fix` enables them.
 
-use crate::config::{Config, TimerKind};
-use crate::diagnosis::Finding;
-use crate::doctor::runner::words;
-use crate::redis::{
+use crate::runner::words;
+use lapsed::config::{Config, TimerKind};
+use lapsed::diagnosis::Finding;
+use lapsed_redis::{
     Commands, Endpoint, Events, Notifications, NotifyFlags, RedisError, ensure_notifications,
 };
 
@@ -14,7 +14,7 @@ const FIX: &str = "fix";
 pub(super) const FLAGS: &str = "notify-keyspace-events";
 
 /// Adds missing notification flags and reports what it did.
-pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
+pub(crate) async fn add_flags(config: &Config) -> Finding {
     if config.timer != TimerKind::KeyExpiry {
         let timer = config.timer.as_str();
         return Finding::ok(FIX, format!("nothing to do: the timer is `{timer}`"));
@@ -129,8 +129,8 @@ pub(super) fn persist(flags: &NotifyFlags) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn flags_that_include_expired_events_suffice() {

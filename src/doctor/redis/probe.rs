@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::notifications::persist;
-use crate::diagnosis::Finding;
-use crate::redis::{
+use lapsed::diagnosis::Finding;
+use lapsed_redis::{
     Commands, Connected, Endpoint, EventKind, Events, Heard, Keyspace, NotifyFlags, ProbeId,
     RedisError,
 };
@@ -105,8 +105,8 @@ pub(super) fn judge(arrived: Arrived, wanted: Events) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn an_event_is_missed_only_if_it_is_wanted() {

@@ -1,8 +1,8 @@
 //! Permission check of Redis: tries each command of a daemon without changing anything.
 
-use crate::diagnosis::Finding;
-use crate::doctor::runner::words;
-use crate::redis::{Connected, Endpoint, EventKind, Inspection, Names, RedisError};
+use crate::runner::words;
+use lapsed::diagnosis::Finding;
+use lapsed_redis::{Connected, Endpoint, EventKind, Inspection, Names, RedisError};
 
 pub(super) const RIGHTS: &str = "redis.rights";
 pub(super) const ADOPTION: &str = "redis.adoption";
@@ -87,9 +87,9 @@ pub(super) fn adoption(endpoint: &Endpoint, refused: Option<&RedisError>) -> Fin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::config::Config;
+    use lapsed::diagnosis::Severity;
 
     fn no_permission() -> RedisError {
         RedisError::NoPermission {

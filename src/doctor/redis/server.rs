@@ -1,7 +1,7 @@
 //! Redis server checks: version, role, cluster and persistence.
 
-use crate::diagnosis::Finding;
-use crate::redis::Facts;
+use lapsed::diagnosis::Finding;
+use lapsed_redis::Facts;
 
 pub(super) const VERSION: &str = "redis.version";
 pub(super) const ROLE: &str = "redis.role";
@@ -80,8 +80,8 @@ pub(super) fn persistence(info: &Facts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn servers_are_distinguished_by_name_and_version() {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, ScoreUnit};
-use crate::diagnosis::Finding;
-use crate::doctor::runner::{Runner, Unresponsive, words};
-use crate::format::count;
-use crate::redis::{Commands, Endpoint, Facts, Inspection, NotifyFlags, RedisError, ScoredSets};
-use crate::task::UnixMs;
-use crate::timer::sorted_set::{OWN_FROM, own_score};
+use crate::runner::{Runner, Unresponsive, words};
+use lapsed::config::{Config, ScoreUnit};
+use lapsed::diagnosis::Finding;
+use lapsed::task::UnixMs;
+use lapsed::timer::sorted_set::{OWN_FROM, own_score};
+use lapsed_core::format::count;
+use lapsed_redis::{Commands, Endpoint, Facts, Inspection, NotifyFlags, RedisError, ScoredSets};
 
 use super::notifications::FLAGS;
 
@@ -292,8 +292,8 @@ fn events(flags: Option<&str>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     fn set(kind: &str) -> Contents {
         Contents {

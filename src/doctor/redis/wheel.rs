@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::Config;
-use crate::diagnosis::Finding;
-use crate::doctor::runner::{Runner, Unresponsive};
-use crate::format::count;
-use crate::redis::{Commands, Endpoint, Inspection, RedisError, WheelKeys};
-use crate::task::UnixMs;
-use crate::timer::wheel::task_of;
+use crate::runner::{Runner, Unresponsive};
+use lapsed::config::Config;
+use lapsed::diagnosis::Finding;
+use lapsed::task::UnixMs;
+use lapsed::timer::wheel::task_of;
+use lapsed_core::format::count;
+use lapsed_redis::{Commands, Endpoint, Inspection, RedisError, WheelKeys};
 
 use super::sorted_sets::{SCRIPTS, refusal_of_scripts, scripted};
 
@@ -172,8 +172,8 @@ fn judge(found: &Contents) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
-    use crate::diagnosis::finding::tests::assert_is;
+    use crate::assertions::assert_is;
+    use lapsed::diagnosis::Severity;
 
     #[test]
     fn entries_without_a_route_are_named() {

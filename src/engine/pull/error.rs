@@ -6,7 +6,6 @@ use crate::task::RESULT_BYTES_MAX;
 
 /// Error of a call of [`PullQueues`](super::PullQueues).
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum PullError {
     /// No route of this daemon has a pull queue of this name.
     #[error("no route has a pull queue `{0}`")]

@@ -1,8 +1,8 @@
 //! Inspection of armed keys: value, remaining time, and the scan for them.
 
 use super::{Keyspace, OUR_VALUE, PIPELINE_MAX, Ttl, pipeline};
-use crate::redis::{Heard, RedisError};
-use crate::task::{TaskKey, UnixMs};
+use crate::{Heard, RedisError};
+use lapsed_core::task::{TaskKey, UnixMs};
 
 /// Index of the last byte read of a value. A value of another program can be large.
 const VALUE_END: usize = 31;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::Pipeline;
 
 use super::{Commands, Names, RedisError};
-use crate::task::{TaskKey, UnixMs};
+use lapsed_core::task::{TaskKey, UnixMs};
 
 /// Most commands in one pipeline. A longer one costs memory and saves no time.
 const PIPELINE_MAX: usize = 1000;
@@ -270,7 +270,7 @@ impl Keyspace {
         self.commands.send("PUBLISH", &publish).await
     }
 
-    /// Returns a note, or `None` if there is none. Reads at most [`NOTE_BYTES_MAX`].
+    /// Returns a note, or `None` if there is none. Reads at most `NOTE_BYTES_MAX`.
     ///
     /// # Errors
     /// If the server refuses or does not reply.

@@ -2,7 +2,7 @@
 
 use super::scripts::{HOLD, MARK, MARKS, PROOF, TAKE};
 use super::{QUERY_BATCH, SCRIPT_BATCH, ScoredSets, add_place, text};
-use crate::redis::{LedgerName, Names, RedisError};
+use crate::{LedgerName, Names, RedisError};
 
 /// Prefix of a mark. No task key begins with it.
 const MARK_PREFIX: &str = "#lapsed:";
@@ -49,11 +49,11 @@ pub enum Proof {
 pub struct EntryToTake {
     /// Due time of the arming, in milliseconds.
     pub due_ms: i64,
-    /// As in [`ScoredEntry`].
+    /// As in `ScoredEntry`.
     pub only: Option<usize>,
-    /// As in [`ScoredEntry`].
+    /// As in `ScoredEntry`.
     pub member: String,
-    /// As in [`ScoredEntry`].
+    /// As in `ScoredEntry`.
     pub other: Option<String>,
 }
 

@@ -7,8 +7,8 @@ use redis::{FromRedisValue, Value};
 
 use super::scripts::{HANDLE, READ};
 use super::{PIPELINE_BATCH, Run, SCRIPT_BATCH, WheelKeys};
-use crate::redis::RedisError;
-use crate::task::{TaskKey, UnixMs};
+use crate::RedisError;
+use lapsed_core::task::{TaskKey, UnixMs};
 
 /// Answer of `HSCAN`: the next cursor, and pairs of field and value.
 type Hscan = (u64, Vec<(Vec<u8>, Vec<u8>)>);
@@ -111,7 +111,6 @@ impl WheelKeys {
     ///
     /// # Errors
     /// As all methods, and if the key is no list.
-    #[cfg(feature = "doctor")]
     pub async fn peek(&self, slot: u32, limit: usize) -> Result<Vec<Vec<u8>>, RedisError> {
         let mut query = redis::pipe();
         let range = query.cmd("LRANGE").arg(self.list(slot));

@@ -12,7 +12,7 @@ use redis::{FromRedisValue, Pipeline, Value};
 
 use self::scripts::{ARM, MARK, REMOVE};
 use super::{Commands, RedisError};
-use crate::task::{KeyBucket, TaskKey, UnixMs};
+use lapsed_core::task::{KeyBucket, TaskKey, UnixMs};
 
 /// Most entries of one script, which blocks the server for about a millisecond.
 const SCRIPT_BATCH: usize = 250;

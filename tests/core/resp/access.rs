@@ -6,7 +6,7 @@ use super::rig::{RespServer, Wire};
 
 /// A server with the users `default`, who may do everything, and `shop` with these settings.
 fn with_shop(settings: &str) -> RespServer {
-    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"secret").unwrap();
     RespServer::with(&format!(
         "password = '{hash}'\n[[resp.users]]\nname = 'shop'\npassword = '{hash}'\n{settings}"
     ))

@@ -71,7 +71,7 @@ async fn a_subscriber_of_the_old_protocol_may_only_subscribe() {
 
 #[tokio::test]
 async fn a_user_may_do_what_its_scopes_say() {
-    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"secret").unwrap();
     let server = RespServer::with(&format!(
         "password = '{hash}'\n[[resp.users]]\nname = 'shop'\npassword = '{hash}'\nscopes = 'read'"
     ));
@@ -102,7 +102,7 @@ async fn a_user_may_do_what_its_scopes_say() {
 
 #[tokio::test]
 async fn limits_are_small_before_a_client_has_authenticated() {
-    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"secret").unwrap();
     let server = RespServer::with(&format!("password = '{hash}'"));
     for (sent, error) in [
         ("*11\r\n", "unauthenticated multibulk length"),
@@ -197,7 +197,7 @@ async fn too_many_connections_are_refused_and_counted() {
 
 #[tokio::test]
 async fn connections_that_have_not_authenticated_give_way() {
-    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"secret").unwrap();
     let server = RespServer::with(&format!("password = '{hash}'\nmax_connections = 2"));
     let mut guest = server.connect().await;
     // This does not make it an older or a younger one.

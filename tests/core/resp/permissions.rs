@@ -72,7 +72,7 @@ const OPEN: [&str; 4] = ["AUTH wrong", "HELLO", "RESET", "QUIT"];
 
 /// A server with the user `default`, who may do everything, and users with one scope each, or one class.
 fn server(more: &str) -> RespServer {
-    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"secret").unwrap();
     let user = |name: &str, settings: &str| {
         format!("[[resp.users]]\nname = '{name}'\npassword = '{hash}'\n{settings}\n")
     };

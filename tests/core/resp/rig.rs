@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lapsed::engine::{Metrics, PullQueues};
-use lapsed::resp::Listener;
 use lapsed::{Config, Engine, Handlers, TaskClient};
+use lapsed_server::resp::Listener;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;

@@ -515,7 +515,7 @@ async fn a_changed_token_is_fenced_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_user_of_some_classes_reports_about_no_others() {
-    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"secret").unwrap();
     let server = RespServer::working(&format!(
         "password = '{hash}'\n[[resp.users]]\nname = 'shop'\npassword = '{hash}'\nclasses = ['Order']\n{MAIL}"
     ));

@@ -1,7 +1,7 @@
 //! How a daemon hears that another program has written to the file.
 
 use lapsed::ledger::sqlite::SqliteLedger;
-use lapsed::ledger::{Admin as _, FileTransactions as _, NewTask, Producer as _, Scans as _};
+use lapsed::ledger::{Admin as _, NewTask, Producer as _, Scans as _};
 use lapsed::task::{TaskKey, UnixMs};
 
 use super::Place;

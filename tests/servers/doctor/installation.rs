@@ -1,6 +1,6 @@
 //! Both servers at once: that all is well, and that nothing is changed.
 
-use lapsed::doctor::{self, Severity};
+use lapsed_doctor::{self as doctor, Severity};
 use lapsed_sandbox::PrivateRedis;
 use sqlx::{Connection, MySqlConnection};
 

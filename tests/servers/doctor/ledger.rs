@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lapsed::doctor::{self, Severity};
 use lapsed::ledger::migrate::{self, Options};
 use lapsed::task::TableName;
+use lapsed_doctor::{self as doctor, Severity};
 use lapsed_sandbox::PrivateMaria;
 use sqlx::{Connection, MySqlConnection};
 

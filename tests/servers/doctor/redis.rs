@@ -1,6 +1,6 @@
 //! What is found of Redis.
 
-use lapsed::doctor::{self, Severity};
+use lapsed_doctor::{self as doctor, Severity};
 use lapsed_sandbox::PrivateRedis;
 use tempfile::NamedTempFile;
 

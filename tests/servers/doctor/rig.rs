@@ -3,9 +3,9 @@
 use std::error::Error;
 
 use lapsed::Config;
-use lapsed::doctor::{Finding, Report, Severity};
 use lapsed::ledger::migrate::{self, Options};
 use lapsed::task::TableName;
+use lapsed_doctor::{Finding, Report, Severity};
 use lapsed_sandbox::PrivateRedis;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 

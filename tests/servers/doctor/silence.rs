@@ -1,6 +1,6 @@
 //! Servers that are not there, hang, or fall silent half-way.
 
-use lapsed::doctor::{self, Severity};
+use lapsed_doctor::{self as doctor, Severity};
 use lapsed_sandbox::PrivateMaria;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;

@@ -69,7 +69,7 @@ impl Scene {
     pub async fn open() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = NamedTempFile::new().unwrap();
-        let hash = lapsed::resp::hash_password(PASSWORD.as_bytes()).unwrap();
+        let hash = lapsed_server::resp::hash_password(PASSWORD.as_bytes()).unwrap();
         let text = format!(
             "http.listen = '127.0.0.1:0'\nhttp.tokens = ['{TOKEN}']\n\
              resp.listen = '127.0.0.1:0'\nresp.password = '{hash}'\nledger.url = 'sqlite://{}'\n\

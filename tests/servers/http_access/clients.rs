@@ -233,7 +233,7 @@ async fn the_audit_log_names_client_and_change() {
 
 #[tokio::test]
 async fn failed_logins_over_http_and_resp_are_in_the_audit_log_without_what_was_sent() {
-    let hash = lapsed::resp::hash_password(b"right").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"right").unwrap();
     let resp = format!("[resp]\nlisten = '127.0.0.1:0'\npassword = '{hash}'\n");
     let site = Site::start(&(clients() + &resp));
     for guess in 0..15 {

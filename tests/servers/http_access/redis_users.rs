@@ -70,7 +70,7 @@ fn entry(verb: &str, subject: &str, tasks: u64) -> (String, String, u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_user_with_a_password_changes_is_in_the_audit_log() {
-    let hash = lapsed::resp::hash_password(b"right").unwrap();
+    let hash = lapsed_server::resp::hash_password(b"right").unwrap();
     let resp = format!(
         "[resp]\nlisten = '127.0.0.1:0'\n[[resp.users]]\nname = 'till'\npassword = '{hash}'\nclasses = ['Order', 'Mail']\n{MAIL}"
     );

@@ -13,7 +13,7 @@ const SOURCE: &str = concat!(
 
 const DESCRIPTION: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../src/http/api/openapi.json"
+    "/../../src/server/http/api/openapi.json"
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::compose::Adapters;
-use lapsed::http::{self, Site};
 use lapsed::ledger::Ledger as _;
 use lapsed::ledger::sqlite::SqliteLedger;
 use lapsed::{Config, HandlerError, Handlers, TaskContext};
+use lapsed_server::http::{self, Site};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -90,7 +90,7 @@ pub fn patterns() -> BTreeSet<(String, String)> {
         }
     }
     let mut found = BTreeSet::new();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/http");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/server/http");
     let routes = [
         (r#"\.route\(\s*"(/[^"]*)""#, ""),
         // The pages of the navigation, and the panels that have a name.

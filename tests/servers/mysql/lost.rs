@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::Config;
-use lapsed::doctor::{self, Severity};
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Claimant, Claims, Ledger, LedgerError, NewTask, Producer};
 use lapsed::task::{Arming, State, TaskKey, UnixMs};
+use lapsed_doctor::{self as doctor, Severity};
 use sqlx::{Connection, MySqlConnection};
 
 use crate::mysql::proxy::{Act, Proxy};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::engine::Metrics;
-use lapsed::resp::Listener;
 use lapsed::task::{Reason, State};
 use lapsed::{Config, Handlers, Task, TaskClient, TaskKey};
+use lapsed_server::resp::Listener;
 
 use crate::support::registry;
 use crate::support::wait::until;

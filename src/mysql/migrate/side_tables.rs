@@ -1,0 +1,73 @@
+//! The side tables: pauses, rates and documents.
+
+use sqlx::MySqlConnection;
+
+use super::introspect::TableSchema;
+use super::{MigrateError, definition};
+use lapsed_core::task::TableName;
+
+/// A side table.
+pub(super) struct SideTable {
+    create: &'static str,
+    name: fn(&TableName) -> String,
+    /// The purpose in messages, as in "for its pauses".
+    what_for: &'static str,
+}
+
+/// Pauses and holds. No daemon starts without it, since it would run paused tasks.
+pub(super) const PAUSES: SideTable = SideTable {
+    create: include_str!("../../../migrations/tb_time_limit_task_pauses.sql"),
+    name: TableName::pauses,
+    what_for: "its pauses",
+};
+
+/// Rate limits without Redis. A daemon starts without it.
+pub(super) const RATES: SideTable = SideTable {
+    create: include_str!("../../../migrations/tb_time_limit_task_rates.sql"),
+    name: TableName::rates,
+    what_for: "its rates",
+};
+
+/// The audit log, the history and the like. A daemon starts without it.
+pub(super) const DOCUMENTS: SideTable = SideTable {
+    create: include_str!("../../../migrations/tb_time_limit_task_documents.sql"),
+    name: TableName::documents,
+    what_for: "its documents",
+};
+
+impl SideTable {
+    /// Returns the statement that creates it.
+    pub(super) fn create_statement(&self, table: &TableName) -> String {
+        definition::statement_of(self.create, table)
+    }
+
+    /// True if it does not exist yet.
+    ///
+    /// # Errors
+    /// A table of its name lacks one of its columns.
+    pub(super) async fn is_missing(
+        &self,
+        conn: &mut MySqlConnection,
+        table: &TableName,
+    ) -> Result<bool, MigrateError> {
+        let name = (self.name)(table);
+        let Some(found) = TableSchema::read(conn, &name).await? else {
+            return Ok(true);
+        };
+        match self.columns().find(|column| found.column(column).is_none()) {
+            None => Ok(false),
+            Some(column) => Err(MigrateError::Incompatible {
+                table: table.clone(),
+                problem: format!(
+                    "table `{name}` for {} exists, but lacks column `{column}`: rename it",
+                    self.what_for
+                ),
+            }),
+        }
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &'static str> {
+        let lines = self.create.lines();
+        lines.filter_map(|line| line.trim_start().strip_prefix('`')?.split('`').next())
+    }
+}

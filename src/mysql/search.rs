@@ -1,0 +1,390 @@
+//! Lists of rows, read in the order of an index and within a time limit.
+//!
+//! A filter may match few of many rows, and no index covers most of its fields. So a search proceeds in strides: it finds
+//! the end of the next [`STRIDE`] rows in the index alone, reads those of them that match, and continues until the page is
+//! full or [`SEARCH_MAX`] has passed. The cursor says where it stopped.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use sqlx::mysql::MySqlRow;
+use tokio::time::Instant;
+
+use super::connection::{Conn, Statement, statement};
+use super::error::error;
+use super::error_numbers::lacks_index;
+use super::filter::Conditions;
+use super::queries::{self, Queries};
+use super::scans::END;
+use super::{MysqlLedger, decode};
+use lapsed_core::ledger::{
+    LedgerError, ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter,
+};
+use lapsed_core::task::{State, UnixMs};
+
+/// Maximum number of rows of a stride. The first one is shorter, since often all of its rows match.
+const STRIDE: u32 = 20_000;
+
+/// How long a search continues while its page is not full.
+const SEARCH_MAX: Duration = Duration::from_millis(700);
+
+/// Result of a search.
+#[derive(Default)]
+struct Found {
+    rows: Vec<MySqlRow>,
+    next: Option<ListCursor>,
+    /// If the search took too long: the least number of rows it has read.
+    searched: Option<u64>,
+}
+
+/// Start of a stride, in the order of its index.
+#[derive(Clone)]
+enum Place {
+    Row(u64),
+    Key(String),
+    Due(UnixMs, u64),
+}
+
+/// A range of an index.
+enum Part {
+    /// All rows, by id.
+    All,
+    Tagged(String),
+    /// Rows with a recurrence.
+    Recurring,
+    /// Keys from the first text on, before the second.
+    Keys(String, String),
+    /// Rows of one `status` and `sts`: all, those overdue, or those due before a time.
+    Due {
+        status: u8,
+        deleted: bool,
+        overdue: bool,
+        before: UnixMs,
+    },
+}
+
+impl MysqlLedger {
+    pub(super) async fn list_page(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
+        filter.check_cursor()?;
+        let mut conn = self.pools.acquire().await?;
+        let template = match filter.brief {
+            true => queries::RECORD_BRIEF,
+            false => queries::RECORD,
+        };
+        let found = self
+            .search(&mut conn, template, filter)
+            .await
+            .map_err(error)?;
+        let mut page = ListPage {
+            next: found.next,
+            searched: found.searched,
+            ..ListPage::default()
+        };
+        for row in &found.rows {
+            match decode::record(row).map_err(error)? {
+                Some(task) => page.tasks.push(task),
+                None => page.malformed.push(decode::malformed(row).map_err(error)?),
+            }
+        }
+        Ok(page)
+    }
+
+    pub(super) async fn pick(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
+        let dead = ListFilter {
+            states: vec![StateFilter::Is(State::Dead)],
+            ..filter.clone()
+        };
+        dead.check_cursor()?;
+        let mut conn = self.pools.acquire().await?;
+        let found = self
+            .search(&mut conn, queries::PLACE, &dead)
+            .await
+            .map_err(error)?;
+        let ids = found.rows.iter().map(decode::id);
+        Ok(Picked {
+            rows: ids.collect::<Result<_, _>>().map_err(error)?,
+            next: found.next,
+        })
+    }
+
+    /// Searches until the page is full, the end is reached, or the time limit has passed.
+    async fn search(
+        &self,
+        conn: &mut Conn,
+        template: &str,
+        filter: &ListFilter,
+    ) -> sqlx::Result<Found> {
+        let parts = parts(filter);
+        let by_series = matches!(parts[..], [Part::Recurring]);
+        match self.search_in(conn, template, filter, parts).await {
+            // Until `lapsed migrate` has added the index. The order, and so the cursor, is the same.
+            Err(error) if by_series && lacks_index(&error) => {
+                let all = vec![Part::All];
+                self.search_in(conn, template, filter, all).await
+            }
+            found => found,
+        }
+    }
+
+    async fn search_in(
+        &self,
+        conn: &mut Conn,
+        template: &str,
+        filter: &ListFilter,
+        parts: Vec<Part>,
+    ) -> sqlx::Result<Found> {
+        let limit = filter.limit as usize;
+        let mut found = Found::default();
+        if limit == 0 {
+            return Ok(found);
+        }
+        let (until, mut searched) = (Instant::now() + SEARCH_MAX, 0);
+        let mut stride = filter.limit.saturating_mul(4).clamp(500, STRIDE);
+        for part in parts {
+            let Some(mut place) = part.begin(filter) else {
+                continue;
+            };
+            loop {
+                let end = self.stride(conn, &part, &place, stride).await?;
+                let left = u32::try_from(limit - found.rows.len()).unwrap_or(u32::MAX);
+                let page = self.fitting(template, &part, &place, end.as_ref(), filter, left);
+                found.rows.extend(conn.fetch(page).await?);
+                if let (true, Some(last)) = (found.rows.len() == limit, found.rows.last()) {
+                    found.next = Some(part.cursor(place_of(&part, last)?));
+                    return Ok(found);
+                }
+                let Some(end) = end else {
+                    break;
+                };
+                searched += u64::from(stride);
+                stride = stride.saturating_mul(4).min(STRIDE);
+                if Instant::now() >= until {
+                    found.next = Some(part.cursor(end));
+                    found.searched = Some(searched);
+                    return Ok(found);
+                }
+                place = end;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the end of a stride of this many rows; `None` if the range ends first.
+    async fn stride(
+        &self,
+        conn: &mut Conn,
+        part: &Part,
+        from: &Place,
+        rows: u32,
+    ) -> sqlx::Result<Option<Place>> {
+        let text = format!(
+            "{}{} ORDER BY {} LIMIT ?, 1",
+            part.select(&self.queries, queries::PLACE),
+            part.conditions(),
+            part.order()
+        );
+        let question = from.bind(part.bind(statement(text))).bind(rows - 1);
+        let found = conn.fetch(question).await?;
+        found.first().map(|row| place_of(part, row)).transpose()
+    }
+
+    fn fitting(
+        &self,
+        template: &str,
+        part: &Part,
+        from: &Place,
+        end: Option<&Place>,
+        filter: &ListFilter,
+        limit: u32,
+    ) -> Statement<'static> {
+        let conditions = Conditions::of(filter);
+        let text = format!(
+            "{}{}{}{} ORDER BY {} LIMIT ?",
+            part.select(&self.queries, template),
+            part.conditions(),
+            end.map_or("", Place::as_end),
+            conditions.text(),
+            part.order()
+        );
+        let question = from.bind(part.bind(statement(text)));
+        let question = match end {
+            Some(end) => end.bind_end(question),
+            None => question,
+        };
+        conditions.bind(question).bind(limit)
+    }
+}
+
+/// Returns the ranges to search, in order.
+fn parts(filter: &ListFilter) -> Vec<Part> {
+    match filter.order() {
+        ListOrder::Row => vec![match &filter.tag {
+            Some(tag) => Part::Tagged(tag.clone()),
+            None if filter.recurring => Part::Recurring,
+            None => Part::All,
+        }],
+        ListOrder::Key => {
+            let (begin, end) = filter.key_range();
+            vec![Part::Keys(begin, end)]
+        }
+        ListOrder::Due => {
+            let overdue = matches!(filter.states[..], [StateFilter::Overdue]);
+            let parts = filter.statuses().into_iter();
+            let part = |(status, deleted)| Part::Due {
+                status,
+                deleted,
+                overdue,
+                before: filter.due_before.unwrap_or(END.0),
+            };
+            parts.map(part).collect()
+        }
+    }
+}
+
+fn place_of(part: &Part, row: &MySqlRow) -> sqlx::Result<Place> {
+    Ok(match part {
+        Part::All | Part::Tagged(_) | Part::Recurring => Place::Row(decode::id(row)?),
+        Part::Keys(..) => Place::Key(decode::text_key(row)?),
+        Part::Due { .. } => {
+            let (due_at, row) = decode::place(row)?;
+            Place::Due(due_at, row)
+        }
+    })
+}
+
+impl Part {
+    /// Returns the head of a query for whole rows or, for `PLACE`, only for what the index of this range holds.
+    fn select(&self, queries: &Queries, template: &str) -> String {
+        let (index, columns) = match self {
+            Self::All => ("PRIMARY", "id"),
+            Self::Tagged(_) => ("ix_tag", "id"),
+            Self::Recurring => ("ix_recurring", "id"),
+            Self::Keys(..) => ("uk_key", "id, `key`"),
+            Self::Due { .. } => ("ix_due", "id, CAST(due_at * 1000 AS SIGNED) AS due_ms"),
+        };
+        let select = queries.plain(template).replace("{columns}", columns);
+        select.replace("{index}", &format!(" FORCE INDEX ({index})"))
+    }
+
+    fn order(&self) -> &'static str {
+        match self {
+            Self::All | Self::Tagged(_) | Self::Recurring => "id",
+            Self::Keys(..) => "`key`",
+            Self::Due { .. } => "due_at, id",
+        }
+    }
+
+    /// Returns the conditions for rows of this range after a place.
+    fn conditions(&self) -> &'static str {
+        match self {
+            Self::All => "id > ?",
+            Self::Tagged(_) => "tag = ? AND id > ?",
+            Self::Recurring => "recurring = 1 AND id > ?",
+            Self::Keys(..) => "`key` >= ? AND `key` < ? AND `key` > ?",
+            Self::Due { overdue: false, .. } => {
+                "status = ? AND sts = ? AND due_at < CAST(? AS SIGNED) / 1000 AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000)"
+            }
+            Self::Due { overdue: true, .. } => {
+                "status = ? AND sts = ? AND due_at < CAST(? AS SIGNED) / 1000 AND due_at <= UNIX_TIMESTAMP(NOW(3)) \
+                 AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000)"
+            }
+        }
+    }
+
+    /// Binds the first values of [`conditions`](Self::conditions). The values of the place follow.
+    fn bind(&self, statement: Statement<'static>) -> Statement<'static> {
+        match self {
+            Self::All | Self::Recurring => statement,
+            Self::Tagged(tag) => statement.bind(tag.clone()),
+            Self::Keys(begin, end) => statement.bind(begin.clone()).bind(end.clone()),
+            Self::Due {
+                status,
+                deleted,
+                before,
+                ..
+            } => statement.bind(*status).bind(*deleted).bind(before.0),
+        }
+    }
+
+    /// Returns where the search begins in this range; `None` if the cursor is after it.
+    fn begin(&self, filter: &ListFilter) -> Option<Place> {
+        Some(match (self, &filter.cursor) {
+            (Self::Keys(..), Some(ListCursor::Key(key))) => Place::Key(key.clone()),
+            (Self::Keys(..), _) => Place::Key(String::new()),
+            (
+                Self::Due {
+                    status, deleted, ..
+                },
+                cursor,
+            ) => {
+                let first = match filter.due_after {
+                    Some(after) => Place::Due(UnixMs(after.0.saturating_sub(1)), u64::MAX),
+                    None => Place::Due(UnixMs(0), 0),
+                };
+                match cursor {
+                    Some(ListCursor::Due {
+                        status: at,
+                        deleted: of,
+                        due_at,
+                        row,
+                    }) => match (status, deleted).cmp(&(at, of)) {
+                        Ordering::Less => return None,
+                        Ordering::Equal => Place::Due(*due_at, *row),
+                        Ordering::Greater => first,
+                    },
+                    _ => first,
+                }
+            }
+            (_, Some(ListCursor::Row(row))) => Place::Row(*row),
+            _ => Place::Row(0),
+        })
+    }
+
+    fn cursor(&self, place: Place) -> ListCursor {
+        let (status, deleted) = match self {
+            Self::Due {
+                status, deleted, ..
+            } => (*status, *deleted),
+            _ => (0, false),
+        };
+        match place {
+            Place::Row(row) => ListCursor::Row(row),
+            Place::Key(key) => ListCursor::Key(key),
+            Place::Due(due_at, row) => ListCursor::Due {
+                status,
+                deleted,
+                due_at,
+                row,
+            },
+        }
+    }
+}
+
+impl Place {
+    fn bind(&self, statement: Statement<'static>) -> Statement<'static> {
+        match self {
+            Self::Row(row) => statement.bind(*row),
+            Self::Key(key) => statement.bind(key.clone()),
+            Self::Due(due_at, row) => statement.bind(due_at.0).bind(*row).bind(due_at.0),
+        }
+    }
+
+    /// Returns the condition for rows up to this place.
+    fn as_end(&self) -> &'static str {
+        match self {
+            Self::Row(_) => " AND id <= ?",
+            Self::Key(_) => " AND `key` <= ?",
+            Self::Due(..) => {
+                " AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id <= ?)"
+            }
+        }
+    }
+
+    fn bind_end(&self, statement: Statement<'static>) -> Statement<'static> {
+        match self {
+            Self::Row(row) => statement.bind(*row),
+            Self::Key(key) => statement.bind(key.clone()),
+            Self::Due(due_at, row) => statement.bind(due_at.0).bind(due_at.0).bind(*row),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The Redis client: connections, key commands, notification flags, and the subscription.
+//!
+//! Only this module uses the redis crate. It knows no timer, ledger or engine. Keys go in and out as
+//! [`TaskKey`](lapsed_core::task::TaskKey), and event names as a closed [`Heard`].
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod connection;
+mod delivery;
+mod error;
+mod inspection;
+mod keyspace;
+mod members;
+mod names;
+mod notify;
+mod scored_sets;
+mod subscription;
+pub mod timer;
+mod token_bucket;
+mod wheel;
+
+pub use connection::LIBRARY;
+pub use connection::{Commands, Endpoint};
+pub use delivery::Deliveries;
+pub use error::RedisError;
+pub use inspection::{Client, Facts, Inspection, Listeners};
+pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Server, Ttl, Value};
+pub use members::Members;
+pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
+pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};
+pub use scored_sets::{
+    EntryAnswer, EntryToTake, Proof, Register, ScoreChange, ScoredEntry, ScoredSets, TakenEntry,
+    WriteMode,
+};
+pub use subscription::{Backlog, Connected, Loss, Subscription};
+pub use token_bucket::{FullAt, TokenBuckets};
+pub use wheel::{Handling, LastTick, Run, SlotEntry, Taken, Taking, WheelKeys};

@@ -1,0 +1,253 @@
+//! The default timer: every task is a Redis key that expires when the task falls due.
+//!
+//! The listener receives `expired` events and reconnects after a loss. The nudge queries each expected key at its due
+//! millisecond, because Redis may otherwise delete an expired key much later. Keys that programs change are inspected
+//! beside the subscription. Arming and disarming use the command connection directly.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::key_inspector::KeyInspector;
+use super::listener::Listener;
+use super::marks::Marks;
+use super::nudge::Nudge;
+use super::{
+    Alarm, ArmMode, Armed, ArmedPage, EngineSink, Hearing, Listening, Remaining, SignalSink, Timer,
+    TimerError,
+};
+#[doc(hidden)] // for the tests
+pub use crate::Events;
+use crate::{ArmedKey, Commands, Endpoint, Existing, Keyspace, LedgerName, RedisError, Ttl};
+use lapsed_core::clock::LedgerClock;
+use lapsed_core::config::{NudgeConfig, RedisConfig, SentinelConfig};
+use lapsed_core::task::{Countdown, TaskKey, UnixMs};
+use lapsed_core::telemetry::Metrics;
+
+/// Most keys armed in one pipeline.
+const ARM_BATCH: usize = 500;
+
+/// Wait before a key armed with the shortest expiry is queried: Redis expires a key strictly after its time.
+const DUE_AT_ONCE: Duration = Duration::from_millis(2);
+
+/// The timer that uses expiring Redis keys.
+#[derive(Debug)]
+pub struct KeyExpiry {
+    clock: LedgerClock,
+    keyspace: Keyspace,
+    /// How far ahead keys are armed; `None` is without limit.
+    horizon: Option<Duration>,
+    listener: Arc<Listener>,
+    nudge: Arc<Nudge>,
+    inspector: Arc<KeyInspector>,
+}
+
+impl KeyExpiry {
+    /// Does no I/O: connections are opened on first use. `events` selects whether arming events are received, too.
+    /// The daemons of a ledger share its name.
+    ///
+    /// # Errors
+    /// If the URL cannot be parsed.
+    pub fn new(
+        redis: &RedisConfig,
+        sentinel: SentinelConfig,
+        nudge: NudgeConfig,
+        events: Events,
+        ledger: LedgerName,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, RedisError> {
+        let commands = Commands::new(Endpoint::new(redis)?);
+        let keyspace = Keyspace::new(commands, &redis.key_prefix);
+        let horizon = nudge.horizon;
+        let nudge = Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone()));
+        let inspector = Arc::new(KeyInspector::new(
+            keyspace.clone(),
+            ledger.clone(),
+            clock.clone(),
+            Arc::clone(&nudge),
+            horizon,
+            Arc::clone(&metrics),
+        ));
+        let listener = Listener::new(
+            keyspace.clone(),
+            events,
+            sentinel,
+            Marks::new(keyspace.clone(), clock.clone(), ledger),
+            Arc::clone(&inspector),
+            metrics,
+        );
+        Ok(Self {
+            listener: Arc::new(listener),
+            nudge,
+            inspector,
+            keyspace,
+            horizon: redis.arm_horizon,
+            clock,
+        })
+    }
+}
+
+#[async_trait]
+impl Timer for KeyExpiry {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        // Separate tasks, so that events do not wait for queries. Both end with the set.
+        let mut parts = JoinSet::new();
+        let (listener, nudge) = (Arc::clone(&self.listener), Arc::clone(&self.nudge));
+        let to_listener = Arc::clone(&sink);
+        let sink: Arc<dyn SignalSink> = sink;
+        parts.spawn(async move { listener.run(to_listener.as_ref()).await });
+        parts.spawn(async move { nudge.run(sink).await });
+        if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
+            && let Ok(panic) = ended.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        parts.shutdown().await;
+        self.listener.stopped();
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let existing = match mode {
+            ArmMode::Replace => Existing::Replace,
+            ArmMode::IfMissing => Existing::Keep,
+        };
+        let mut armed = Armed::default();
+        for batch in alarms.chunks(ARM_BATCH) {
+            let (near, beyond) = self.parted(batch);
+            if mode == ArmMode::Replace && !beyond.is_empty() {
+                // Any key of an earlier due time is obsolete.
+                self.disarm(&beyond).await?;
+            }
+            let batch = near.as_ref();
+            if batch.is_empty() {
+                continue;
+            }
+            let written = self.arm_batch(batch, existing).await;
+            let written = written.map_err(|error| TimerError::new("cannot arm keys", error))?;
+            armed.written += written;
+            armed.present += batch.len() - written;
+        }
+        Ok(armed)
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        self.horizon
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.nudge.forget(keys);
+        let disarmed = self.keyspace.disarm(keys).await;
+        disarmed.map_err(|error| TimerError::new("cannot disarm keys", error))
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        let found = self.keyspace.pttl(keys).await;
+        let found = found.map_err(|error| TimerError::new("cannot query keys", error))?;
+        Ok(found.into_iter().map(Remaining::from).collect())
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        self.nudge.expect(alarms);
+    }
+
+    fn scope(&self) -> String {
+        "key_expiry".to_owned()
+    }
+
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Listening for KeyExpiry {
+    fn is_listening(&self) -> bool {
+        self.listener.is_listening()
+    }
+
+    async fn scan_foreign(
+        &self,
+        cursor: Option<u64>,
+        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        let page = self.inspector.scan(cursor.unwrap_or(0), wants).await;
+        page.map_err(|error| {
+            let passes = error.is_transient();
+            let error = TimerError::new("cannot scan keys", error);
+            if passes { error } else { error.lasting() }
+        })
+    }
+
+    async fn inspect(
+        &self,
+        keys: &[TaskKey],
+        since: UnixMs,
+    ) -> Result<Vec<Option<Countdown>>, TimerError> {
+        let found = self.inspector.find(keys, since).await;
+        found.map_err(|error| TimerError::new("cannot inspect keys", error))
+    }
+
+    fn hearing(&self) -> Hearing {
+        self.listener.hearing()
+    }
+
+    fn replay_events(&self) {
+        self.listener.replay_events();
+    }
+}
+
+impl KeyExpiry {
+    /// Splits alarms into those to arm now and the keys of those beyond the horizon.
+    fn parted<'a>(&self, alarms: &'a [Alarm]) -> (Cow<'a, [Alarm]>, Vec<TaskKey>) {
+        let Some(horizon) = self.horizon else {
+            return (Cow::Borrowed(alarms), Vec::new());
+        };
+        let horizon = self.clock.now().plus(horizon);
+        let (near, beyond): (Vec<Alarm>, Vec<Alarm>) = alarms
+            .iter()
+            .cloned()
+            .partition(|alarm| alarm.due <= horizon);
+        let beyond = beyond.into_iter().map(|alarm| alarm.key).collect();
+        (Cow::Owned(near), beyond)
+    }
+
+    async fn arm_batch(&self, alarms: &[Alarm], existing: Existing) -> Result<usize, RedisError> {
+        // Read for each batch: Redis counts the remaining time from when it receives the command.
+        let now = self.clock.now();
+        let keys = alarms.iter().map(|alarm| ArmedKey {
+            key: &alarm.key,
+            due: alarm.due,
+            remaining: alarm.due.since(now),
+        });
+        let keys: Vec<ArmedKey<'_>> = keys.collect();
+        let written = self.keyspace.arm(&keys, existing).await?;
+        let due = alarms.iter().filter(|alarm| alarm.due <= now);
+        let due: Vec<TaskKey> = due.map(|alarm| alarm.key.clone()).collect();
+        if !due.is_empty() {
+            self.raise_at_once(&due).await;
+        }
+        Ok(written)
+    }
+
+    /// Queries keys that were due when they were armed, so that Redis deletes them now and publishes `expired`.
+    async fn raise_at_once(&self, due: &[TaskKey]) {
+        tokio::time::sleep(DUE_AT_ONCE).await;
+        // The keys are armed. A late `expired` event is not an error of arming.
+        let _ = self.keyspace.pttl(due).await;
+    }
+}
+
+impl From<Ttl> for Remaining {
+    fn from(ttl: Ttl) -> Self {
+        match ttl {
+            Ttl::Missing => Self::Missing,
+            Ttl::Forever => Self::Forever,
+            Ttl::Ms(ms) => Self::Ms(ms),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Inspection of keys that programs armed or disarmed.
+//!
+//! An event carries only a key, so `GETRANGE` and `PTTL` read its value and remaining time. A key that expires soon is
+//! touched when it does, so that its `expired` event is published on time; its delay may be too short for a look-ahead
+//! to find the row. A key armed by lapsed needs nothing more. A key armed by another program is reported to the engine
+//! as an adoption candidate.
+
+mod clocks;
+mod scan;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::key_watch::{Change, Expiry, KeyWatch, LatestChange, Noted, Receipt};
+use super::nudge::Nudge;
+use super::{AdoptionCandidate, Cause, EngineSink, Seen};
+use crate::{Backlog, Found, Keyspace, LedgerName, RedisError, Role, Ttl, Value};
+use lapsed_core::clock::LedgerClock;
+use lapsed_core::task::{Countdown, TaskKey, UnixMs};
+use lapsed_core::telemetry::log::LogLimiter;
+use lapsed_core::telemetry::{DropReason, Metrics};
+
+/// Most keys inspected in one batch.
+const BATCH: usize = 1000;
+
+/// How much later than the due time in its value a key of lapsed may expire, if the server executed the command late. A
+/// larger difference means that a program changed the expiry.
+const EXECUTED_LATE_MAX: Duration = Duration::from_secs(2);
+
+/// How much earlier it may expire: the clocks of two processes differ by at most this much.
+const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
+
+/// Pause after an inspection that Redis did not answer.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Inspects keys that were armed or disarmed. Bounded, one entry for each key.
+#[derive(Debug)]
+pub(super) struct KeyInspector {
+    keyspace: Keyspace,
+    ledger: LedgerName,
+    clock: LedgerClock,
+    nudge: Arc<Nudge>,
+    /// The look-ahead finds what falls due later.
+    horizon: Duration,
+    watch: Mutex<KeyWatch>,
+    arrived: Notify,
+    server: Mutex<EventServer>,
+    /// The events of the current session.
+    backlog: watch::Sender<Option<Backlog>>,
+    metrics: Arc<Metrics>,
+    warnings: LogLimiter,
+}
+
+/// The server whose events are received.
+#[derive(Debug, Clone, Default)]
+struct EventServer {
+    run_id: Option<String>,
+    /// When it was first seen.
+    since: UnixMs,
+    /// When it last replaced another server, or restarted.
+    replaced: Option<UnixMs>,
+}
+
+impl KeyInspector {
+    pub(super) fn new(
+        keyspace: Keyspace,
+        ledger: LedgerName,
+        clock: LedgerClock,
+        nudge: Arc<Nudge>,
+        horizon: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            keyspace,
+            ledger,
+            clock,
+            nudge,
+            horizon,
+            watch: Mutex::default(),
+            arrived: Notify::new(),
+            server: Mutex::default(),
+            backlog: watch::Sender::new(None),
+            metrics,
+            warnings: LogLimiter::every(Duration::from_secs(30)),
+        }
+    }
+
+    /// Notes the server of a confirmed subscription. A deletion counts only if it was heard from this server, and while
+    /// it is a master.
+    pub(super) fn set_server(&self, run_id: Option<String>) {
+        let mut server = self.server();
+        if run_id.is_none() || server.run_id != run_id {
+            let since = self.clock.now();
+            *server = EventServer {
+                replaced: server.run_id.as_ref().map(|_| since).or(server.replaced),
+                run_id,
+                since,
+            };
+        }
+    }
+
+    /// Sets the events of the current session; `None` at its end.
+    pub(super) fn set_backlog(&self, backlog: Option<Backlog>) {
+        self.backlog.send_replace(backlog);
+    }
+
+    /// Queues a key for inspection. Never blocks.
+    pub(super) fn note(
+        &self,
+        key: TaskKey,
+        change: Change,
+        receipt: Receipt,
+        sink: &dyn EngineSink,
+    ) {
+        let noted = self.watch().note(key, change, receipt);
+        match noted {
+            Noted::Known => {}
+            Noted::New => self.arrived.notify_one(),
+            Noted::Full => {
+                self.metrics.dropped(DropReason::ArmingOverflow, 1);
+                sink.audit(Cause::Overflow);
+            }
+        }
+    }
+
+    /// Handles an `expired` event. If the key was armed and gone at its inspection, the event is the only sign of that
+    /// arming: its row may be finished, or due at another time.
+    pub(super) fn expired(&self, key: &TaskKey, sink: &dyn EngineSink) {
+        let gone_since = self.watch().expired(key);
+        if let Some(since) = gone_since {
+            self.report_unseen(key.clone(), since, sink);
+        }
+    }
+
+    /// Reports a key that was armed and expired before its inspection. If the event was late, another daemon may have
+    /// adopted the key, and the task may have run: only what was surely published after that counts.
+    fn report_unseen(&self, key: TaskKey, armed: Receipt, sink: &dyn EngineSink) {
+        let seen = Seen::Armed(Countdown {
+            late: armed.late_since.is_some(),
+            ..Countdown::expired(self.clock.now(), self.heard(armed))
+        });
+        sink.propose(AdoptionCandidate::of_key(key, seen));
+    }
+
+    /// Returns when an event was received, or when a late one may have been published at the earliest.
+    fn heard(&self, receipt: Receipt) -> UnixMs {
+        let Receipt { at, late_since } = receipt;
+        late_since.unwrap_or_else(|| self.clock.at(at))
+    }
+
+    /// Inspects keys at once. Returns `None` for each key that is not armed.
+    ///
+    /// # Errors
+    /// If Redis does not answer, or if it may have been replaced since `since`: its data would then prove nothing.
+    pub(super) async fn find(
+        &self,
+        keys: &[TaskKey],
+        since: UnixMs,
+    ) -> Result<Vec<Option<Countdown>>, RedisError> {
+        let known = self.server().clone();
+        let run_id = self.keyspace.server().await?.run_id;
+        if run_id.is_none() || run_id != known.run_id || known.since > since {
+            return Err(RedisError::silence());
+        }
+        let asked = self.clock.now();
+        let found = self.keyspace.inspect(keys).await?;
+        let answered = self.clock.now();
+        let countdown = |found: Option<Found>| {
+            let Found { value, ttl } = found?;
+            let Ttl::Ms(left_ms) = ttl else { return None };
+            Some(Countdown {
+                due: answered.plus(Duration::from_millis(left_ms)),
+                slack: answered.since(asked),
+                alive_at: Some(asked),
+                heard: None,
+                late: false,
+                kept_since: None,
+                meant: value.due(),
+            })
+        };
+        Ok(found.into_iter().map(countdown).collect())
+    }
+
+    /// Inspects changed keys while the session lasts. Keys left over at its end are inspected by the next session.
+    pub(super) async fn inspect(&self, sink: &dyn EngineSink) -> Infallible {
+        self.resume(sink);
+        loop {
+            let batch = self.next_batch().await;
+            let keys: Vec<TaskKey> = batch.iter().map(|(key, _)| key.clone()).collect();
+            let asked = self.clock.now();
+            match self.keyspace.inspect(&keys).await {
+                Ok(found) => self.report(batch, found, asked, sink).await,
+                Err(error) => {
+                    if let Some(held_back) = self.warnings.admit(error.reason()) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, held_back, "cannot inspect armed keys");
+                    }
+                    sink.audit(Cause::Overflow);
+                    match error.is_transient() {
+                        true => self.watch().requeue_inspected(),
+                        false => self.forget(&keys),
+                    }
+                    tokio::time::sleep(OUTAGE_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Resumes after the last session, whose end interrupted an inspection. Events since then are lost: a key that is
+    /// missing now may have expired meanwhile.
+    fn resume(&self, sink: &dyn EngineSink) {
+        let gone = {
+            let mut watch = self.watch();
+            watch.requeue_inspected();
+            watch.events_lost()
+        };
+        gone.into_iter()
+            .for_each(|key| self.report_missed(key, sink));
+    }
+
+    /// Reports a key that was armed and is missing, although no `expired` event arrived. Counts only without a row.
+    fn report_missed(&self, key: TaskKey, sink: &dyn EngineSink) {
+        let seen = Seen::Expired(self.clock.now());
+        sink.propose(AdoptionCandidate::of_key(key, seen));
+    }
+
+    /// Waits for changed keys, and takes a batch of them.
+    async fn next_batch(&self) -> Vec<(TaskKey, Change)> {
+        loop {
+            let arrived = self.arrived.notified();
+            let batch = self.watch().take(BATCH);
+            if !batch.is_empty() {
+                return batch;
+            }
+            arrived.await;
+        }
+    }
+
+    async fn report(
+        &self,
+        batch: Vec<(TaskKey, Change)>,
+        found: Vec<Option<Found>>,
+        asked: UnixMs,
+        sink: &dyn EngineSink,
+    ) {
+        let answered = self.clock.now();
+        let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
+        for ((key, change), found) in batch.into_iter().zip(found) {
+            let inspected = self.watch().finish(&key);
+            let (Some(inspected), Some(Found { value, ttl })) = (inspected, found) else {
+                continue;
+            };
+            let since = inspected.since;
+            match (ttl, change) {
+                (Ttl::Ms(left_ms), _) => {
+                    let due = answered.plus(Duration::from_millis(left_ms));
+                    if due <= answered.plus(self.horizon) && sink.senior_listeners(&key) == 0 {
+                        soon.push((key.clone(), due));
+                    }
+                    if expires_as_armed(value, due) {
+                        // A program deleted the key; an audit has armed it again since.
+                        if let Some(since) = inspected.last_disarmed() {
+                            disarmed.push((key, self.clock.at(since)));
+                        }
+                        continue;
+                    }
+                    let seen = Seen::Armed(Countdown {
+                        due,
+                        slack: answered.since(asked),
+                        alive_at: Some(asked),
+                        heard: Some(self.heard(since)),
+                        late: since.late_since.is_some(),
+                        kept_since: None,
+                        meant: value.due(),
+                    });
+                    sink.propose(AdoptionCandidate::of_key(key, seen));
+                }
+                (Ttl::Missing | Ttl::Forever, Change::Disarmed) => {
+                    disarmed.push((key, self.clock.at(since.at)))
+                }
+                (Ttl::Missing, Change::Armed) => self.report_missing(key, inspected, sink),
+                // A later `SET` without an expiry: its meaning is unknown.
+                (Ttl::Forever, Change::Armed) => self.metrics.dropped(DropReason::Lasting, 1),
+            }
+        }
+        self.nudge.touch(soon);
+        if !disarmed.is_empty() {
+            self.report_disarmed(disarmed, sink).await;
+        }
+        // Changes during the inspection are inspected next.
+        if self.watch().has_waiting() {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Handles a key that was armed and is missing at its inspection.
+    fn report_missing(&self, key: TaskKey, armed: LatestChange, sink: &dyn EngineSink) {
+        match armed.expiry {
+            Expiry::Heard => self.report_unseen(key, armed.since, sink),
+            Expiry::NotHeard => self.watch().remember_gone(key, armed.since),
+            Expiry::MayBeLost => self.report_missed(key, sink),
+        }
+    }
+
+    /// Reports deletions, unless the server is no longer the master that was subscribed to: a replica, a demoted master
+    /// and a server that migrates its keys publish `del`, too.
+    async fn report_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn EngineSink) {
+        let expected = self.server().run_id.clone();
+        let is_the_same = match self.keyspace.server().await {
+            Ok(server) => {
+                server.role == Some(Role::Master) && expected.is_some() && server.run_id == expected
+            }
+            Err(_) => false,
+        };
+        if !is_the_same {
+            self.metrics
+                .dropped(DropReason::Unverified, keys.len() as u64);
+            return;
+        }
+        for (key, heard) in keys {
+            let seen = Seen::Disarmed(heard);
+            sink.propose(AdoptionCandidate::of_key(key, seen));
+        }
+    }
+
+    fn forget(&self, keys: &[TaskKey]) {
+        let mut heard = self.watch();
+        for key in keys {
+            heard.finish(key);
+        }
+    }
+
+    fn watch(&self) -> MutexGuard<'_, KeyWatch> {
+        self.watch
+            .lock()
+            .expect("nothing panics while holding the key watch")
+    }
+
+    fn server(&self) -> MutexGuard<'_, EventServer> {
+        self.server
+            .lock()
+            .expect("nothing panics while holding the server")
+    }
+}
+
+/// True if lapsed wrote the value and the key expires at the due time in it.
+fn expires_as_armed(value: Value, expires: UnixMs) -> bool {
+    value.due().is_some_and(|due| {
+        expires.since(due) <= EXECUTED_LATE_MAX && due.since(expires) <= CLOCK_ERROR_MAX
+    })
+}

@@ -1,0 +1,219 @@
+//! The entries of tasks in the configured sets: which member in which set, and the commands on them.
+
+use super::score::{MILLISECONDS_FROM, OWN_FROM, Score};
+use crate::{
+    Commands, EntryAnswer, EntryToTake, LedgerName, Names, RedisError, Register, ScoreChange,
+    ScoredEntry, ScoredSets, TakenEntry, WriteMode,
+};
+use lapsed_core::config::{MemberPlace, RedisConfig, SortedSetConfig};
+use lapsed_core::task::{Foreign, KeyBucket, TaskKey, UnixMs};
+use lapsed_core::timer::Alarm;
+
+/// Names the entries of tasks, and writes and removes them.
+#[derive(Debug)]
+pub(super) struct Entries {
+    config: SortedSetConfig,
+    /// The names of the sets in Redis.
+    sets: Vec<String>,
+    scored: ScoredSets,
+}
+
+impl Entries {
+    pub(super) fn new(
+        commands: Commands,
+        redis: &RedisConfig,
+        config: SortedSetConfig,
+        ledger: LedgerName,
+    ) -> Self {
+        let name = |key: &String| format!("{}{key}", redis.key_prefix);
+        let register = Register::new(Names::new(&redis.key_prefix), ledger, config.scope());
+        Self {
+            sets: config.keys.iter().map(name).collect(),
+            scored: ScoredSets::new(commands, OWN_FROM, Some(register)),
+            config,
+        }
+    }
+
+    /// The names of the sets in Redis.
+    pub(super) fn sets(&self) -> &[String] {
+        &self.sets
+    }
+
+    /// Names the sets, and how members and scores are read.
+    pub(super) fn scope(&self) -> String {
+        let unit = self.config.unit.as_str();
+        format!("sorted_set:{}/{unit}", self.config.scope())
+    }
+
+    /// The commands.
+    pub(super) fn scored(&self) -> &ScoredSets {
+        &self.scored
+    }
+
+    /// Reads a score.
+    pub(super) fn read_score(&self, score: f64) -> Score {
+        Score::read(score, self.config.unit)
+    }
+
+    /// The score of a request that a program would write for this time.
+    pub(super) fn request_score(&self, due: UnixMs) -> f64 {
+        Score::request(due, self.config.unit)
+    }
+
+    /// Returns the task of a member of the set with this index.
+    pub(super) fn key_of(&self, set: usize, member: &[u8]) -> Result<TaskKey, Foreign> {
+        self.config.member.key_of(set, member)
+    }
+
+    /// Returns the payload of the task of a member, if the member does not follow from its key.
+    pub(super) fn payload_of(&self, set: usize, member: &[u8]) -> Option<String> {
+        self.config.member.payload_of(set, member)
+    }
+
+    /// True if the register has to keep the member of a task.
+    pub(super) fn keeps_member(&self, key: &TaskKey) -> bool {
+        self.config.member.place_of(key).member.is_empty()
+    }
+
+    /// The entry of a task with a score.
+    fn entry(&self, key: &TaskKey, score: f64, due: UnixMs) -> ScoredEntry {
+        let MemberPlace { set, member, other } = self.config.member.place_of(key);
+        let by_bucket = || usize::from(KeyBucket::of(key).number()) % self.sets.len();
+        ScoredEntry {
+            home: set.unwrap_or_else(by_bucket),
+            only: set,
+            member,
+            other,
+            score,
+            due_ms: due.0,
+        }
+    }
+
+    /// Writes the entries of alarms. Returns an answer for each, in order.
+    pub(super) async fn write<'a>(
+        &self,
+        alarms: impl Iterator<Item = &'a Alarm>,
+        mode: WriteMode,
+        now: UnixMs,
+    ) -> Result<Vec<EntryAnswer>, RedisError> {
+        let entries = alarms.map(|alarm| {
+            // A task that is due when it is armed keeps its due time, by which its entry is removed.
+            let overdue = alarm.arming.filter(|_| alarm.due <= now);
+            let due = overdue.map_or(alarm.due, |arming| arming.due.min(alarm.due));
+            let armed = alarm.arming.map_or(alarm.due, |arming| arming.due);
+            self.entry(&alarm.key, Score::own(due), armed)
+        });
+        let entries: Vec<ScoredEntry> = entries.collect();
+        let written = self.scored.write(&self.sets, &entries, mode);
+        written.await
+    }
+
+    /// Changes entries whose score is still the one that was read.
+    pub(super) async fn change(
+        &self,
+        changes: &[ScoreChange],
+    ) -> Result<Vec<EntryAnswer>, RedisError> {
+        self.scored.change(&self.sets, changes).await
+    }
+
+    /// Removes our own entries of these alarms, unless they are for a later time.
+    pub(super) async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
+        let entries: Vec<ScoredEntry> = ended
+            .iter()
+            .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due), alarm.due))
+            .collect();
+        let settled = self.scored.settle(&self.sets, &entries);
+        settled.await.map(drop)
+    }
+
+    /// Removes the entries of these tasks.
+    pub(super) async fn remove(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
+        let entries: Vec<ScoredEntry> = keys
+            .iter()
+            .map(|key| self.entry(key, f64::INFINITY, UnixMs(i64::MAX)))
+            .collect();
+        let removed = self.scored.remove(&self.sets, &entries);
+        removed.await.map(drop)
+    }
+
+    /// Takes the entries of tasks that are about to start. Returns what became of each, in order.
+    pub(super) async fn take(
+        &self,
+        alarms: &[Alarm],
+        now: UnixMs,
+    ) -> Result<Vec<TakenEntry>, RedisError> {
+        let entries = alarms.iter().map(|alarm| {
+            let MemberPlace { set, member, other } = self.config.member.place_of(&alarm.key);
+            EntryToTake {
+                due_ms: alarm.arming.map_or(alarm.due, |arming| arming.due).0,
+                only: set,
+                member,
+                other,
+            }
+        });
+        let entries: Vec<EntryToTake> = entries.collect();
+        let unit = self.config.unit.as_str();
+        let now = Score::own(now);
+        let taken = self
+            .scored
+            .take(&self.sets, &entries, unit, MILLISECONDS_FROM, now);
+        taken.await
+    }
+
+    /// Returns what the sets hold for each task, in order: a request of a program before our own entry.
+    pub(super) async fn find(&self, keys: &[TaskKey]) -> Result<Vec<Option<Score>>, RedisError> {
+        let places: Vec<MemberPlace> = keys
+            .iter()
+            .map(|key| self.config.member.place_of(key))
+            .collect();
+        let unknown = places.iter().filter(|place| place.member.is_empty());
+        let unknown: Vec<&str> = unknown.filter_map(|place| place.other.as_deref()).collect();
+        let mut kept = self.scored.members(&unknown).await?.into_iter();
+        // The forms of each task, and the only set that can have each.
+        let (mut forms, mut only) = (Vec::new(), Vec::new());
+        for MemberPlace { set, member, other } in &places {
+            forms.push(match member.is_empty() {
+                // One that is not kept is in no set; the key is asked for twice.
+                true => kept.next().flatten().unwrap_or_else(|| bytes_of(other)),
+                false => member.clone().into_bytes(),
+            });
+            only.push(*set);
+            if other.is_some() {
+                forms.push(bytes_of(other));
+                only.push(None);
+            }
+        }
+        let mut found: Vec<Option<f64>> = vec![None; forms.len()];
+        for (index, set) in self.sets.iter().enumerate() {
+            let scores = self.scored.scores(set, &forms).await?;
+            for ((found, score), only) in found.iter_mut().zip(scores).zip(&only) {
+                let is_its_own = only.is_none_or(|only| only == index);
+                *found = lower(*found, score.filter(|_| is_its_own));
+            }
+        }
+        let mut found = found.into_iter();
+        let mut next = || found.next().flatten();
+        let of_task = places.iter().map(|place| {
+            let score = next();
+            match place.other {
+                Some(_) => lower(score, next()),
+                None => score,
+            }
+        });
+        let scores: Vec<Option<f64>> = of_task.collect();
+        let read = |score: Option<f64>| score.map(|score| self.read_score(score));
+        Ok(scores.into_iter().map(read).collect())
+    }
+}
+
+fn bytes_of(text: &Option<String>) -> Vec<u8> {
+    text.as_deref().unwrap_or_default().as_bytes().to_vec()
+}
+
+/// The lower of two scores, if any. A request of a program is lower than an entry of our own.
+fn lower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,210 @@
+//! Sorted sets: every pending task is an entry, whose score is its due time.
+//!
+//! Programs add entries with `ZADD`, move them with another one, and cancel with `ZREM`. An entry of a program is a
+//! *request*: it is proposed to the engine, and acknowledged once the ledger holds its task, by a score in microseconds.
+//! So new requests are found by their scores, however many entries wait. Signals are raised from memory.
+
+mod absence;
+mod entries;
+mod inbox;
+mod mark;
+mod near;
+mod overdue;
+mod quiet;
+mod requests;
+mod score;
+mod session;
+mod state;
+mod writing;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::entries::Entries;
+use self::overdue::Pages;
+pub use self::score::OWN_FROM;
+use self::score::Score;
+use self::session::Sessions;
+use self::state::State;
+use self::writing::Writing;
+use super::{
+    Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Listening,
+    Remaining, Taking, Timer, TimerError,
+};
+use crate::{Commands, Endpoint, Keyspace, LedgerName, RedisError};
+use lapsed_core::clock::LedgerClock;
+use lapsed_core::config::{RedisConfig, SortedSetConfig};
+use lapsed_core::task::{TaskKey, UnixMs};
+use lapsed_core::telemetry::Metrics;
+
+/// The score of lapsed's own entry for a due time.
+pub fn own_score(due: UnixMs) -> f64 {
+    Score::own(due)
+}
+
+/// The timer that uses sorted sets.
+pub struct SortedSet {
+    state: Arc<State>,
+    sessions: Arc<Sessions>,
+}
+
+impl SortedSet {
+    /// Does no I/O: connections are opened on first use.
+    ///
+    /// # Errors
+    /// If the URL cannot be parsed.
+    pub fn new(
+        redis: &RedisConfig,
+        sets: SortedSetConfig,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+        ledger: LedgerName,
+    ) -> Result<Self, RedisError> {
+        let commands = Commands::new(Endpoint::new(redis)?);
+        let keyspace = Keyspace::new(commands.clone(), &redis.key_prefix);
+        let entries = Entries::new(commands, redis, sets, ledger);
+        let state = Arc::new(State::new(entries, keyspace, clock, metrics));
+        Ok(Self {
+            sessions: Arc::new(Sessions::new(Arc::clone(&state))),
+            state,
+        })
+    }
+}
+
+#[async_trait]
+impl Timer for SortedSet {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        self.state.set_sink(Some(sink.clone()));
+        // Separate tasks, so that signals do not wait for Redis. All end with the set.
+        let mut parts = JoinSet::new();
+        let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
+        parts.spawn(async move {
+            match state
+                .signals
+                .raise(to.as_ref(), AlarmClock::of_the_kernel())
+                .await {}
+        });
+        let sessions = Arc::clone(&self.sessions);
+        parts.spawn(async move { sessions.run(sink.as_ref()).await });
+        if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
+            && let Ok(panic) = ended.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        parts.shutdown().await;
+        self.state.set_sink(None);
+        self.sessions.stopped();
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let armed = match mode {
+            ArmMode::Replace => Writing(&self.state).replace(alarms).await,
+            ArmMode::IfMissing => Writing(&self.state).repair(alarms).await,
+        };
+        armed.map_err(|error| failed("cannot write entries", error))
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.state.signals.forget(keys);
+        let removed = self.state.entries.remove(keys).await;
+        removed.map_err(|error| failed("cannot remove entries", error))
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        let found = self.state.entries.find(keys).await;
+        let found = found.map_err(|error| failed("cannot query entries", error))?;
+        let now = self.state.clock.now();
+        let remaining = |score: Option<Score>| match score {
+            None => Remaining::Missing,
+            Some(Score::Never) => Remaining::Forever,
+            Some(Score::RequestNow) => Remaining::Ms(0),
+            Some(Score::Own(due) | Score::Request(due)) => {
+                Remaining::Ms(due.since(now).as_millis() as u64)
+            }
+        };
+        Ok(found.into_iter().map(remaining).collect())
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        self.state.expect(alarms);
+    }
+
+    fn scope(&self) -> String {
+        self.state.entries.scope()
+    }
+
+    fn entries(self: Arc<Self>) -> Option<Arc<dyn super::Entries>> {
+        Some(self)
+    }
+
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl super::Entries for SortedSet {
+    fn counts_absence(&self) -> bool {
+        true
+    }
+
+    async fn take(&self, alarms: &[Alarm]) -> Result<Vec<Taking>, TimerError> {
+        let taken = Writing(&self.state).take(alarms).await;
+        taken.map_err(|error| failed("cannot take entries", error))
+    }
+
+    async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
+        let acknowledged = Writing(&self.state).acknowledge(entries).await;
+        acknowledged.map_err(|error| failed("cannot acknowledge entries", error))
+    }
+
+    async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
+        let settled = Writing(&self.state).settle(ended).await;
+        settled.map_err(|error| failed("cannot remove entries of ended tasks", error))
+    }
+
+    async fn audited(&self, began: UnixMs) {
+        let State {
+            entries,
+            keyspace,
+            clock,
+            marks,
+            ..
+        } = &*self.state;
+        self.sessions.audited_within(clock.now().since(began));
+        if let Err(error) = marks.audited(entries, keyspace, began).await {
+            self.state
+                .warn("cannot mark the sorted sets after an audit", &error);
+        }
+    }
+}
+
+#[async_trait]
+impl Listening for SortedSet {
+    fn is_listening(&self) -> bool {
+        self.sessions.is_up()
+    }
+
+    async fn scan_foreign(
+        &self,
+        cursor: Option<u64>,
+        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        let page = Pages(&self.state).read(cursor, wants).await;
+        page.map_err(|error| failed("cannot read entries", error))
+    }
+}
+
+/// The error of a command.
+fn failed(what: &'static str, error: RedisError) -> TimerError {
+    let passes = error.is_transient();
+    let what = match error.is_wrong_type() {
+        true => format!("{what}: a key of `sorted_set.keys` is not a sorted set"),
+        false => what.to_owned(),
+    };
+    let error = TimerError::new(what, error);
+    if passes { error } else { error.lasting() }
+}

@@ -1,0 +1,204 @@
+//! Writing entries: of alarms, and over acknowledged requests of programs.
+
+use std::time::Duration;
+
+use super::score::Score;
+use super::state::State;
+use crate::{EntryAnswer, Proof, RedisError, ScoreChange, TakenEntry, WriteMode};
+use lapsed_core::task::{DELAY_MAX, UnixMs};
+use lapsed_core::timer::{
+    Acknowledgement, AdoptionCandidate, Alarm, Armed, EntryState, Seen, Taking,
+};
+
+/// Tasks due within this are expected at once: the look-ahead may find them too late.
+const SOON: Duration = Duration::from_secs(2);
+
+/// An entry that is due within this is taken: clocks differ a little.
+const SLACK: Duration = Duration::from_millis(250);
+
+/// Most ended tasks that are remembered while their entries cannot be removed. An audit finds the others.
+const UNSETTLED_MAX: usize = 65_536;
+
+/// Writes, acknowledges and removes entries.
+pub(super) struct Writing<'a>(pub(super) &'a State);
+
+impl Writing<'_> {
+    /// Writes entries over any that exist.
+    pub(super) async fn replace(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
+        let written = self
+            .0
+            .entries
+            .write(alarms.iter(), WriteMode::Replace, self.0.clock.now())
+            .await;
+        // Not before: the task would end, and its entry would be written after that.
+        self.expect_soon(alarms);
+        Ok(Armed {
+            written: written?.len(),
+            ..Armed::default()
+        })
+    }
+
+    /// Has the signals of tasks that this process creates and runs raised when they are due, however short their delay.
+    fn expect_soon(&self, alarms: &[Alarm]) {
+        let Some(sink) = self.0.sink() else { return };
+        let soon = self.0.clock.now().plus(SOON);
+        let ours =
+            |alarm: &&Alarm| alarm.due <= soon && sink.wants(&alarm.key) && sink.owns(&alarm.key);
+        let ours: Vec<Alarm> = alarms.iter().filter(ours).cloned().collect();
+        if !ours.is_empty() {
+            self.0.expect(ours);
+        }
+    }
+
+    /// Writes entries that are missing, and moves those whose time has passed. While absence is evidence, a missing entry
+    /// is reported first; while daemons with other settings are here, it stays missing.
+    pub(super) async fn repair(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
+        let heard = self.0.clock.now();
+        let now = Score::own(heard);
+        let answers = self
+            .0
+            .entries
+            .write(alarms.iter(), WriteMode::Move { now }, heard)
+            .await?;
+        let mut armed = Armed::default();
+        let mut missing = Vec::new();
+        for (alarm, answer) in alarms.iter().zip(&answers) {
+            match answer {
+                EntryAnswer::Written => armed.written += 1,
+                EntryAnswer::Kept | EntryAnswer::Taken => armed.present += 1,
+                EntryAnswer::Missing => missing.push(alarm.clone()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(armed);
+        }
+        armed.missing = missing.len();
+        let lost = match (self.0.proof().await?, self.0.sink()) {
+            (Proof::Lost, _) => missing,
+            (Proof::Kept, Some(sink)) => self.0.absences.report(missing, heard, sink.as_ref()),
+            // A daemon has to decide.
+            (Proof::Kept, None) | (Proof::Shared, _) => Vec::new(),
+        };
+        let mode = WriteMode::Keep { now };
+        let answers = self.0.entries.write(lost.iter(), mode, heard).await?;
+        for answer in &answers {
+            armed.missing -= 1;
+            match answer {
+                EntryAnswer::Written => armed.written += 1,
+                _ => armed.present += 1,
+            }
+        }
+        Ok(armed)
+    }
+
+    /// Takes the entries of tasks that are about to start.
+    pub(super) async fn take(&self, alarms: &[Alarm]) -> Result<Vec<Taking>, RedisError> {
+        let heard = self.0.clock.now();
+        let taken = self.0.entries.take(alarms, heard.plus(SLACK)).await?;
+        let answers = alarms.iter().zip(taken).map(|(alarm, taken)| match taken {
+            TakenEntry::Taken => Taking::Taken,
+            TakenEntry::Removed => Taking::Removed(heard),
+            TakenEntry::Unknown => Taking::Unknown,
+            TakenEntry::Later(score) => match self.0.entries.read_score(score) {
+                Score::Request(due) if due <= heard.plus(DELAY_MAX) => {
+                    self.propose_moved(alarm, due, heard)
+                }
+                _ => Taking::Unknown,
+            },
+        });
+        Ok(answers.collect())
+    }
+
+    /// Has the engine move a task to the later time that a program wrote, before the look finds it.
+    fn propose_moved(&self, alarm: &Alarm, due: UnixMs, heard: UnixMs) -> Taking {
+        let Some(sink) = self.0.sink().filter(|sink| sink.adopts(&alarm.key)) else {
+            return Taking::Unknown;
+        };
+        let seen = Seen::Requested { due, heard };
+        sink.propose(AdoptionCandidate::of_key(alarm.key.clone(), seen));
+        Taking::Moved
+    }
+
+    /// Removes the entries of ended tasks. Those that could not be removed are remembered, as far as there is room.
+    pub(super) async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
+        let settled = self.0.entries.settle(ended).await;
+        if settled.is_err() {
+            let mut unsettled = self.0.unsettled();
+            let room = UNSETTLED_MAX.saturating_sub(unsettled.len());
+            unsettled.extend(ended.iter().take(room).cloned());
+        }
+        settled
+    }
+
+    /// Tries again to remove the entries of ended tasks.
+    pub(super) async fn settle_rest(&self) -> Result<(), RedisError> {
+        let rest = std::mem::take(&mut *self.0.unsettled());
+        self.settle(&rest).await
+    }
+
+    /// Answers requests of programs.
+    pub(super) async fn acknowledge(&self, answers: &[Acknowledgement]) -> Result<(), RedisError> {
+        let (mut changes, mut asked) = (Vec::new(), Vec::new());
+        {
+            let mut requests = self.0.requests();
+            for Acknowledgement {
+                key,
+                requested,
+                state,
+            } in answers
+            {
+                let Some((entry, score)) = requests.proposed(key, *requested) else {
+                    continue;
+                };
+                let (to, due) = match state {
+                    EntryState::Pending(due) => (Some(Score::own(*due)), *due),
+                    EntryState::Ended => (None, *requested),
+                    EntryState::Refused => {
+                        requests.refused(&entry, score);
+                        continue;
+                    }
+                };
+                changes.push(ScoreChange {
+                    set: entry.0,
+                    member: entry.1.clone(),
+                    from: score,
+                    to,
+                    key: key.as_str().to_owned(),
+                    due_ms: due.0,
+                    keeps_member: self.0.entries.keeps_member(key),
+                });
+                asked.push((key, *requested, entry, score));
+            }
+        }
+        let heard = self.0.clock.now();
+        let answers = self.0.entries.change(&changes).await?;
+        let mut missing = Vec::new();
+        {
+            let mut requests = self.0.requests();
+            for ((key, due, entry, score), answer) in asked.into_iter().zip(answers) {
+                match answer {
+                    EntryAnswer::Written | EntryAnswer::Taken => {
+                        requests.answered(&entry, score);
+                    }
+                    EntryAnswer::Kept => {}
+                    EntryAnswer::Missing => {
+                        requests.forget(&entry);
+                        missing.push(Alarm {
+                            key: key.clone(),
+                            due,
+                            arming: None,
+                        });
+                    }
+                }
+            }
+        }
+        // A program has removed them meanwhile.
+        if !missing.is_empty()
+            && let Some(sink) = self.0.sink()
+            && self.0.proof().await? == Proof::Kept
+        {
+            let _ = self.0.absences.report(missing, heard, sink.as_ref());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! A time wheel in Redis.
+//!
+//! The *hand* visits one slot each tick: it reads the entries of lapsed that fall due during the tick a little ahead, and
+//! memory raises each at its millisecond. The *inbox* takes entries of programs from the lists of the slots, and proposes
+//! them for adoption. The ledger decides what is true: an entry that is missing is written again by an audit.
+
+mod ahead;
+mod dial;
+mod entry;
+mod hand;
+mod inbox;
+mod proposals;
+mod recent;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::ahead::Ahead;
+use self::dial::Dial;
+use self::entry::{Element, Garbage};
+use self::hand::{Hand, LEFT_BEHIND};
+use self::inbox::Inbox;
+use super::{
+    Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Entries, EntryState,
+    Listening, Remaining, Timer, TimerError,
+};
+use crate::{Commands, Endpoint, Keyspace, RedisError, WheelKeys};
+use lapsed_core::clock::LedgerClock;
+use lapsed_core::config::{RedisConfig, WheelConfig};
+use lapsed_core::task::{TaskKey, UnixMs};
+use lapsed_core::telemetry::Metrics;
+
+/// Slots of one page of the audit, and entries of each of them.
+const AUDIT_SLOTS: u32 = 100;
+const AUDIT_ENTRIES: usize = 100;
+
+/// An audit writes no entry that is due within this time. The look-ahead and the sweep find such tasks.
+const ABOUT_TO_START: Duration = Duration::from_secs(1);
+
+/// The key of the task that an element of a list becomes, but for its due time; `None` for an entry that the old executor has
+/// run.
+///
+/// # Errors
+/// Says why it is no entry.
+pub fn task_of(element: &[u8], class: &str) -> Result<Option<TaskKey>, &'static str> {
+    match Element::read(element, class) {
+        Element::Marker => Ok(None),
+        Element::Garbage(why) => Err(why.as_str()),
+        Element::Entry(entry) => match entry.key(UnixMs(0)) {
+            Ok(key) => Ok(Some(key)),
+            Err(_) => Err(Garbage::Method.as_str()),
+        },
+    }
+}
+
+/// The timer that keeps its entries on a wheel.
+#[derive(Debug)]
+pub struct Wheel {
+    clock: LedgerClock,
+    dial: Dial,
+    keys: WheelKeys,
+    ahead: Arc<Ahead>,
+    hand: Arc<Hand>,
+    inbox: Arc<Inbox>,
+    /// False in a process that only produces tasks.
+    runs: AtomicBool,
+}
+
+impl Wheel {
+    /// Does no I/O: the connection is opened on first use. `adopts`: whether entries of programs are taken at all.
+    ///
+    /// # Errors
+    /// If the URL cannot be parsed.
+    pub fn new(
+        redis: &RedisConfig,
+        config: &WheelConfig,
+        adopts: bool,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, RedisError> {
+        let WheelConfig {
+            key,
+            slots,
+            tick,
+            class,
+            stopped_at,
+        } = config;
+        let commands = Commands::new(Endpoint::new(redis)?);
+        let dial = Dial::new(*slots, *tick);
+        let key = format!("{}{key}", redis.key_prefix);
+        let keys = WheelKeys::new(commands.clone(), key, dial.slots(), dial.tick_ms());
+        let ahead = Arc::new(Ahead::new(clock.clone(), *tick));
+        let inbox = Inbox::new(keys.clone(), dial, clock.clone(), class, metrics);
+        let inbox = Arc::new(inbox);
+        let hand = Hand::new(
+            Keyspace::new(commands, &redis.key_prefix),
+            keys.clone(),
+            dial,
+            clock.clone(),
+            Arc::clone(&ahead),
+            adopts.then(|| Arc::clone(&inbox)),
+            *stopped_at,
+        );
+        Ok(Self {
+            clock,
+            dial,
+            keys,
+            ahead,
+            hand: Arc::new(hand),
+            inbox,
+            runs: AtomicBool::new(false),
+        })
+    }
+
+    /// Has this process raise alarms that fall due before the hand would read their entries.
+    fn expect_near(&self, alarms: &[Alarm]) {
+        let near = self.clock.now().plus(self.dial.ticks(2));
+        let near = alarms.iter().filter(|alarm| alarm.due <= near);
+        if self.runs.load(Ordering::Relaxed) {
+            self.ahead.expect_new(near.cloned());
+        }
+    }
+}
+
+#[async_trait]
+impl Timer for Wheel {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        self.runs.store(true, Ordering::Relaxed);
+        // Separate tasks, so that signals do not wait for queries. Both end with the set.
+        let mut parts = JoinSet::new();
+        let (ahead, to_signals) = (Arc::clone(&self.ahead), Arc::clone(&sink));
+        parts.spawn(async move {
+            ahead
+                .due
+                .raise(to_signals.as_ref(), AlarmClock::of_the_kernel())
+                .await
+        });
+        let hand = Arc::clone(&self.hand);
+        parts.spawn(async move { hand.run(sink.as_ref()).await });
+        if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
+            && let Ok(panic) = ended.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        parts.shutdown().await;
+        self.hand.stopped();
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let now = self.clock.now();
+        let (keep, begin) = match mode {
+            ArmMode::Replace => (None, UnixMs(i64::MIN)),
+            // The task is pending: an entry that is due is of an earlier arming. A task that is about to start may have
+            // ended by now, and its entry would stay.
+            ArmMode::IfMissing => (Some(now), now.plus(ABOUT_TO_START)),
+        };
+        let entries = alarms.iter().filter(|alarm| alarm.due > begin);
+        let entries = entries.map(|alarm| (&alarm.key, entry_due(alarm, now)));
+        let entries: Vec<(&TaskKey, UnixMs)> = entries.collect();
+        let written = self.keys.arm(&entries, keep).await;
+        // Afterwards: an entry that is written when its task has ended would stay.
+        self.expect_near(alarms);
+        let written = written.map_err(|error| TimerError::new("cannot write entries", error))?;
+        Ok(Armed {
+            written,
+            present: alarms.len() - written,
+            missing: 0,
+        })
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.ahead.due.forget(keys);
+        let entries: Vec<_> = keys.iter().map(|key| (key, None)).collect();
+        let removed = self.keys.remove(&entries).await;
+        removed.map_err(|error| TimerError::new("cannot remove entries", error))
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        let found = self.keys.due_times(keys).await;
+        let found = found.map_err(|error| TimerError::new("cannot query entries", error))?;
+        let now = self.clock.now();
+        let remaining = |due: Option<UnixMs>| match due {
+            Some(due) => Remaining::Ms(due.since(now).as_millis() as u64),
+            None => Remaining::Missing,
+        };
+        Ok(found.into_iter().map(remaining).collect())
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        let near = self.clock.now().plus(self.dial.ticks(2));
+        let known = alarms.iter().filter(|alarm| alarm.due <= near);
+        self.ahead.recent.insert_all(known);
+        self.ahead.due.expect(alarms);
+    }
+
+    fn scope(&self) -> String {
+        self.keys.scope()
+    }
+
+    fn entries(self: Arc<Self>) -> Option<Arc<dyn Entries>> {
+        Some(self)
+    }
+
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Entries for Wheel {
+    async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
+        let answered = async {
+            let pending = entries.iter().filter_map(|entry| match entry.state {
+                EntryState::Pending(due) => Some((&entry.key, due)),
+                EntryState::Ended | EntryState::Refused => None,
+            });
+            let pending: Vec<(&TaskKey, UnixMs)> = pending.collect();
+            self.keys.arm(&pending, Some(self.clock.now())).await?;
+            self.inbox.answered(entries).await
+        };
+        let answered = answered.await;
+        answered.map_err(|error| TimerError::new("cannot answer entries", error))
+    }
+
+    async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
+        let entries: Vec<_> = ended.iter().map(|end| (&end.key, Some(end.due))).collect();
+        let removed = self.keys.remove(&entries).await;
+        removed.map_err(|error| TimerError::new("cannot remove entries", error))
+    }
+}
+
+#[async_trait]
+impl Listening for Wheel {
+    fn is_listening(&self) -> bool {
+        self.hand.is_listening()
+    }
+
+    async fn scan_foreign(
+        &self,
+        cursor: Option<u64>,
+        _: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        let first = cursor.and_then(|cursor| u32::try_from(cursor).ok());
+        let first = first.unwrap_or(0);
+        let end = first.saturating_add(AUDIT_SLOTS).min(self.dial.slots());
+        let slots: Vec<u32> = (first..end).collect();
+        let below = self.clock.now().minus(LEFT_BEHIND);
+        let found = self
+            .keys
+            .due_in(&slots, None, below, 0..AUDIT_ENTRIES)
+            .await;
+        let found = found.map_err(|error| TimerError::new("cannot read entries", error))?;
+        Ok(ArmedPage {
+            foreign: Vec::new(),
+            overdue: found.into_iter().filter_map(hand::alarm).collect(),
+            taken: Vec::new(),
+            next: (end < self.dial.slots()).then_some(u64::from(end)),
+        })
+    }
+}
+
+/// The due time of an entry: that of the row, by which `settle` removes it. The alarm of a task that is due already may say
+/// a little later.
+fn entry_due(alarm: &Alarm, now: UnixMs) -> UnixMs {
+    match alarm.arming {
+        Some(arming) if alarm.due <= now => arming.due.min(alarm.due),
+        _ => alarm.due,
+    }
+}

@@ -1,0 +1,189 @@
+//! The audit log: who changed what.
+
+use askama::Template;
+use serde::Deserialize;
+
+use super::frame::{Frame, Place, encoded};
+use super::moment::Moment;
+use super::texts::{Language, texts};
+use super::{Head, Page, PanelContent, parameter};
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::net::audit_log::AuditEntry;
+use lapsed::ledger::DocumentPlace;
+use lapsed::task::{TaskKey, UnixMs};
+use lapsed_core::access::Masks;
+
+/// Entries of a page.
+const LIMIT: u32 = 50;
+
+texts! {
+    /// Texts of the audit log.
+    AuditTexts {
+        title: "Audit log", "审计日志";
+        lead: "What was changed over HTTP and RESP, here and in the other daemons, newest first. Changes by the command line, by Redis clients without a password and by programs are not in it.", "通过 HTTP 和 RESP 所做的修改（包括其他守护进程），最新的在前。命令行、未使用密码的 Redis 客户端和程序所做的修改不在其中。";
+        none: "Nothing was changed yet.", "还没有任何修改。";
+        at: "When", "时间";
+        caller: "Who", "操作者";
+        verb: "What", "操作";
+        subject: "Of", "对象";
+        tasks: "Tasks", "任务数";
+        reason: "Reason", "原因";
+        keys: "Keys", "键";
+        first: "Newest", "最新";
+        next: "Older", "更早";
+    }
+}
+
+/// Where the page begins.
+#[derive(Debug, Default, Deserialize)]
+pub struct Wanted {
+    /// `next` of the page before.
+    #[serde(default)]
+    before: String,
+}
+
+/// An entry as it is shown.
+struct Row {
+    at: Moment,
+    caller: String,
+    address: String,
+    verb: String,
+    subject: String,
+    /// Page of the task, if it is one.
+    href: Option<String>,
+    tasks: u64,
+    reason: String,
+    keys: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(
+    path = "audit_list.html",
+    config = "http/dashboard/templates/askama.toml"
+)]
+pub struct List<'a> {
+    f: &'a Frame,
+    t: &'static AuditTexts,
+    rows: Vec<Row>,
+    is_first: bool,
+    next: Option<String>,
+}
+
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "audit";
+    const SHOWS: &'static str = "audit";
+    const IS_PER_CLASS: bool = false;
+    type Query = Wanted;
+    type Content<'a> = List<'a>;
+
+    fn address(query: &Wanted) -> String {
+        parameter("before", &query.before)
+    }
+
+    async fn load<'a>(
+        site: &'a Site,
+        f: &'a Frame,
+        wanted: &'a Wanted,
+    ) -> Result<List<'a>, Problem> {
+        let before =
+            match wanted.before.as_str() {
+                "" => None,
+                text => Some(place(text).ok_or_else(|| {
+                    Problem::invalid("`before` is not the address of an older page")
+                })?),
+            };
+        let page = site.audit_log.page(before, LIMIT).await?;
+        Ok(List {
+            f,
+            t: AuditTexts::of(f.language()),
+            rows: page
+                .entries
+                .into_iter()
+                .map(|entry| row(masked(entry, &f.caller.masks), f))
+                .collect(),
+            is_first: wanted.before.is_empty(),
+            next: page.next.map(|next| encoded(&text_of(next))),
+        })
+    }
+}
+
+impl Page for List<'_> {
+    const PLACE: Place = Place::Audit;
+
+    fn head(language: Language) -> Head {
+        let t = AuditTexts::of(language);
+        Head::new(t.title, t.lead)
+    }
+}
+
+fn masked(mut entry: AuditEntry, masks: &Masks) -> AuditEntry {
+    entry.subject = masks.shown_text(entry.subject);
+    for key in &mut entry.keys {
+        *key = masks.shown_text(std::mem::take(key));
+    }
+    entry
+}
+
+fn row(entry: AuditEntry, f: &Frame) -> Row {
+    let AuditEntry {
+        at,
+        caller,
+        address,
+        verb,
+        subject,
+        tasks,
+        reason,
+        keys,
+    } = entry;
+    // A single task has its own page; class and method of several have not.
+    let key = TaskKey::parse(&subject)
+        .ok()
+        .filter(|key| keys.is_empty() && tasks == 1 && !f.hides_arguments(key));
+    Row {
+        at: f.clock(&UnixMs(at)),
+        href: key.map(|key| f.key_href(&key)),
+        verb: verb_name(&verb, f.language()).to_owned(),
+        caller,
+        address,
+        subject,
+        tasks,
+        reason,
+        keys,
+    }
+}
+
+/// The name of what was done. A verb of a newer version stays as it is.
+fn verb_name(verb: &str, language: Language) -> &str {
+    let chinese = match verb {
+        "create" => "创建",
+        "cancel" => "取消",
+        "reschedule" | "move" => "改期",
+        "run" => "立即执行",
+        "redrive" => "重新投递",
+        "discard" => "丢弃",
+        "pause" => "暂停",
+        "resume" => "恢复",
+        "release" => "放行",
+        "login" => "登录",
+        "login_failed" => "登录失败",
+        other => other,
+    };
+    match language {
+        Language::English => verb,
+        Language::Chinese => chinese,
+    }
+}
+
+/// A place in the log as text in an address: `1795291200000.name`.
+fn text_of(place: DocumentPlace) -> String {
+    format!("{}.{}", place.at.0, place.name)
+}
+
+fn place(text: &str) -> Option<DocumentPlace> {
+    let (at, name) = text.split_once('.')?;
+    Some(DocumentPlace {
+        at: UnixMs(at.parse().ok()?),
+        name: name.to_owned(),
+    })
+}

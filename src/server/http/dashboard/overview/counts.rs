@@ -1,0 +1,88 @@
+//! Numbers of tasks by state.
+
+use askama::Template;
+use axum::extract::State;
+
+use super::{OverviewTexts, source};
+use crate::http::dashboard::frame::Frame;
+use crate::http::dashboard::panel::Panel;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use lapsed::task::UnixMs;
+
+/// A number of tasks, with the list that it counts.
+struct Figure {
+    name: &'static str,
+    state: &'static str,
+    count: u64,
+    is_at_least: bool,
+    /// True if nothing is known: none was found, but not all were looked at.
+    is_unknown: bool,
+    /// More about it.
+    detail: Option<String>,
+    /// True if it should be zero.
+    is_trouble: bool,
+}
+
+#[derive(Template)]
+#[template(
+    path = "overview_counts.html",
+    config = "http/dashboard/templates/askama.toml"
+)]
+struct Counts<'a> {
+    f: &'a Frame,
+    t: &'static OverviewTexts,
+    figures: Vec<Figure>,
+    at: UnixMs,
+}
+
+pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
+    panel(&site, &f).await
+}
+
+pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
+    Panel::load(f, source("counts", "stats"), counts(site, f)).await
+}
+
+async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
+    let t = OverviewTexts::of(f.language());
+    let count = site.stats_cache.count(&site.tasks).await?;
+    let stats = count.stats.seen_by(&f.caller)?;
+    let counts = &stats.counts;
+    let figure = |name, state, number| Figure {
+        name,
+        state,
+        count: number,
+        is_at_least: stats.at_least.contains(&state),
+        is_unknown: number == 0 && stats.at_least.contains(&state),
+        detail: None,
+        is_trouble: false,
+    };
+    let oldest = f.fill(t.oldest, &[&f.took(&counts.overdue_ms_max)]);
+    let mut figures = vec![
+        Figure {
+            detail: (counts.overdue > 0).then_some(oldest),
+            is_trouble: counts.overdue_ms_max > 3_000,
+            ..figure(t.overdue, "overdue", counts.overdue)
+        },
+        figure(t.running, "running", counts.running),
+        figure(t.pending, "pending", counts.pending),
+        figure(t.waiting, "waiting", counts.waiting),
+        Figure {
+            is_trouble: counts.dead > 0,
+            ..figure(t.dead, "dead", counts.dead)
+        },
+        figure(t.done, "done", counts.done),
+        figure(t.cancelled, "cancelled", counts.cancelled),
+    ];
+    if f.caller.is_restricted() {
+        // Not counted by class.
+        figures.retain(|figure| !stats.at_least.contains(&figure.state));
+    }
+    Ok(Counts {
+        f,
+        t,
+        figures,
+        at: count.at,
+    })
+}

@@ -1,0 +1,225 @@
+//! Pull queues: what waits in each, and which workers ask for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+
+use super::frame::{Frame, Place};
+use super::moment::{self, Moment};
+use super::texts::{Language, texts};
+use super::{Head, NoQuery, Page, PanelContent};
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use lapsed::diagnosis::STARTING;
+use lapsed::engine::{PullQueueStatus, WorkerStatus};
+use lapsed::ledger::MethodStats;
+use lapsed::task::{TaskKey, UnixMs};
+use lapsed_core::format;
+
+/// Workers of a queue that are shown.
+const WORKERS_MAX: usize = 50;
+
+texts! {
+    /// Texts of the queues.
+    QueuesTexts {
+        title: "Queues and workers", "队列与工作进程";
+        lead: "Workers take the tasks of pull queues over HTTP or a Redis client. The workers are those that asked this daemon.", "工作进程通过 HTTP 或 Redis 客户端领取拉取队列的任务。此处仅列出向本守护进程请求的工作进程。";
+        none: "No route of this daemon has a pull queue. Add one with `pull = { queue = \"mail\" }`.", "此守护进程没有拉取队列路由。可用 `pull = { queue = \"mail\" }` 添加。";
+        no_worker: "No worker asks for this queue. Overdue tasks: {}. Start its workers.", "没有工作进程请求此队列，超时任务：{}。请启动工作进程。";
+        behind: "Overdue tasks although workers ask: {}, the oldest by {}. Check whether the class is paused.", "虽有工作进程请求，仍有超时任务：{} 个，最早已超时 {}。请检查该类是否被暂停。";
+        busy: "All workers are busy. Overdue tasks: {}, the oldest by {}. Start more workers.", "有超时任务且所有工作进程繁忙：{} 个，最早已超时 {}。请增加工作进程。";
+        act_now: "Act now", "立即处理";
+        waiting: "Workers that wait", "等待中的工作进程";
+        wanted: "Tasks they ask for", "请求的任务数";
+        overdue: "Overdue", "已超时";
+        running: "With workers now", "工作进程持有";
+        pending: "Pending", "待执行";
+        visibility: "Lease", "租约";
+        part: "Only the {} unfinished tasks that fall due first were counted: there may be more in each queue.", "仅统计了最先到期的 {} 个未完成任务，每个队列中可能还有更多。";
+        counted: "Counts are of the classes and methods of this queue, in all daemons.", "计数为此队列的类与方法在所有守护进程中的总和。";
+        worker: "Worker", "工作进程";
+        unnamed: "without a name", "未命名";
+        state: "State", "状态";
+        waits: "waits for tasks", "等待任务";
+        works: "works, or is gone", "工作中或已离开";
+        gone: "not seen for long", "长时间未见";
+        taken: "Tasks taken here", "在此领取的任务";
+        seen: "Last seen", "最近出现";
+        no_workers: "No worker has asked since this daemon started.", "自本守护进程启动以来没有工作进程请求。";
+        methods: "Classes and methods", "类与方法";
+        more: "The {} that were seen last.", "最近出现的 {} 个。";
+    }
+}
+
+/// A queue as it is shown.
+struct Queue {
+    name: String,
+    visibility: String,
+    wanted: u64,
+    waiting: u64,
+    /// Sums over its classes and methods.
+    tasks: MethodStats,
+    methods: Vec<String>,
+    workers: Vec<Worker>,
+    /// True if there are more workers than shown.
+    is_part: bool,
+    /// What is wrong, and what to do.
+    trouble: Option<String>,
+}
+
+struct Worker {
+    name: String,
+    state: &'static str,
+    mark: &'static str,
+    taken: u64,
+    seen: Moment,
+}
+
+#[derive(Template)]
+#[template(
+    path = "queues_list.html",
+    config = "http/dashboard/templates/askama.toml"
+)]
+pub struct List<'a> {
+    f: &'a Frame,
+    t: &'static QueuesTexts,
+    queues: Vec<Queue>,
+    /// The number of unfinished tasks that were looked at, if not all.
+    of: Option<u64>,
+    is_part: bool,
+    /// True if not all overdue tasks were looked at.
+    is_part_of_overdue: bool,
+}
+
+impl PanelContent for List<'_> {
+    const NAME: &'static str = "queues";
+    const SHOWS: &'static str = "stats workers";
+    const IS_PER_CLASS: bool = false;
+    type Query = NoQuery;
+    type Content<'a> = List<'a>;
+
+    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
+        let count = site.stats_cache.count(&site.tasks).await?;
+        let mut tasks: HashMap<Arc<str>, Vec<&MethodStats>> = HashMap::new();
+        for method in &count.stats.methods {
+            let key = TaskKey::parse(&method.name).ok();
+            if let Some(queue) = key.and_then(|key| site.engine.pull_queue_of(&key)) {
+                tasks.entry(queue).or_default().push(method);
+            }
+        }
+        let overdue: u64 = count.stats.methods.iter().map(|it| it.overdue).sum();
+        let status = site.engine.pull().status().into_iter();
+        let queues = status.map(|status| {
+            let of_queue = tasks.get(&*status.queue).map_or(&[][..], Vec::as_slice);
+            queue(status, of_queue, f)
+        });
+        Ok(List {
+            f,
+            t: QueuesTexts::of(f.language()),
+            queues: queues.collect(),
+            of: count.stats.methods_of.map(u64::from),
+            is_part: count.stats.methods_of.is_some(),
+            is_part_of_overdue: count.stats.methods_of.is_some()
+                && overdue < count.stats.counts.overdue,
+        })
+    }
+}
+
+impl Page for List<'_> {
+    const PLACE: Place = Place::Queues;
+
+    fn head(language: Language) -> Head {
+        let t = QueuesTexts::of(language);
+        Head::new(t.title, t.lead)
+    }
+}
+
+fn queue(status: PullQueueStatus, methods: &[&MethodStats], f: &Frame) -> Queue {
+    let PullQueueStatus {
+        queue: name,
+        visibility,
+        wanted,
+        workers,
+    } = status;
+    let mut tasks = MethodStats::default();
+    for method in methods {
+        tasks.pending += method.pending + method.waiting;
+        tasks.running += method.running;
+        tasks.overdue += method.overdue;
+        tasks.overdue_ms_max = tasks.overdue_ms_max.max(method.overdue_ms_max);
+    }
+    let waiting = workers.iter().filter(|worker| worker.waiting > 0).count();
+    let is_part = workers.len() > WORKERS_MAX;
+    Queue {
+        trouble: trouble(&tasks, waiting, wanted, visibility, &workers, f),
+        visibility: moment::duration(ms(visibility), f.language()),
+        wanted: wanted as u64,
+        waiting: waiting as u64,
+        methods: methods.iter().map(|method| method.name.clone()).collect(),
+        workers: workers
+            .into_iter()
+            .take(WORKERS_MAX)
+            .map(|worker| shown(worker, visibility, f))
+            .collect(),
+        is_part,
+        tasks,
+        name,
+    }
+}
+
+fn shown(worker: WorkerStatus, visibility: Duration, f: &Frame) -> Worker {
+    let t = QueuesTexts::of(f.language());
+    let WorkerStatus {
+        name,
+        waiting,
+        taken,
+        seen_ago,
+    } = worker;
+    let (state, mark) = match waiting {
+        0 if seen_ago > visibility => (t.gone, "cancelled"),
+        0 => (t.works, "running"),
+        _ => (t.waits, "done"),
+    };
+    let at = UnixMs(f.now.0.saturating_sub_unsigned(ms(seen_ago)));
+    Worker {
+        name: match name.is_empty() {
+            true => t.unnamed.to_owned(),
+            false => name,
+        },
+        state,
+        mark,
+        taken,
+        seen: f.relative(&at),
+    }
+}
+
+/// What is wrong with a queue.
+fn trouble(
+    tasks: &MethodStats,
+    waiting: usize,
+    wanted: usize,
+    visibility: Duration,
+    workers: &[WorkerStatus],
+    f: &Frame,
+) -> Option<String> {
+    if Duration::from_millis(tasks.overdue_ms_max) <= STARTING {
+        return None;
+    }
+    let t = QueuesTexts::of(f.language());
+    let (count, oldest) = (
+        format::count(tasks.overdue),
+        moment::duration(tasks.overdue_ms_max, f.language()),
+    );
+    let works = |worker: &WorkerStatus| worker.seen_ago <= visibility;
+    Some(match (waiting, wanted) {
+        (0, 0) if workers.iter().any(works) => f.fill(t.busy, &[&count, &oldest]),
+        (0, _) => f.fill(t.no_worker, &[&count]),
+        _ => f.fill(t.behind, &[&count, &oldest]),
+    })
+}
+
+fn ms(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}

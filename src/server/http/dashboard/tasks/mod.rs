@@ -1,0 +1,162 @@
+//! The list of tasks, with its filters in the address.
+
+mod query;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+
+use self::query::{STATES, TaskQuery};
+use super::frame::{Frame, Place, encoded};
+use super::panel::{Panel, Source};
+use super::row::Row;
+use super::texts::texts;
+use crate::http::listing;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use lapsed::ledger::MalformedRow;
+use lapsed::task::{Reason, TaskKey};
+
+/// Routes of the page and its panel.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/tasks", get(page))
+        .route("/panels/tasks", get(panel_alone))
+        .route("/find", get(find))
+}
+
+texts! {
+    /// Texts of the list.
+    TasksTexts {
+        title: "Tasks", "任务";
+        states: "States", "状态";
+        prefix: "Key begins with", "键的开头";
+        class: "Class", "类";
+        method: "Method", "方法";
+        tag: "Tag", "标签";
+        error: "Error contains", "错误包含";
+        error_kind: "Kind of error (# is any number)", "错误类别（# 表示任意数字）";
+        reason: "Dead because", "死信原因";
+        any: "any", "不限";
+        due_after: "Due from", "到期时间从";
+        due_before: "Due before", "到期时间早于";
+        recurring: "Only recurring tasks", "仅周期任务";
+        more: "More filters", "更多筛选";
+        apply: "Filter", "筛选";
+        clear: "Clear", "清除";
+        key: "Key", "键";
+        state: "State", "状态";
+        due: "Due or ended", "到期或结束";
+        attempt: "Attempt", "尝试";
+        latest: "Latest error", "最近错误";
+        none: "No task matches.", "没有匹配的任务。";
+        none_at_all: "There are no tasks yet.", "还没有任务。";
+        searched: "The search stopped after {} rows. Go on with the next page, or set more filters.", "查找了 {} 行后停止。请继续下一页，或增加筛选条件。";
+        next: "Next page", "下一页";
+        first: "First page", "第一页";
+        shown: "{} on this page", "本页 {} 个";
+        malformed: "Rows with an invalid key: nothing can run them", "键无效的行：无法执行";
+        all_that_match: "All that match", "所有匹配的任务";
+        cancel_all: "Cancel all that match…", "取消所有匹配的任务…";
+        redrive_all: "Redrive all that match…", "重新投递所有匹配的任务…";
+        discard_all: "Discard all that match…", "丢弃所有匹配的任务…";
+        change_needs: "To cancel many tasks, choose states of unfinished ones only. To redrive or discard many, choose the state dead only.", "要批量取消，请仅选择未完成的状态；要批量重新投递或丢弃，请仅选择死信状态。";
+        schedule: "Schedule a task", "新建任务";
+    }
+}
+
+#[derive(Template)]
+#[template(path = "tasks.html", config = "http/dashboard/templates/askama.toml")]
+struct Page<'a> {
+    f: &'a Frame,
+    t: &'static TasksTexts,
+    q: &'a TaskQuery,
+    reasons: [Reason; 5],
+    states: [&'static str; 7],
+    /// The filter as the API takes it.
+    body: String,
+    list: Panel,
+}
+
+type Parameters = Query<Vec<(String, String)>>;
+
+async fn page(State(site): State<Site>, frame: Frame, Query(query): Parameters) -> Response {
+    let (f, q) = (frame.at(Place::Tasks), TaskQuery::of(query));
+    let list = panel(&site, &f, &q).await;
+    f.page(&Page {
+        f: &f,
+        t: TasksTexts::of(f.language()),
+        q: &q,
+        reasons: Reason::ALL,
+        states: STATES,
+        body: q.body(&f.preferences.zone),
+        list,
+    })
+}
+
+#[derive(Template)]
+#[template(
+    path = "tasks_list.html",
+    config = "http/dashboard/templates/askama.toml"
+)]
+struct List<'a> {
+    f: &'a Frame,
+    t: &'static TasksTexts,
+    q: &'a TaskQuery,
+    rows: Vec<Row>,
+    malformed: Vec<MalformedRow>,
+    next: Option<String>,
+    searched: Option<u64>,
+}
+
+async fn panel_alone(State(site): State<Site>, f: Frame, Query(query): Parameters) -> Panel {
+    panel(&site, &f, &TaskQuery::of(query)).await
+}
+
+async fn panel(site: &Site, f: &Frame, q: &TaskQuery) -> Panel {
+    let source = Source {
+        name: "tasks",
+        query: q.address(&q.cursor),
+        shows: "tasks stats pauses",
+    };
+    Panel::load(f, source, list(site, f, q)).await
+}
+
+async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
+    let filter = q.filter(f.now, &f.preferences.zone)?;
+    let cursor = Some(q.cursor.as_str()).filter(|text| !text.is_empty());
+    let (page, paused) = tokio::try_join!(
+        listing::list(site, &f.caller, filter, cursor),
+        site.paused()
+    )?;
+    let tasks = page.tasks.into_iter();
+    Ok(List {
+        f,
+        t: TasksTexts::of(f.language()),
+        q,
+        rows: tasks.map(|task| Row::of(task, &paused, f)).collect(),
+        malformed: page.malformed,
+        next: page.next,
+        searched: page.searched,
+    })
+}
+
+#[derive(serde::Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    q: String,
+}
+
+/// Goes to the task of this key, or to the list of those that begin with the text.
+async fn find(State(site): State<Site>, f: Frame, Query(Wanted { q }): Query<Wanted>) -> Response {
+    let text = q.trim();
+    if let Ok(key) = TaskKey::parse(text)
+        && f.caller.require_key(&key).is_ok()
+        && let Ok(Some(_)) = site.tasks.find(&key).await
+    {
+        return Redirect::to(&f.key_href(&key)).into_response();
+    }
+    Redirect::to(&format!("{}/tasks?prefix={}", f.base, encoded(text))).into_response()
+}

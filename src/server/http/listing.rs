@@ -1,0 +1,119 @@
+//! Lists of tasks as their caller may see them. Every list over HTTP is read here.
+
+use super::access::Caller;
+use super::problem::Problem;
+use super::site::Site;
+use lapsed::ledger::{ListCursor, ListFilter, ListPage, MalformedRow, TaskRecord};
+use lapsed::task::Arming;
+
+/// A page of tasks that the caller may see.
+#[derive(Debug)]
+pub struct Listed {
+    /// The tasks, without what is masked.
+    pub tasks: Vec<TaskRecord>,
+    /// Rows that match but whose key is not a task key.
+    pub malformed: Vec<MalformedRow>,
+    /// `cursor` of the next page; `None` at the end.
+    pub next: Option<String>,
+    /// If the search stopped before the page was full: the least number of rows it has read.
+    pub searched: Option<u64>,
+}
+
+/// Lists the tasks of a filter that the caller may see, from the place of `cursor` on.
+///
+/// # Errors
+/// The filter or the cursor does not fit, or the ledger fails.
+pub async fn list(
+    site: &Site,
+    caller: &Caller,
+    filter: ListFilter,
+    cursor: Option<&str>,
+) -> Result<Listed, Problem> {
+    let sealed = caller.is_restricted() || caller.masks.hides_any_arguments();
+    let cursors = site.access.cursors(caller, sealed).await;
+    let mut filter = visible(caller, filter)?;
+    filter.brief = true;
+    filter.cursor = cursor.map(|text| cursors.place(text)).transpose()?;
+    let ListPage {
+        mut tasks,
+        mut malformed,
+        next,
+        mut searched,
+    } = site.tasks.list(&filter).await?;
+    if caller.is_restricted() {
+        // Rows without a class, and a number of rows of all classes.
+        malformed.clear();
+        searched = searched.map(|_| tasks.len() as u64);
+    }
+    for task in &mut tasks {
+        task.mask(&caller.masks);
+        task.key = caller.masks.shown(&task.key);
+    }
+    for row in &mut malformed {
+        row.key = caller.masks.shown_malformed(std::mem::take(&mut row.key));
+    }
+    Ok(Listed {
+        tasks,
+        malformed,
+        next: next.map(|next| cursors.text(&next)),
+        searched,
+    })
+}
+
+/// Restricts a filter to what the caller may see, so that neither a task nor its absence tells more.
+///
+/// # Errors
+/// The filter asks for what is masked.
+pub fn visible(caller: &Caller, filter: ListFilter) -> Result<ListFilter, Problem> {
+    let prefix = filter.prefix.as_deref().unwrap_or_default();
+    if caller.masks.hides_prefix(prefix) {
+        return Err(Problem::invalid(
+            "`prefix`: arguments of this class are masked, expected a whole key, or a class and method without arguments",
+        ));
+    }
+    // Their order would tell them.
+    let hides_keys = match &filter.class {
+        Some(class) => {
+            let method = filter.method.as_deref();
+            caller.masks.hides_arguments_of(class, method)
+        }
+        None => caller.masks.hides_arguments_below(prefix),
+    };
+    let except = match (&filter.error, &filter.error_kind) {
+        (None, None) => Vec::new(),
+        _ => caller.masks.payloads().to_vec(),
+    };
+    Ok(ListFilter {
+        only: caller.classes.clone(),
+        except,
+        hides_keys,
+        ..filter
+    })
+}
+
+/// Finds the task in a row; `None` if there is none that the caller may touch.
+///
+/// # Errors
+/// The ledger fails.
+pub async fn task_in_row(
+    site: &Site,
+    caller: &Caller,
+    row: u64,
+) -> Result<Option<TaskRecord>, Problem> {
+    let Some(before) = row.checked_sub(1) else {
+        return Ok(None);
+    };
+    let filter = ListFilter {
+        cursor: Some(ListCursor::Row(before)),
+        limit: 1,
+        ..ListFilter::default()
+    };
+    let page = site.tasks.list(&filter).await?;
+    let found = page.tasks.into_iter().find(|task| is_in_row(task, row));
+    Ok(found.filter(|task| caller.may_touch(&task.key)))
+}
+
+fn is_in_row(task: &TaskRecord, row: u64) -> bool {
+    let arming = task.id.parse::<Arming>();
+    arming.is_ok_and(|arming| arming.row == row)
+}

@@ -1,0 +1,14 @@
+//! What a daemon answers on the network: the HTTP API with the dashboard, metrics and probes, the server for Redis clients, and
+//! the alerts it sends.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod alerts;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(any(feature = "http", feature = "resp"))]
+#[cfg_attr(not(all(feature = "http", feature = "resp")), allow(dead_code))]
+// each server uses a part
+mod net;
+#[cfg(feature = "resp")]
+pub mod resp;

@@ -1,0 +1,304 @@
+//! Accepts connections.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::commands::REGISTRY;
+use super::connection;
+use super::counters::Counters;
+use super::dispatch::Dispatch;
+use super::guests::{Guest, Guests};
+use super::server_state::ServerState;
+use super::session::Session;
+use super::tls;
+use crate::net::audit_log::AuditLog;
+use crate::net::login_log::LoginLog;
+use crate::net::sockets::cut_silent;
+use lapsed::client::TaskClient;
+use lapsed::config::RespConfig;
+use lapsed::engine::PullQueues;
+use lapsed_core::telemetry::Metrics;
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// Time for the handshake of TLS.
+const TLS_TIME: Duration = Duration::from_secs(10);
+
+/// Pause after an error of `accept`, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time after which a client is taken for dead that takes nothing of what it is sent, or does not answer its kernel's
+/// keep-alive.
+const SILENT_TIME: Duration = Duration::from_secs(15);
+
+/// Time for a connection that has not authenticated to give way to a new one.
+const GIVE_WAY_TIME: Duration = Duration::from_secs(2);
+
+/// Of all connections, one in this number is kept for other addresses than the one with the most.
+const KEPT_FOR_OTHERS: usize = 16;
+
+/// Time for connections to end after a stop.
+const END_TIME: Duration = Duration::from_secs(2);
+
+/// Why the RESP server cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The address cannot be used.
+    #[error(
+        "cannot listen on `{address}` (`resp.listen`; \"\" switches the RESP server off): {source}"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Certificate or key cannot be used.
+    #[error("{0}")]
+    Tls(String),
+    /// A password hash cannot be used.
+    #[error(
+        "hash of the password of `{user}` is invalid, expected one that `lapsed hash-password` prints"
+    )]
+    Password {
+        /// The user.
+        user: String,
+    },
+}
+
+/// The RESP server, open.
+pub struct Listener {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    server: Arc<ServerState>,
+    counters: Arc<Counters>,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Opens the RESP server of a configuration. `None` if that has no address for it.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(
+        config: &RespConfig,
+        tasks: TaskClient,
+        metrics: Arc<Metrics>,
+    ) -> Result<Option<Self>, OpenError> {
+        let Some(address) = config.listen else {
+            return Ok(None);
+        };
+        for user in &config.users {
+            if !user.password_hash().is_some_and(super::auth::is_hash) {
+                let user = user.name.clone();
+                return Err(OpenError::Password { user });
+            }
+        }
+        let tls = config.tls.as_ref().map(tls::acceptor).transpose();
+        let tls = tls.map_err(OpenError::Tls)?;
+        let listener = listen(address).map_err(|source| OpenError::Listen { address, source })?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| OpenError::Listen { address, source })?;
+        let server = ServerState::new(tasks, Arc::clone(&metrics), config.clone(), address);
+        Ok(Some(Self {
+            listener,
+            tls,
+            server: Arc::new(server),
+            counters: Arc::new(Counters::new(metrics, &REGISTRY)),
+            address,
+        }))
+    }
+
+    /// Lets workers take tasks from the pull queues of an engine in this process.
+    #[must_use]
+    pub fn with_workers(mut self, queues: PullQueues) -> Self {
+        let server = Arc::get_mut(&mut self.server).expect("no connection shares it yet");
+        server.workers = Some(queues);
+        self
+    }
+
+    /// Writes the changes of users with a password, and failed logins, into the audit log of the ledger, whose entries are kept
+    /// for this long.
+    #[must_use]
+    pub fn with_audit_log(mut self, keep: Duration) -> Self {
+        let server = Arc::get_mut(&mut self.server).expect("no connection shares it yet");
+        let ledger = server.tasks.ledger();
+        let logins = LoginLog::new("resp", Arc::clone(&ledger), keep);
+        server.users.log_failures(logins);
+        server.audit_log = Some(AuditLog::new("resp", ledger, keep));
+        self
+    }
+
+    /// The address, with the port that was chosen if the configuration has 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` resolves. Then commands that have begun are answered, and connections are closed.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let closing = CancellationToken::new();
+        let connections = TaskTracker::new();
+        let most = self.server.config.max_connections;
+        let room = Arc::new(Semaphore::new(most));
+        let addresses = Arc::<Addresses>::default();
+        let of_one_address = most - most / KEPT_FOR_OTHERS;
+        let guests = Arc::<Guests>::default();
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a connection to the RESP server");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let permit = Arc::clone(&room).try_acquire_owned().ok();
+            let (others, place) = addresses.enter(address.ip());
+            let is_full = permit.is_none() || others >= of_one_address;
+            if is_full && !guests.close_oldest() {
+                self.server.metrics.resp_refused("max_connections");
+                connections.spawn(refuse(stream));
+                continue;
+            }
+            let (server, counters) = (Arc::clone(&self.server), Arc::clone(&self.counters));
+            let (tls, closing) = (self.tls.clone(), closing.child_token());
+            let is_guest = server.users.are_required();
+            let guest = is_guest.then(|| guests.add(closing.clone()));
+            let room = Arc::clone(&room);
+            connections.spawn(async move {
+                let permit = match permit {
+                    Some(permit) => permit,
+                    // That of the connection that gives way.
+                    None => match timeout(GIVE_WAY_TIME, room.acquire_owned()).await {
+                        Ok(Ok(permit)) => permit,
+                        _ => return refuse(stream).await,
+                    },
+                };
+                let count = |change: i64| {
+                    let connected = &server.connected;
+                    connected.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
+                    server.metrics.resp_connections(connected.load(Ordering::Relaxed));
+                };
+                count(1);
+                let served = serve_one(stream, address, tls, &server, counters, closing, guest);
+                let ended = served.await;
+                count(-1);
+                if let Err(error) = ended {
+                    tracing::debug!(%error, client.address = %address, "a connection of the RESP server was lost");
+                }
+                drop((permit, place));
+            });
+        }
+        closing.cancel();
+        connections.close();
+        let _ = timeout(END_TIME, connections.wait()).await;
+        if let Some(audit_log) = &self.server.audit_log {
+            audit_log.flush().await;
+        }
+    }
+}
+
+/// The number of connections of each address.
+#[derive(Default)]
+struct Addresses(Mutex<HashMap<IpAddr, usize>>);
+
+/// A connection of an address.
+struct AddressPlace {
+    addresses: Arc<Addresses>,
+    address: IpAddr,
+}
+
+impl Addresses {
+    /// Counts a connection. Returns how many others the address has.
+    fn enter(self: &Arc<Self>, address: IpAddr) -> (usize, AddressPlace) {
+        let others = {
+            let mut counts = self.counts();
+            let count = counts.entry(address).or_default();
+            *count += 1;
+            *count - 1
+        };
+        let addresses = Arc::clone(self);
+        (others, AddressPlace { addresses, address })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().expect("nothing panics while holding it")
+    }
+}
+
+impl Drop for AddressPlace {
+    fn drop(&mut self) {
+        let mut counts = self.addresses.counts();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn serve_one(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    server: &Arc<ServerState>,
+    counters: Arc<Counters>,
+    closing: CancellationToken,
+    guest: Option<Guest>,
+) -> io::Result<()> {
+    cut_silent(&stream, SILENT_TIME)?;
+    let id = server.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+    let local = stream.local_addr()?;
+    let mut session = Session::new(id, address, local, server.users.without_auth());
+    session.guest = guest;
+    let share = server.room.share();
+    let dispatch = Dispatch::new(session, Arc::clone(server), &REGISTRY, counters);
+    match tls {
+        None => connection::serve(stream, dispatch, share, closing).await,
+        Some(tls) => {
+            let accepted = tokio::select! {
+                accepted = timeout(TLS_TIME, tls.accept(stream)) => accepted,
+                () = closing.cancelled() => return Ok(()),
+            };
+            let stream = accepted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            connection::serve(stream, dispatch, share, closing).await
+        }
+    }
+}
+
+async fn refuse(mut stream: TcpStream) {
+    let error = b"-ERR max number of clients reached\r\n";
+    let _ = timeout(Duration::from_secs(1), stream.write_all(error)).await;
+}

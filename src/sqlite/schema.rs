@@ -1,0 +1,105 @@
+//! The tables: their definition and their format.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use lapsed_core::task::TableName;
+
+/// Version of the format that this program writes. A change after which older programs can still use the file keeps it.
+const FORMAT: i64 = 1;
+
+/// Part of the message for a file of a newer format.
+pub const NEWER: &str = "it was written by a newer version of lapsed";
+
+const DEFINITION: &str = include_str!("../../migrations/sqlite.sql");
+
+/// Reason why a database is not a ledger that this program can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Problem {
+    NoTable,
+    Newer(i64),
+}
+
+impl Problem {
+    pub fn describe(self, path: &Path, table: &TableName) -> String {
+        let path = path.display();
+        match self {
+            Self::NoTable => {
+                format!("`{path}` has no table `{table}`: run `lapsed migrate`")
+            }
+            Self::Newer(found) => {
+                format!("`{path}` has format {found}, expected {FORMAT}: {NEWER}")
+            }
+        }
+    }
+}
+
+/// Checks that the tables exist in a format that this program knows.
+pub(super) fn check(
+    connection: &Connection,
+    table: &TableName,
+) -> rusqlite::Result<Result<(), Problem>> {
+    Ok(match format(connection, table)? {
+        None => Err(Problem::NoTable),
+        Some(found) if found > FORMAT => Err(Problem::Newer(found)),
+        Some(_) => Ok(()),
+    })
+}
+
+pub(super) fn format(connection: &Connection, table: &TableName) -> rusqlite::Result<Option<i64>> {
+    let name = format!("{table}_format");
+    if !connection.table_exists(None::<&str>, name.as_str())? {
+        return Ok(None);
+    }
+    let version = format!("SELECT version FROM \"{name}\"");
+    connection
+        .query_row(&version, [], |row| row.get(0))
+        .optional()
+}
+
+/// Returns the statements that create what a database lacks; empty if it lacks nothing.
+pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::Result<Vec<String>> {
+    if format(connection, table)?.is_none() {
+        return Ok(statements(table));
+    }
+    let mut missing = Vec::new();
+    let documents = table.documents();
+    if !connection.table_exists(None::<&str>, documents.as_str())? {
+        missing.push(format!("\"{documents}\" ("));
+    }
+    for index in ["recurring", "method"].map(|name| format!("{table}_{name}")) {
+        if !index_exists(connection, &index)? {
+            missing.push(format!("INDEX \"{index}\""));
+        }
+    }
+    let mut statements = statements(table);
+    statements.retain(|statement| missing.iter().any(|part| statement.contains(part)));
+    Ok(statements)
+}
+
+fn index_exists(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let found = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1)";
+    connection.query_row(found, [name], |row| row.get(0))
+}
+
+/// Returns the statements that create the tables.
+pub(super) fn statements(table: &TableName) -> Vec<String> {
+    let lines = DEFINITION.lines().map(|line| {
+        let code = line.split("--").next().unwrap_or_default();
+        code.trim_end()
+    });
+    let text = lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+        .replace("{table}", table.as_str());
+    let created = text.split(';').map(str::trim).map(str::to_owned);
+    let version = format!(
+        "INSERT INTO \"{table}_format\" (version, identity) VALUES ({FORMAT}, lower(hex(randomblob(16))))"
+    );
+    created
+        .filter(|statement| !statement.is_empty())
+        .chain([version])
+        .collect()
+}
