@@ -15,7 +15,7 @@ use lapsed::engine::Handle;
 use lapsed::handler::Router;
 use lapsed::{Config, ConfigError, Due, Handlers, clock};
 use lapsed_doctor as doctor;
-use lapsed_server::http::{self, Checkup, Site};
+use lapsed_server::http::{self, AppState, Checkup};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -158,10 +158,10 @@ async fn serve_http(
         tracing::warn!(http.address = %address, "HTTP is served beyond this machine without TLS: tokens and tasks can be read on the way; serve it through a proxy with TLS, and name the proxy in `http.proxy.networks`");
     }
     let metrics = Arc::clone(&adapters.metrics);
-    let site = Site::new(&config.http, adapters.client(), handle, metrics);
-    let site = site.with_checkup(checkup(config));
-    let site = site.with_thresholds((&config.alerts).into());
-    let serving = http::serve(listener, site, stop.cancelled_owned());
+    let app = AppState::new(&config.http, adapters.client(), handle, metrics);
+    let app = app.with_checkup(checkup(config));
+    let app = app.with_thresholds((&config.alerts).into());
+    let serving = http::serve(listener, app, stop.cancelled_owned());
     Ok(Some((address, tokio::spawn(serving))))
 }
 

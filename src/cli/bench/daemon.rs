@@ -20,7 +20,7 @@ use lapsed::config::{RespConfig, RouteConfig};
 use lapsed::engine::{Handle, Metrics};
 use lapsed::handler::{Handler, HandlerError};
 use lapsed::{Config, Handlers, TaskContext};
-use lapsed_server::http::Site;
+use lapsed_server::http::AppState;
 use lapsed_server::resp::Listener;
 use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpListener;
@@ -209,8 +209,8 @@ async fn serve_http(
     let listener = listener.with_context(|| format!("listen on `{address}`"))?;
     say(&format!("http {}", listener.local_addr()?))?;
     let metrics = Arc::clone(&adapters.metrics);
-    let site = Site::new(&config.http, adapters.client(), handle, metrics);
-    let serving = lapsed_server::http::serve(listener, site, stop.cancelled_owned());
+    let app = AppState::new(&config.http, adapters.client(), handle, metrics);
+    let serving = lapsed_server::http::serve(listener, app, stop.cancelled_owned());
     Ok(Some(tokio::spawn(serving)))
 }
 

@@ -8,12 +8,12 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use super::access::{Caller, Scope};
+use super::app_state::AppState;
 use super::problem::Problem;
-use super::site::Site;
 use lapsed::diagnosis::{Found, LedgerState, Thresholds, diagnose};
 
 /// Routes of probes and metrics. Probes need no credentials: an orchestrator has none, and the answers are not confidential.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -41,7 +41,7 @@ struct Readiness {
     reasons: Vec<String>,
 }
 
-async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
+async fn readyz(State(AppState { engine, .. }): State<AppState>) -> Response {
     let facts = engine.facts();
     let found = diagnose(&facts, &Thresholds::default());
     let unready = found.iter().filter(|found| found.condition.is_unready);
@@ -63,10 +63,10 @@ async fn readyz(State(Site { engine, .. }): State<Site>) -> Response {
     (code, Json(readiness)).into_response()
 }
 
-async fn metrics(State(site): State<Site>, caller: Caller) -> Result<Response, Problem> {
+async fn metrics(State(app): State<AppState>, caller: Caller) -> Result<Response, Problem> {
     const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     caller.require(Scope::Read)?;
     caller.require_unrestricted()?;
-    let text = site.metrics.render();
+    let text = app.metrics.render();
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response())
 }

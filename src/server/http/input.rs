@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::app_state::AppState;
 use super::problem::{Problem, ProblemKind};
-use super::site::Site;
 use crate::net::room::{NoRoom, Share};
 use lapsed::contract::TaskSpec;
 use lapsed::task::TaskKey;
@@ -68,11 +68,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for InQuery<T> {
 /// A JSON body. The header `Content-Type` is required: a page of another site cannot send it without asking.
 pub struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<Site> for JsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
-        let (body, _share) = json_body(site, request).await?;
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
+        let (body, _share) = json_body(app, request).await?;
         let value = serde_json::from_slice(&body);
         value.map(Self).map_err(|error| json_problem(&error))
     }
@@ -81,32 +81,32 @@ impl<T: DeserializeOwned> FromRequest<Site> for JsonBody<T> {
 /// A task to create, as a JSON body.
 pub struct TaskBody(pub TaskSpec);
 
-impl FromRequest<Site> for TaskBody {
+impl FromRequest<AppState> for TaskBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
-        let (body, _share) = json_body(site, request).await?;
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
+        let (body, _share) = json_body(app, request).await?;
         Ok(Self(TaskSpec::from_json(&body)?))
     }
 }
 
-async fn json_body(site: &Site, request: Request) -> Result<(Bytes, Share), Problem> {
+async fn json_body(app: &AppState, request: Request) -> Result<(Bytes, Share), Problem> {
     require_type(request.headers(), &["application/json"])?;
-    body(site, request, BODY_BYTES_MAX).await
+    body(app, request, BODY_BYTES_MAX).await
 }
 
 /// A JSON body that may be left out.
 pub struct OptionalJson<T>(pub T);
 
-impl<T: DeserializeOwned + Default> FromRequest<Site> for OptionalJson<T> {
+impl<T: DeserializeOwned + Default> FromRequest<AppState> for OptionalJson<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, site: &Site) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
         if request.headers().contains_key(header::CONTENT_TYPE) {
-            let JsonBody(value) = JsonBody::from_request(request, site).await?;
+            let JsonBody(value) = JsonBody::from_request(request, app).await?;
             return Ok(Self(value));
         }
-        let (body, _share) = body(site, request, BODY_BYTES_MAX).await?;
+        let (body, _share) = body(app, request, BODY_BYTES_MAX).await?;
         match body.is_empty() {
             true => Ok(Self(T::default())),
             false => Err(Problem::of(
@@ -144,12 +144,12 @@ pub fn require_type(headers: &HeaderMap, expected: &[&str]) -> Result<(), Proble
 /// The body is too large, arrives too slowly, other bodies take all room, the daemon stops before it has arrived, or the
 /// connection ends.
 pub async fn body(
-    site: &Site,
+    app: &AppState,
     request: Request,
     bytes_max: usize,
 ) -> Result<(Bytes, Share), Problem> {
-    let mut share = site.room.share();
-    let body = body_within(request, &mut share, &site.stopping, bytes_max).await?;
+    let mut share = app.room.share();
+    let body = body_within(request, &mut share, &app.stopping, bytes_max).await?;
     Ok((body, share))
 }
 

@@ -1,8 +1,8 @@
 //! Lists of tasks as their caller may see them. Every list over HTTP is read here.
 
 use super::access::Caller;
+use super::app_state::AppState;
 use super::problem::Problem;
-use super::site::Site;
 use lapsed::ledger::{ListCursor, ListFilter, ListPage, MalformedRow, TaskRecord};
 use lapsed::task::Arming;
 
@@ -24,13 +24,13 @@ pub struct Listed {
 /// # Errors
 /// The filter or the cursor does not fit, or the ledger fails.
 pub async fn list(
-    site: &Site,
+    app: &AppState,
     caller: &Caller,
     filter: ListFilter,
     cursor: Option<&str>,
 ) -> Result<Listed, Problem> {
     let sealed = caller.is_restricted() || caller.masks.hides_any_arguments();
-    let cursors = site.access.cursors(caller, sealed).await;
+    let cursors = app.access.cursors(caller, sealed).await;
     let mut filter = visible(caller, filter)?;
     filter.brief = true;
     filter.cursor = cursor.map(|text| cursors.place(text)).transpose()?;
@@ -39,7 +39,7 @@ pub async fn list(
         mut malformed,
         next,
         mut searched,
-    } = site.tasks.list(&filter).await?;
+    } = app.tasks.list(&filter).await?;
     if caller.is_restricted() {
         // Rows without a class, and a number of rows of all classes.
         malformed.clear();
@@ -96,7 +96,7 @@ pub fn visible(caller: &Caller, filter: ListFilter) -> Result<ListFilter, Proble
 /// # Errors
 /// The ledger fails.
 pub async fn task_in_row(
-    site: &Site,
+    app: &AppState,
     caller: &Caller,
     row: u64,
 ) -> Result<Option<TaskRecord>, Problem> {
@@ -108,7 +108,7 @@ pub async fn task_in_row(
         limit: 1,
         ..ListFilter::default()
     };
-    let page = site.tasks.list(&filter).await?;
+    let page = app.tasks.list(&filter).await?;
     let found = page.tasks.into_iter().find(|task| is_in_row(task, row));
     Ok(found.filter(|task| caller.may_touch(&task.key)))
 }

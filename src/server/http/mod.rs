@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod app_state;
 mod checkup;
 mod dashboard;
 mod events;
@@ -19,7 +20,6 @@ mod places;
 mod problem;
 mod recent;
 mod server;
-mod site;
 mod stats_cache;
 mod why;
 
@@ -32,9 +32,9 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+pub use self::app_state::AppState;
 pub use self::checkup::Checkup;
 use self::server::Limits;
-pub use self::site::Site;
 
 /// Time for changes of many tasks to end when the server stops.
 const WORK_END_WITHIN: Duration = Duration::from_secs(2);
@@ -43,18 +43,18 @@ const WORK_END_WITHIN: Duration = Duration::from_secs(2);
 /// audit log is written. It returns within seconds, whatever clients and the ledger do.
 pub async fn serve(
     listener: TcpListener,
-    site: Site,
+    app: AppState,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    let (events, metrics) = (Arc::clone(&site.events), Arc::clone(&site.metrics));
+    let (events, metrics) = (Arc::clone(&app.events), Arc::clone(&app.metrics));
     let _ticking = AbortOnDropHandle::new(tokio::spawn(async move { events.run(&metrics).await }));
-    let (stopping, work) = (site.stopping.clone(), site.work.clone());
-    let audit_log = site.audit_log.clone();
+    let (stopping, work) = (app.stopping.clone(), app.work.clone());
+    let audit_log = app.audit_log.clone();
     let stop = async move {
         stop.await;
         stopping.cancel();
     };
-    server::serve(listener, routes(site), Limits::default(), stop).await;
+    server::serve(listener, routes(app), Limits::default(), stop).await;
     work.close();
     if timeout(WORK_END_WITHIN, work.wait()).await.is_err() {
         tracing::warn!("a change of many tasks has not ended in time");
@@ -62,13 +62,13 @@ pub async fn serve(
     audit_log.flush().await;
 }
 
-fn routes(site: Site) -> Router {
-    let access = Arc::clone(&site.access);
+fn routes(app: AppState) -> Router {
+    let access = Arc::clone(&app.access);
     let routes = Router::new()
         .merge(access::routes(Arc::clone(&access)))
         .merge(health::routes())
         .merge(api::routes())
         .merge(dashboard::routes())
-        .with_state(site);
+        .with_state(app);
     access::gate(access, routes)
 }

@@ -7,10 +7,10 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::{IntoParams, PartialSchema as _};
 
 use super::access::{Caller, Scope};
+use super::app_state::AppState;
 use super::input::InPath;
 use super::listing::task_in_row;
 use super::problem::Problem;
-use super::site::Site;
 use lapsed::task::{Arming, TaskKey};
 
 /// A task in the path.
@@ -76,7 +76,7 @@ impl TaskInPath {
     /// The caller lacks the scope, or may not touch its class; there is no such row; or the ledger fails.
     pub async fn resolve(
         self,
-        site: &Site,
+        app: &AppState,
         caller: &Caller,
         scope: Scope,
     ) -> Result<TaskRef, Problem> {
@@ -88,7 +88,7 @@ impl TaskInPath {
                 Ok(TaskRef { key, display_key })
             }
             Self::Row(row, arming) => {
-                let task = task_in_row(site, caller, row).await?;
+                let task = task_in_row(app, caller, row).await?;
                 let is_same = |id: &str| arming.is_none_or(|it| it.to_string() == id);
                 let task = task.filter(|task| is_same(&task.id));
                 let key = task.ok_or_else(Problem::no_task)?.key;

@@ -1,8 +1,8 @@
 //! Why a task has not run, as a caller may be told.
 
 use super::access::Caller;
+use super::app_state::AppState;
 use super::problem::Problem;
-use super::site::Site;
 use lapsed::diagnosis::{Why, WhyCause, WhyFacts};
 use lapsed::ledger::TaskRecord;
 
@@ -10,15 +10,15 @@ use lapsed::ledger::TaskRecord;
 ///
 /// # Errors
 /// The ledger fails.
-pub async fn facts(site: &Site, caller: &Caller) -> Result<WhyFacts, Problem> {
-    let pauses = site.pauses().await?;
+pub async fn facts(app: &AppState, caller: &Caller) -> Result<WhyFacts, Problem> {
+    let pauses = app.pauses().await?;
     let told = pauses.iter().map(|pause| caller.covering_pause(pause));
-    Ok(site.engine.why_facts(told.collect()))
+    Ok(app.engine.why_facts(told.collect()))
 }
 
 /// Says why a task has not run. A limited caller is not told the names of daemons that are not those of its task.
-pub fn of_task(site: &Site, caller: &Caller, facts: &WhyFacts, task: &TaskRecord) -> Why {
-    let route = site.engine.route_facts(&task.key);
+pub fn of_task(app: &AppState, caller: &Caller, facts: &WhyFacts, task: &TaskRecord) -> Why {
+    let route = app.engine.route_facts(&task.key);
     let Why { cause, then } = facts.of_task(task, route.as_ref());
     Why {
         cause: told(cause, caller),

@@ -7,7 +7,7 @@ use lapsed::compose::Adapters;
 use lapsed::ledger::Ledger as _;
 use lapsed::ledger::sqlite::SqliteLedger;
 use lapsed::{Config, HandlerError, Handlers, TaskContext};
-use lapsed_server::http::{self, Site};
+use lapsed_server::http::{self, AppState};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -68,7 +68,7 @@ impl Api {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let metrics = Arc::clone(&adapters.metrics);
-        let site = Site::new(&config.http, adapters.client(), engine.handle(), metrics);
+        let app = AppState::new(&config.http, adapters.client(), engine.handle(), metrics);
         let stop = CancellationToken::new();
         let (engine_stops, http_stops) = (stop.clone(), stop.clone());
         let handle = engine.handle();
@@ -78,7 +78,7 @@ impl Api {
                 ended.unwrap();
             }),
             tokio::spawn(async move {
-                http::serve(listener, site, http_stops.cancelled_owned()).await;
+                http::serve(listener, app, http_stops.cancelled_owned()).await;
             }),
         ];
         handle.ready().await;

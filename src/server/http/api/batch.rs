@@ -14,10 +14,10 @@ use super::idempotency::{Begun, IdempotencyKey, Once};
 use super::task_view::ReceiptView;
 use super::tasks::{checked, create_task};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::events::Topic;
 use crate::http::input::{body, require_type};
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 use crate::net::audit_log::Change;
 use lapsed::client::{CreateResult, Task};
 pub use lapsed::contract::{AtMost, TaskRequest, TaskSpec};
@@ -33,7 +33,7 @@ const NDJSON: &str = "application/x-ndjson";
 const JSON: &str = "application/json";
 
 /// Routes of batches.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(create))
 }
 
@@ -68,7 +68,7 @@ struct BatchLine {
     ),
 )]
 async fn create(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
     request: Request,
@@ -76,7 +76,7 @@ async fn create(
     caller.require(Scope::Schedule)?;
     require_type(request.headers(), &[JSON, NDJSON])?;
     let is_array = require_type(request.headers(), &[JSON]).is_ok();
-    let (body, _share) = body(&site, request, BYTES_MAX).await?;
+    let (body, _share) = body(&app, request, BYTES_MAX).await?;
     let (texts, count) = match is_array {
         true => elements(&body)?,
         false => lines(&body),
@@ -88,15 +88,15 @@ async fn create(
         ));
     }
     let Some(key) = key else {
-        let answer = Batch::new(&site, &caller).create(&texts).await?;
+        let answer = Batch::new(&app, &caller).create(&texts).await?;
         return Ok(lines_of(answer, false));
     };
-    let once = match Once::begin(&site, &caller, &key, &body).await? {
+    let once = match Once::begin(&app, &caller, &key, &body).await? {
         Begun::Before(answer) => return Ok(lines_of(answer, true)),
         Begun::New(once) => once,
     };
-    let answer = Batch::new(&site, &caller).create(&texts).await;
-    once.finish(&site, answer.as_deref().ok()).await;
+    let answer = Batch::new(&app, &caller).create(&texts).await;
+    once.finish(&app, answer.as_deref().ok()).await;
     Ok(lines_of(answer?, false))
 }
 
@@ -131,15 +131,15 @@ fn lines(body: &Bytes) -> (Vec<&[u8]>, usize) {
 
 /// The tasks of a batch, and what became of them.
 struct Batch<'a> {
-    site: &'a Site,
+    app: &'a AppState,
     caller: &'a Caller,
     answers: Vec<Option<BatchLine>>,
 }
 
 impl<'a> Batch<'a> {
-    fn new(site: &'a Site, caller: &'a Caller) -> Self {
+    fn new(app: &'a AppState, caller: &'a Caller) -> Self {
         Self {
-            site,
+            app,
             caller,
             answers: Vec::new(),
         }
@@ -157,7 +157,7 @@ impl<'a> Batch<'a> {
                 Ok(recurring @ TaskRequest::Recurring(..)) => {
                     // Lines take effect in their order.
                     self.write(std::mem::take(&mut once)).await?;
-                    match create_task(self.site, recurring).await {
+                    match create_task(self.app, recurring).await {
                         Ok(created) => self.accept(place, created.view, created.is_new),
                         Err(problem) => self.refuse(place, problem),
                     }
@@ -170,7 +170,7 @@ impl<'a> Batch<'a> {
     }
 
     fn check(&self, text: &[u8]) -> Result<TaskRequest, Problem> {
-        let request = checked(TaskSpec::from_json(text)?, self.site)?;
+        let request = checked(TaskSpec::from_json(text)?, self.app)?;
         self.caller.require_key(request.key())?;
         Ok(request)
     }
@@ -180,14 +180,14 @@ impl<'a> Batch<'a> {
         if once.is_empty() {
             return Ok(());
         }
-        let asked = self.site.tasks.now().await?;
+        let asked = self.app.tasks.now().await?;
         let mut places = Vec::with_capacity(once.len());
         let mut tasks = Vec::with_capacity(once.len());
         for (place, key, task) in once {
             places.push((place, key));
             tasks.push(task);
         }
-        match self.site.tasks.create_many(tasks).await {
+        match self.app.tasks.create_many(tasks).await {
             Ok(receipts) => {
                 for ((place, key), receipt) in places.into_iter().zip(&receipts) {
                     if receipt.result() == CreateResult::Refused {
@@ -246,10 +246,10 @@ impl<'a> Batch<'a> {
         let created = answers.iter().filter(|line| line.status == 201);
         let created: Vec<&ReceiptView> = created.filter_map(|line| line.task.as_ref()).collect();
         if !created.is_empty() {
-            self.site.events.touch(Topic::Tasks);
+            self.app.events.touch(Topic::Tasks);
             let change = Change::of_many("create", "batch", created.len() as u64);
             let change = change.naming(created.iter().map(|task| task.key.clone()));
-            self.site.audit(self.caller, change).await;
+            self.app.audit(self.caller, change).await;
         }
         let mut text = String::new();
         for line in &answers {

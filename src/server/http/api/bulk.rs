@@ -15,10 +15,10 @@ use super::bulk_work::{BulkProgress, BulkRequest};
 use super::cancellation::{PAGE, Selection};
 use super::progress::{ProgressLine, respond};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::input::JsonBody;
 use crate::http::listing;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::client::Pace;
 use lapsed::contract::TaskFilter;
 use lapsed::ledger::{ListFilter, StateFilter};
@@ -29,7 +29,7 @@ const RATE: NonZeroU32 = NonZeroU32::new(1_000).expect("it is not zero");
 const RATE_MAX: u32 = 100_000;
 
 /// Routes of changes of many tasks.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(cancel))
         .routes(routes!(redrive))
@@ -73,7 +73,7 @@ struct Bulk {
     ),
 )]
 async fn cancel(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     JsonBody(bulk): JsonBody<Bulk>,
 ) -> Result<Response, Problem> {
@@ -87,17 +87,17 @@ async fn cancel(
         Some(filter) => {
             filter.check()?;
             // What is masked is not looked for.
-            bulk.listed(&caller, &site)?;
+            bulk.listed(&caller, &app)?;
             Selection::Plain(filter)
         }
-        None => Selection::Listed(Box::new(bulk.unfinished(&caller, &site)?)),
+        None => Selection::Listed(Box::new(bulk.unfinished(&caller, &app)?)),
     };
     if bulk.dry_run {
-        return Ok(Json(selection.count(&site).await?).into_response());
+        return Ok(Json(selection.count(&app).await?).into_response());
     }
-    let request = bulk.request(caller, "cancel", &site)?;
-    Ok(respond(&site.clone(), |progress| {
-        selection.cancel(site, progress, request)
+    let request = bulk.request(caller, "cancel", &app)?;
+    Ok(respond(&app.clone(), |progress| {
+        selection.cancel(app, progress, request)
     }))
 }
 
@@ -116,14 +116,14 @@ async fn cancel(
     ),
 )]
 async fn redrive(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     JsonBody(bulk): JsonBody<Bulk>,
 ) -> Result<Response, Problem> {
     bulk.require(&caller)?;
-    let filter = bulk.dead(&caller, &site)?;
+    let filter = bulk.dead(&caller, &app)?;
     if bulk.dry_run {
-        return Ok(Json(count_dead(&site, &filter).await?).into_response());
+        return Ok(Json(count_dead(&app, &filter).await?).into_response());
     }
     let rate = bulk.rate.unwrap_or(RATE);
     if rate.get() > RATE_MAX {
@@ -131,10 +131,10 @@ async fn redrive(
             "`rate` is {rate}, expected at most {RATE_MAX}"
         )));
     }
-    let request = bulk.request(caller, "redrive", &site)?;
-    Ok(respond(&site.clone(), |progress| async move {
-        let mut progress = BulkProgress::new(site.clone(), progress, request);
-        let redriven = site
+    let request = bulk.request(caller, "redrive", &app)?;
+    Ok(respond(&app.clone(), |progress| async move {
+        let mut progress = BulkProgress::new(app.clone(), progress, request);
+        let redriven = app
             .tasks
             .redrive_each(&filter, Pace::per_second(rate), |count| {
                 progress.update(|line| line.tasks = count)
@@ -159,7 +159,7 @@ async fn redrive(
     ),
 )]
 async fn discard(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     JsonBody(bulk): JsonBody<Bulk>,
 ) -> Result<Response, Problem> {
@@ -167,14 +167,14 @@ async fn discard(
     if bulk.rate.is_some() {
         return Err(Problem::invalid("`rate` is not a member of `discard`"));
     }
-    let filter = bulk.dead(&caller, &site)?;
+    let filter = bulk.dead(&caller, &app)?;
     if bulk.dry_run {
-        return Ok(Json(count_dead(&site, &filter).await?).into_response());
+        return Ok(Json(count_dead(&app, &filter).await?).into_response());
     }
-    let request = bulk.request(caller, "discard", &site)?;
-    Ok(respond(&site.clone(), |progress| async move {
-        let mut progress = BulkProgress::new(site.clone(), progress, request);
-        let discarded = site
+    let request = bulk.request(caller, "discard", &app)?;
+    Ok(respond(&app.clone(), |progress| async move {
+        let mut progress = BulkProgress::new(app.clone(), progress, request);
+        let discarded = app
             .tasks
             .discard_each(&filter, |count| progress.update(|line| line.tasks = count));
         let ended = discarded.await.map(drop);
@@ -193,24 +193,24 @@ impl Bulk {
         &self,
         caller: Caller,
         verb: &'static str,
-        site: &Site,
+        app: &AppState,
     ) -> Result<BulkRequest, Problem> {
         Ok(BulkRequest {
             caller,
             verb,
             filter: self.filter.words(),
-            _room: site.bulk_room()?,
+            _room: app.bulk_room()?,
         })
     }
 
     /// The tasks that match, as far as the caller may see them.
-    fn listed(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
-        listing::visible(caller, self.filter.resolve(site.tasks.clock_now())?)
+    fn listed(&self, caller: &Caller, app: &AppState) -> Result<ListFilter, Problem> {
+        listing::visible(caller, self.filter.resolve(app.tasks.clock_now())?)
     }
 
     /// The dead tasks that match.
-    fn dead(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
-        let mut filter = self.listed(caller, site)?;
+    fn dead(&self, caller: &Caller, app: &AppState) -> Result<ListFilter, Problem> {
+        let mut filter = self.listed(caller, app)?;
         if !filter.states.is_empty() && filter.states != [StateFilter::Is(TaskState::Dead)] {
             return Err(Problem::invalid("`state`: expected `dead`, or none"));
         }
@@ -220,8 +220,8 @@ impl Bulk {
     }
 
     /// The unfinished tasks that match.
-    fn unfinished(&self, caller: &Caller, site: &Site) -> Result<ListFilter, Problem> {
-        let mut filter = self.listed(caller, site)?;
+    fn unfinished(&self, caller: &Caller, app: &AppState) -> Result<ListFilter, Problem> {
+        let mut filter = self.listed(caller, app)?;
         self.check_open(&filter)?;
         let is_finished =
             |state: &StateFilter| matches!(state, StateFilter::Is(state) if state.is_finished());
@@ -251,8 +251,8 @@ impl Bulk {
     }
 }
 
-async fn count_dead(site: &Site, filter: &ListFilter) -> Result<ProgressLine, Problem> {
-    let count = site.tasks.count_dead(filter).await?;
+async fn count_dead(app: &AppState, filter: &ListFilter) -> Result<ProgressLine, Problem> {
+    let count = app.tasks.count_dead(filter).await?;
     Ok(ProgressLine {
         dry_run: true,
         done: true,

@@ -6,14 +6,14 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::progress::{Progress, ProgressLine};
 use crate::http::access::Caller;
+use crate::http::app_state::AppState;
 use crate::http::events::Topic;
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 use crate::net::audit_log::Change;
 
 /// Progress of a running bulk operation, and the client that receives it.
 pub struct BulkProgress {
-    site: Site,
+    app: AppState,
     line: ProgressLine,
     progress: Progress,
     request: BulkRequest,
@@ -30,9 +30,9 @@ pub struct BulkRequest {
 
 impl BulkProgress {
     /// Creates the progress of an operation that has changed no task yet.
-    pub fn new(site: Site, progress: Progress, request: BulkRequest) -> Self {
+    pub fn new(app: AppState, progress: Progress, request: BulkRequest) -> Self {
         Self {
-            site,
+            app,
             request,
             line: ProgressLine::default(),
             progress,
@@ -43,7 +43,7 @@ impl BulkProgress {
     /// Updates the numbers and sends them. Breaks if the operation has to end.
     pub fn update(&mut self, change: impl FnOnce(&mut ProgressLine)) -> ControlFlow<()> {
         change(&mut self.line);
-        self.site.events.touch(Topic::Tasks);
+        self.app.events.touch(Topic::Tasks);
         let sent = self.progress.send(&self.line);
         self.stopped |= sent.is_break();
         sent
@@ -60,7 +60,7 @@ impl BulkProgress {
         let tasks = self.line.tasks + self.line.running;
         if tasks > 0 {
             let change = Change::of_many(verb, filter, tasks);
-            self.site.audit(&caller, change).await;
+            self.app.audit(&caller, change).await;
         }
         let problem = match ended {
             Err(problem) => Some(problem),

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::bulk_work::{BulkProgress, BulkRequest};
 use super::progress::{Progress, ProgressLine};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::client::{CancelReport, IfSame};
 use lapsed::ledger::{CancelAnswer, CancelFilter, ListFilter, ListPage, TaskRecord};
 use lapsed::task::{Arming, State as TaskState, TaskKey};
@@ -31,7 +31,7 @@ impl Selection {
     ///
     /// # Errors
     /// The ledger fails.
-    pub async fn count(self, site: &Site) -> Result<ProgressLine, Problem> {
+    pub async fn count(self, app: &AppState) -> Result<ProgressLine, Problem> {
         let mut line = ProgressLine {
             dry_run: true,
             done: true,
@@ -39,7 +39,7 @@ impl Selection {
         };
         match self {
             Self::Plain(filter) => {
-                let would = site.tasks.would_cancel(&filter).await?;
+                let would = app.tasks.would_cancel(&filter).await?;
                 line.tasks = would.report.cancelled;
                 line.running = would.report.running;
                 line.at_least = would.is_part;
@@ -47,7 +47,7 @@ impl Selection {
             Self::Listed(mut filter) => {
                 let until = Instant::now() + COUNT_FOR;
                 loop {
-                    let ListPage { tasks, next, .. } = site.tasks.list(&filter).await?;
+                    let ListPage { tasks, next, .. } = app.tasks.list(&filter).await?;
                     let running = tasks.iter().filter(|task| is_running(task)).count() as u64;
                     line.running += running;
                     line.tasks += tasks.len() as u64 - running;
@@ -65,14 +65,14 @@ impl Selection {
     /// Cancels them, and sends how many so far.
     pub async fn cancel(
         self,
-        site: Site,
+        app: AppState,
         progress: Progress,
         request: BulkRequest,
     ) -> ProgressLine {
-        let mut progress = BulkProgress::new(site.clone(), progress, request);
+        let mut progress = BulkProgress::new(app.clone(), progress, request);
         let ended = match self {
             Self::Plain(filter) => {
-                let cancelled = site.tasks.cancel_each(&filter, |report| {
+                let cancelled = app.tasks.cancel_each(&filter, |report| {
                     let CancelReport {
                         cancelled,
                         running,
@@ -84,7 +84,7 @@ impl Selection {
                 });
                 cancelled.await.map(drop).map_err(Problem::from)
             }
-            Self::Listed(filter) => cancel_listed(&site, *filter, &mut progress).await,
+            Self::Listed(filter) => cancel_listed(&app, *filter, &mut progress).await,
         };
         progress.end(ended).await
     }
@@ -92,16 +92,16 @@ impl Selection {
 
 /// Cancels the tasks of a list, page by page, each page in one transaction.
 async fn cancel_listed(
-    site: &Site,
+    app: &AppState,
     mut filter: ListFilter,
     progress: &mut BulkProgress,
 ) -> Result<(), Problem> {
     loop {
-        let ListPage { tasks, next, .. } = site.tasks.list(&filter).await?;
+        let ListPage { tasks, next, .. } = app.tasks.list(&filter).await?;
         let tasks: Vec<(TaskKey, Arming)> = tasks.iter().filter_map(identity).collect();
         let answers = match tasks.is_empty() {
             true => Vec::new(),
-            false => site.tasks.cancel_if(&tasks).await?,
+            false => app.tasks.cancel_if(&tasks).await?,
         };
         let sent = progress.update(|line| {
             for answer in answers {

@@ -11,17 +11,17 @@ use utoipa_axum::routes;
 
 use super::answers::{AnyOther, ClaimLost};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::events::Topic;
 use crate::http::input::{InPath, JsonBody, OptionalJson};
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 pub use lapsed::contract::duration_text;
 use lapsed::engine::{ClaimToken, Report};
 use lapsed::ledger::Renewal;
 use lapsed::task::{RetryAdvice, parse_length};
 
 /// Routes of claims.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(done))
         .routes(routes!(fail))
@@ -33,14 +33,14 @@ pub fn routes() -> OpenApiRouter<Site> {
 /// The claim in the path, of a task that the caller may work on.
 struct Claim(ClaimToken);
 
-impl FromRequestParts<Site> for Claim {
+impl FromRequestParts<AppState> for Claim {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Problem> {
-        let caller = Caller::from_request_parts(parts, site).await?;
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Problem> {
+        let caller = Caller::from_request_parts(parts, app).await?;
         caller.require(Scope::Work)?;
-        let InPath(text) = InPath::from_request_parts(parts, site).await?;
-        let claim = site.engine.pull().claim(&text).await?;
+        let InPath(text) = InPath::from_request_parts(parts, app).await?;
+        let claim = app.engine.pull().claim(&text).await?;
         caller.require_key(claim.key())?;
         Ok(Self(claim))
     }
@@ -67,13 +67,13 @@ struct Done {
     ),
 )]
 async fn done(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     Claim(claim): Claim,
     OptionalJson(done): OptionalJson<Done>,
 ) -> Result<StatusCode, Problem> {
     let result = done.result.map(|json| json.get().to_owned());
-    settle(&site, &caller, &claim, Report::Done { result }).await
+    settle(&app, &caller, &claim, Report::Done { result }).await
 }
 
 /// Why a task failed.
@@ -102,7 +102,7 @@ struct Fail {
     ),
 )]
 async fn fail(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     Claim(claim): Claim,
     JsonBody(failed): JsonBody<Fail>,
@@ -127,7 +127,7 @@ async fn fail(
             ));
         }
     };
-    settle(&site, &caller, &claim, Report::Failed { error, advice }).await
+    settle(&app, &caller, &claim, Report::Failed { error, advice }).await
 }
 
 /// A delay.
@@ -150,14 +150,14 @@ struct Snooze {
     ),
 )]
 async fn snooze(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     Claim(claim): Claim,
     JsonBody(snooze): JsonBody<Snooze>,
 ) -> Result<StatusCode, Problem> {
     let delay = parse_length(&snooze.r#in);
     let delay = delay.map_err(|error| Problem::invalid(format!("`in`: {error}")))?;
-    settle(&site, &caller, &claim, Report::Snoozed(delay)).await
+    settle(&app, &caller, &claim, Report::Snoozed(delay)).await
 }
 
 /// Extends a claim by the visibility of its route from now.
@@ -171,8 +171,8 @@ async fn snooze(
         AnyOther,
     ),
 )]
-async fn renew(State(site): State<Site>, Claim(claim): Claim) -> Result<StatusCode, Problem> {
-    let renewed = site
+async fn renew(State(app): State<AppState>, Claim(claim): Claim) -> Result<StatusCode, Problem> {
+    let renewed = app
         .engine
         .pull()
         .renew(std::slice::from_ref(&claim))
@@ -199,24 +199,24 @@ async fn renew(State(site): State<Site>, Claim(claim): Claim) -> Result<StatusCo
     ),
 )]
 async fn release(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     Claim(claim): Claim,
 ) -> Result<StatusCode, Problem> {
-    settle(&site, &caller, &claim, Report::Released).await
+    settle(&app, &caller, &claim, Report::Released).await
 }
 
 async fn settle(
-    site: &Site,
+    app: &AppState,
     caller: &Caller,
     claim: &ClaimToken,
     report: Report,
 ) -> Result<StatusCode, Problem> {
     let has_failed = matches!(report, Report::Failed { .. });
-    site.engine.pull().settle(claim, report).await?;
-    site.events.touch(Topic::Tasks);
-    if has_failed && site.tasks.has_died(claim.key(), claim.arming()).await {
-        site.audit_task(caller, "fail", claim.key());
+    app.engine.pull().settle(claim, report).await?;
+    app.events.touch(Topic::Tasks);
+    if has_failed && app.tasks.has_died(claim.key(), claim.arming()).await {
+        app.audit_task(caller, "fail", claim.key());
     }
     Ok(StatusCode::NO_CONTENT)
 }

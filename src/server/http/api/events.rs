@@ -15,9 +15,9 @@ use utoipa_axum::routes;
 
 use super::answers::AnyProblem;
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::events::{Events, Hint};
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 
 /// Interval of comments on a silent stream, so that proxies keep it and a dead client is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -29,7 +29,7 @@ const HINT_EVERY: Duration = Duration::from_secs(5);
 const RECONNECT_AFTER: Duration = Duration::from_secs(3);
 
 /// Routes of events.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(events))
 }
 
@@ -46,11 +46,11 @@ pub fn routes() -> OpenApiRouter<Site> {
         AnyProblem,
     ),
 )]
-async fn events(State(site): State<Site>, caller: Caller) -> Result<Response, Problem> {
+async fn events(State(app): State<AppState>, caller: Caller) -> Result<Response, Problem> {
     caller.require(Scope::Read)?;
-    let stopping = site.stopping.clone();
+    let stopping = app.stopping.clone();
     let hints = match caller.is_restricted() {
-        false => hints(&site).left_stream(),
+        false => hints(&app).left_stream(),
         true => regular_hints().right_stream(),
     };
     let hints = hints.take_until(stopping.cancelled_owned());
@@ -63,9 +63,9 @@ async fn events(State(site): State<Site>, caller: Caller) -> Result<Response, Pr
     Ok(response)
 }
 
-fn hints(site: &Site) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+fn hints(app: &AppState) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let first = event(&Events::everything()).retry(RECONNECT_AFTER);
-    let later = BroadcastStream::new(site.events.subscribe());
+    let later = BroadcastStream::new(app.events.subscribe());
     // A client that is too slow has missed some.
     let later = later.map(|hint| event(&hint.unwrap_or_else(|_| Events::everything())));
     stream::once(async { first }).chain(later).map(Ok)

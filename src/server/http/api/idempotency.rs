@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::http::access::Caller;
+use crate::http::app_state::AppState;
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 use lapsed::ledger::{Collection, DOCUMENT_BYTES_MAX};
 
 /// How long answers are kept.
@@ -94,7 +94,7 @@ impl Once {
     /// # Errors
     /// The key belongs to another body, or to a request that has not ended; or the ledger fails.
     pub async fn begin(
-        site: &Site,
+        app: &AppState,
         caller: &Caller,
         key: &str,
         body: &[u8],
@@ -102,8 +102,8 @@ impl Once {
         let digest = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(Sha256::digest(bytes));
         let name = digest(format!("{}\n{key}", caller.name).as_bytes());
         let body = digest(body);
-        let ledger = site.tasks.ledger();
-        let before = site.tasks.now().await?.minus(KEPT);
+        let ledger = app.tasks.ledger();
+        let before = app.tasks.now().await?.minus(KEPT);
         ledger
             .delete_documents(Collection::Idempotency, before, PRUNED)
             .await?;
@@ -123,8 +123,8 @@ impl Once {
         }
         match answer {
             Some(answer) => Ok(Begun::Before(answer)),
-            None if site.tasks.now().await?.since(found.at) > INTERRUPTED_AFTER => {
-                let ledger = site.tasks.ledger();
+            None if app.tasks.now().await?.since(found.at) > INTERRUPTED_AFTER => {
+                let ledger = app.tasks.ledger();
                 ledger
                     .delete_document(Collection::Idempotency, &once.name)
                     .await?;
@@ -139,8 +139,8 @@ impl Once {
     }
 
     /// Keeps the answer. Without one the request has failed as a whole, and may be repeated.
-    pub async fn finish(self, site: &Site, answer: Option<&str>) {
-        let ledger = site.tasks.ledger();
+    pub async fn finish(self, app: &AppState, answer: Option<&str>) {
+        let ledger = app.tasks.ledger();
         let kept = answer.map(|answer| self.kept(Some(answer)));
         let kept = kept.filter(|kept| kept.len() <= DOCUMENT_BYTES_MAX);
         let written = match kept {

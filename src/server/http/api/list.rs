@@ -10,10 +10,10 @@ use utoipa_axum::routes;
 use super::answers::AnyProblem;
 use super::task_view::{MalformedView, TaskSummary};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::input::InQuery;
 use crate::http::listing::{self, Listed};
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::contract::TaskFilter;
 use lapsed::ledger::ListFilter;
 
@@ -24,7 +24,7 @@ const LIMIT: u32 = 100;
 const LIMIT_MAX: u32 = 1_000;
 
 /// Routes of lists.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
@@ -45,7 +45,7 @@ impl ListQuery {
     ///
     /// # Errors
     /// The first parameter that does not fit.
-    fn filter(&self, site: &Site) -> Result<ListFilter, Problem> {
+    fn filter(&self, app: &AppState) -> Result<ListFilter, Problem> {
         let limit = self.limit.unwrap_or(LIMIT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Problem::invalid(format!(
@@ -54,7 +54,7 @@ impl ListQuery {
         }
         Ok(ListFilter {
             limit,
-            ..self.filter.resolve(site.tasks.clock_now())?
+            ..self.filter.resolve(app.tasks.clock_now())?
         })
     }
 }
@@ -91,15 +91,15 @@ struct TaskPage {
     ),
 )]
 async fn list(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     InQuery(query): InQuery<ListQuery>,
 ) -> Result<Json<TaskPage>, Problem> {
     caller.require(Scope::Read)?;
-    let filter = query.filter(&site)?;
+    let filter = query.filter(&app)?;
     let (page, paused) = tokio::try_join!(
-        listing::list(&site, &caller, filter, query.cursor.as_deref()),
-        site.paused()
+        listing::list(&app, &caller, filter, query.cursor.as_deref()),
+        app.paused()
     )?;
     let Listed {
         tasks,

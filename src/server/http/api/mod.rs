@@ -28,10 +28,10 @@ use axum::routing::{any, get};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::site::Site;
+use super::app_state::AppState;
 
 /// Routes of the API.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     let (router, _) = described().split_for_parts();
     router
         .route("/v1/{*rest}", any(problems::not_found))
@@ -41,7 +41,7 @@ pub fn routes() -> Router<Site> {
 }
 
 /// The routes with their description.
-fn described() -> OpenApiRouter<Site> {
+fn described() -> OpenApiRouter<AppState> {
     let v1 = OpenApiRouter::new()
         .merge(tasks::routes())
         .merge(why::routes())

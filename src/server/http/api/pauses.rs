@@ -11,16 +11,16 @@ use utoipa_axum::routes;
 
 use super::answers::AnyProblem;
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::events::Topic;
 use crate::http::input::{InQuery, JsonBody};
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 use crate::net::audit_log::Change;
 use lapsed::ledger::{REASON_CHARS_MAX, ReleaseAnswer};
 use lapsed::task::{Pause, Scope as TaskScope};
 
 /// Routes of pauses.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(list, pause, resume))
 }
 
@@ -83,9 +83,9 @@ struct PauseList {
         AnyProblem,
     ),
 )]
-async fn list(State(site): State<Site>, caller: Caller) -> Result<Json<PauseList>, Problem> {
+async fn list(State(app): State<AppState>, caller: Caller) -> Result<Json<PauseList>, Problem> {
     caller.require(Scope::Read)?;
-    let pauses = site.tasks.pauses().await?;
+    let pauses = app.tasks.pauses().await?;
     Ok(Json(PauseList {
         pauses: seen(&caller, &pauses),
     }))
@@ -128,7 +128,7 @@ struct NewPause {
     ),
 )]
 async fn pause(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     JsonBody(new): JsonBody<NewPause>,
 ) -> Result<Response, Problem> {
@@ -141,12 +141,12 @@ async fn pause(
             "`reason` has {chars} characters, expected at most {REASON_CHARS_MAX} in one line"
         )));
     }
-    let answer = site.tasks.pause(&scope, &caller.name, &new.reason).await?;
-    site.forget_pauses().await;
-    site.events.touch(Topic::Pauses);
+    let answer = app.tasks.pause(&scope, &caller.name, &new.reason).await?;
+    app.forget_pauses().await;
+    app.events.touch(Topic::Pauses);
     if !answer.already {
         let change = Change::of_many("pause", scope.to_string(), 0).because(new.reason);
-        site.audit(&caller, change).await;
+        app.audit(&caller, change).await;
     }
     let status = match answer.already {
         true => StatusCode::OK,
@@ -185,7 +185,7 @@ struct Resumed {
     ),
 )]
 async fn resume(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     InQuery(asked): InQuery<Resumed>,
 ) -> Result<Json<PauseView>, Problem> {
@@ -193,14 +193,14 @@ async fn resume(
     let scope = scope(asked.class, asked.method, asked.everything)?;
     require_scope(&caller, &scope)?;
     let lifted = match asked.held {
-        false => site.tasks.resume(&scope).await?,
-        true => match site.tasks.resume_held(&scope, &caller.name).await? {
+        false => app.tasks.resume(&scope).await?,
+        true => match app.tasks.resume_held(&scope, &caller.name).await? {
             ReleaseAnswer::Released(hold) | ReleaseAnswer::Already(hold) => Some(hold),
             ReleaseAnswer::NoHold => None,
         },
     };
-    site.forget_pauses().await;
-    site.events.touch(Topic::Pauses);
+    app.forget_pauses().await;
+    app.events.touch(Topic::Pauses);
     let lifted = lifted.ok_or_else(|| {
         let what = match asked.held {
             true => "nothing is held".to_owned(),
@@ -212,7 +212,7 @@ async fn resume(
         true => "release",
         false => "resume",
     };
-    site.audit(&caller, Change::of_many(verb, scope.to_string(), 0))
+    app.audit(&caller, Change::of_many(verb, scope.to_string(), 0))
         .await;
     let lifted = caller.visible_pause(&lifted).unwrap_or(lifted);
     Ok(Json(PauseView::from(&lifted)))

@@ -15,8 +15,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 
 /// Shortest interval between two lines.
 const EVERY: Duration = Duration::from_millis(200);
@@ -67,18 +67,18 @@ impl Progress {
 }
 
 /// Answers with the lines of `work`, which goes on in a task of its own. Its result is the last line.
-pub fn respond<F>(site: &Site, work: impl FnOnce(Progress) -> F) -> Response
+pub fn respond<F>(app: &AppState, work: impl FnOnce(Progress) -> F) -> Response
 where
     F: Future<Output = ProgressLine> + Send + 'static,
 {
     let (lines, sent) = mpsc::channel(BEHIND_MAX);
     let progress = Progress {
         lines: lines.clone(),
-        stopping: site.stopping.clone(),
+        stopping: app.stopping.clone(),
         sent: None,
     };
     let working = work(progress);
-    site.work.spawn(async move {
+    app.work.spawn(async move {
         let line = ProgressLine {
             done: true,
             ..working.await

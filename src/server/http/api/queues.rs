@@ -15,9 +15,9 @@ use utoipa_axum::routes;
 
 use super::answers::AnyOther;
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::input::{InPath, OptionalJson};
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 pub use lapsed::contract::duration_text;
 use lapsed::engine::{Leased, TakenTasks};
 use lapsed::task::{TaskJson, parse_length};
@@ -26,7 +26,7 @@ use lapsed::task::{TaskJson, parse_length};
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Routes of pull queues.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(take))
 }
 
@@ -90,7 +90,7 @@ impl<'a> TakenTask<'a> {
     ),
 )]
 async fn take(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     InPath(queue): InPath,
     OptionalJson(asked): OptionalJson<Take>,
@@ -105,13 +105,13 @@ async fn take(
         )));
     }
     let worker = asked.worker.unwrap_or_default();
-    let queues = site.engine.pull();
+    let queues = app.engine.pull();
     let count = asked.count.unwrap_or(1);
     let taken = queues.take_of(&caller.classes, &queue, count, wait, &worker);
     let taken = tokio::select! {
         taken = taken => taken?,
         // The worker asks another daemon.
-        () = site.stopping.cancelled() => return Ok(axum::Json(Taken { tasks: Vec::new() }).into_response()),
+        () = app.stopping.cancelled() => return Ok(axum::Json(Taken { tasks: Vec::new() }).into_response()),
     };
     let answer = Taken {
         tasks: taken.tasks().iter().map(TakenTask::new).collect(),

@@ -10,12 +10,12 @@ use utoipa_axum::routes;
 use super::answers::AnyProblem;
 use super::pauses::{PauseView, seen};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::ledger::DetailedStats;
 
 /// Routes of counts.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(stats))
 }
 
@@ -40,9 +40,9 @@ struct StatsView {
         AnyProblem,
     ),
 )]
-async fn stats(State(site): State<Site>, caller: Caller) -> Result<Json<StatsView>, Problem> {
+async fn stats(State(app): State<AppState>, caller: Caller) -> Result<Json<StatsView>, Problem> {
     caller.require(Scope::Read)?;
-    let (stats, pauses) = tokio::try_join!(site.stats(), site.pauses())?;
+    let (stats, pauses) = tokio::try_join!(app.stats(), app.pauses())?;
     Ok(Json(StatsView {
         stats: stats.seen_by(&caller)?.into_owned(),
         pauses: seen(&caller, &pauses),

@@ -13,18 +13,18 @@ use super::answers::{AnyOther, NoTask, NotDead, NotPending, OtherArming};
 use super::precondition::{IfMatch, Unconditional, changed_meanwhile};
 use super::task_view::etag;
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::events::Topic;
 use crate::http::input::JsonBody;
 use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 use lapsed::client::IfSame;
 pub use lapsed::contract::{due, duration_text};
 use lapsed::ledger::{CancelAnswer, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::{Arming, State as TaskState, TaskKey};
 
 /// Routes of changes of single tasks.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(reschedule, cancel))
         .routes(routes!(run))
@@ -61,25 +61,25 @@ struct NewDue {
     ),
 )]
 async fn reschedule(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
     IfMatch(arming): IfMatch,
     JsonBody(new): JsonBody<NewDue>,
 ) -> Result<Response, Problem> {
-    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Schedule).await?;
+    let TaskRef { key, display_key } = task.resolve(&app, &caller, Scope::Schedule).await?;
     let due = due(new.r#in.as_deref(), new.at.as_deref())?;
     let due = due.ok_or_else(|| Problem::invalid("expected `in` or `at`"))?;
     let answer = match arming {
-        None => site.tasks.reschedule(&key, due).await?,
-        Some(arming) => match site.tasks.reschedule_if(&key, due, arming).await? {
+        None => app.tasks.reschedule(&key, due).await?,
+        Some(arming) => match app.tasks.reschedule_if(&key, due, arming).await? {
             IfSame::Same(answer) => answer,
             IfSame::Other => return Err(changed_meanwhile()),
         },
     };
     match answer {
         RescheduleAnswer::Moved(arming) => {
-            changed(&site, &caller, "move", &key);
+            changed(&app, &caller, "move", &key);
             Ok(MovedView::new(&display_key, arming).into_response())
         }
         RescheduleAnswer::Running => Err(not_pending(&display_key, TaskState::Running)),
@@ -116,16 +116,16 @@ struct Cancelled {
     ),
 )]
 async fn cancel(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
     IfMatch(arming): IfMatch,
 ) -> Result<Json<Cancelled>, Problem> {
-    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Schedule).await?;
+    let TaskRef { key, display_key } = task.resolve(&app, &caller, Scope::Schedule).await?;
     let answer = match arming {
-        None => site.tasks.cancel(&key).await?,
+        None => app.tasks.cancel(&key).await?,
         Some(arming) => {
-            let answers = site.tasks.cancel_if(&[(key.clone(), arming)]).await?;
+            let answers = app.tasks.cancel_if(&[(key.clone(), arming)]).await?;
             match answers.into_iter().next() {
                 Some(IfSame::Same(answer)) => answer,
                 Some(IfSame::Other) | None => return Err(changed_meanwhile()),
@@ -139,7 +139,7 @@ async fn cancel(
         CancelAnswer::Finished(state) => return Err(not_pending(&display_key, state)),
         CancelAnswer::Unknown => return Err(Problem::no_task()),
     };
-    changed(&site, &caller, "cancel", &key);
+    changed(&app, &caller, "cancel", &key);
     Ok(Json(Cancelled {
         key: display_key.to_string(),
         outcome,
@@ -159,14 +159,14 @@ async fn cancel(
     ),
 )]
 async fn run(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<Response, Problem> {
-    let task = task.resolve(&site, &caller, Scope::Operate).await?;
-    let answer = site.tasks.run_now(&task.key).await?;
-    made_due(&site, &caller, "run", &task, answer, not_pending).await
+    let task = task.resolve(&app, &caller, Scope::Operate).await?;
+    let answer = app.tasks.run_now(&task.key).await?;
+    made_due(&app, &caller, "run", &task, answer, not_pending).await
 }
 
 /// Makes a dead task pending, and due at once.
@@ -184,14 +184,14 @@ async fn run(
     ),
 )]
 async fn redrive(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<Response, Problem> {
-    let task = task.resolve(&site, &caller, Scope::Operate).await?;
-    let answer = site.tasks.redrive(&task.key).await?;
-    made_due(&site, &caller, "redrive", &task, answer, not_dead).await
+    let task = task.resolve(&app, &caller, Scope::Operate).await?;
+    let answer = app.tasks.redrive(&task.key).await?;
+    made_due(&app, &caller, "redrive", &task, answer, not_dead).await
 }
 
 /// Answers a request to make a task due at once.
@@ -199,7 +199,7 @@ async fn redrive(
 /// # Errors
 /// There is no such task, or it is in another state than expected: the problem that `refusal` makes.
 async fn made_due(
-    site: &Site,
+    app: &AppState,
     caller: &Caller,
     verb: &'static str,
     task: &TaskRef,
@@ -209,7 +209,7 @@ async fn made_due(
     let TaskRef { key, display_key } = task;
     match answer {
         RunNowAnswer::Due(arming) => {
-            changed(site, caller, verb, key);
+            changed(app, caller, verb, key);
             Ok(MovedView::new(display_key, arming).into_response())
         }
         RunNowAnswer::Refused(state) => Err(refusal(display_key, state)),
@@ -230,17 +230,17 @@ async fn made_due(
     ),
 )]
 async fn discard(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
     _: Unconditional,
 ) -> Result<StatusCode, Problem> {
-    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Operate).await?;
-    if site.tasks.discard(&key).await? {
-        changed(&site, &caller, "discard", &key);
+    let TaskRef { key, display_key } = task.resolve(&app, &caller, Scope::Operate).await?;
+    if app.tasks.discard(&key).await? {
+        changed(&app, &caller, "discard", &key);
         return Ok(StatusCode::NO_CONTENT);
     }
-    match site.tasks.find(&key).await? {
+    match app.tasks.find(&key).await? {
         None => Err(Problem::no_task()),
         Some(task) if task.state == TaskState::Dead => Err(Problem::of(
             ProblemKind::Locked,
@@ -278,9 +278,9 @@ impl IntoResponse for MovedView {
 }
 
 /// Records a change that is committed.
-pub fn changed(site: &Site, caller: &Caller, verb: &'static str, key: &TaskKey) {
-    site.events.touch(Topic::Tasks);
-    site.audit_task(caller, verb, key);
+pub fn changed(app: &AppState, caller: &Caller, verb: &'static str, key: &TaskKey) {
+    app.events.touch(Topic::Tasks);
+    app.audit_task(caller, verb, key);
 }
 
 fn not_pending(key: &TaskKey, state: TaskState) -> Problem {

@@ -12,17 +12,17 @@ use super::precondition::Unconditional;
 use super::task_changes::changed;
 use super::task_view::{ReceiptView, etag};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::input::{KeyInPath, TaskBody};
 use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::{Problem, ProblemKind};
-use crate::http::site::Site;
 use lapsed::client::{CreateResult, NotArmed, Receipt, Replaced, Task};
 use lapsed::contract::{TaskRequest, TaskSpec, TaskView};
 use lapsed::ledger::IfPending;
 use lapsed::task::{Due, TaskKey};
 
 /// Routes of single tasks.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(create))
         .routes(routes!(show, put))
@@ -43,15 +43,15 @@ pub fn routes() -> OpenApiRouter<Site> {
     ),
 )]
 async fn create(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     TaskBody(spec): TaskBody,
 ) -> Result<Response, Problem> {
     caller.require(Scope::Schedule)?;
-    let request = checked(spec, &site)?;
+    let request = checked(spec, &app)?;
     caller.require_key(request.key())?;
-    let created = create_task(&site, request).await?;
-    Ok(created.answer(&site, &caller).await)
+    let created = create_task(&app, request).await?;
+    Ok(created.answer(&app, &caller).await)
 }
 
 /// Creates a task, or replaces the one of this key.
@@ -70,7 +70,7 @@ async fn create(
     ),
 )]
 async fn put(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     KeyInPath(key): KeyInPath,
     _: Unconditional,
@@ -80,12 +80,12 @@ async fn put(
     caller.require_key(&key)?;
     let is_moment = spec.at.is_some();
     let moves = spec.if_pending.unwrap_or_default() == IfPending::Move;
-    let created = match checked(of_key(spec, &key)?, &site)? {
+    let created = match checked(of_key(spec, &key)?, &app)? {
         // A delay is another due time each time, so there is nothing to compare.
-        TaskRequest::Once(task, due) if is_moment && moves => replace(&site, task, due).await?,
-        request => create_task(&site, request).await?,
+        TaskRequest::Once(task, due) if is_moment && moves => replace(&app, task, due).await?,
+        request => create_task(&app, request).await?,
     };
-    Ok(created.answer(&site, &caller).await)
+    Ok(created.answer(&app, &caller).await)
 }
 
 /// The task with the key in the path, which the body may repeat.
@@ -111,9 +111,9 @@ fn of_key(spec: TaskSpec, path: &TaskKey) -> Result<TaskSpec, Problem> {
 ///
 /// # Errors
 /// The first member that does not fit.
-pub fn checked(spec: TaskSpec, site: &Site) -> Result<TaskRequest, Problem> {
-    let request = spec.resolve(site.tasks.clock_now())?;
-    request.check(&site.tasks)?;
+pub fn checked(spec: TaskSpec, app: &AppState) -> Result<TaskRequest, Problem> {
+    let request = spec.resolve(app.tasks.clock_now())?;
+    request.check(&app.tasks)?;
     Ok(request)
 }
 
@@ -129,14 +129,14 @@ pub fn checked(spec: TaskSpec, site: &Site) -> Result<TaskRequest, Problem> {
     ),
 )]
 async fn show(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
 ) -> Result<Response, Problem> {
-    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Read).await?;
+    let TaskRef { key, display_key } = task.resolve(&app, &caller, Scope::Read).await?;
     let (found, paused) = tokio::try_join!(
-        async { site.tasks.find(key).await.map_err(Problem::from) },
-        site.paused()
+        async { app.tasks.find(key).await.map_err(Problem::from) },
+        app.paused()
     )?;
     let mut task = found.ok_or_else(Problem::no_task)?;
     task.mask(&caller.masks);
@@ -166,9 +166,9 @@ impl CreatedTask {
         }
     }
 
-    async fn answer(self, site: &Site, caller: &Caller) -> Response {
+    async fn answer(self, app: &AppState, caller: &Caller) -> Response {
         if self.is_new {
-            changed(site, caller, "create", &self.key);
+            changed(app, caller, "create", &self.key);
         }
         let status = match self.is_new {
             true => StatusCode::CREATED,
@@ -176,7 +176,7 @@ impl CreatedTask {
         };
         let headers = [
             (header::ETAG, etag(&self.view.id)),
-            (header::LOCATION, site.url_of(&self.key)),
+            (header::LOCATION, app.url_of(&self.key)),
         ];
         (status, headers, Json(self.view)).into_response()
     }
@@ -186,19 +186,19 @@ impl CreatedTask {
 ///
 /// # Errors
 /// The task exists and is not to be changed, or the ledger fails.
-pub async fn create_task(site: &Site, request: TaskRequest) -> Result<CreatedTask, Problem> {
+pub async fn create_task(app: &AppState, request: TaskRequest) -> Result<CreatedTask, Problem> {
     let key = request.key().clone();
-    let asked = site.tasks.now().await?;
-    let receipt = request.create(&site.tasks).await?;
+    let asked = app.tasks.now().await?;
+    let receipt = request.create(&app.tasks).await?;
     let is_new = receipt.result() == CreateResult::Written
         && receipt.since() >= asked
         && receipt.not_armed() != Some(NotArmed::LeftAsItIs);
     Ok(CreatedTask::new(key, &receipt, is_new))
 }
 
-async fn replace(site: &Site, task: Task, due: Due) -> Result<CreatedTask, Problem> {
+async fn replace(app: &AppState, task: Task, due: Due) -> Result<CreatedTask, Problem> {
     let key = task.key().clone();
-    match site.tasks.replace(task, due).await? {
+    match app.tasks.replace(task, due).await? {
         Replaced::Written(receipt) => Ok(CreatedTask::new(key, &receipt, true)),
         Replaced::Same(receipt) => Ok(CreatedTask::new(key, &receipt, false)),
         Replaced::Running => Err(Problem::of(

@@ -9,14 +9,14 @@ use utoipa_axum::routes;
 
 use super::answers::{AnyOther, NoTask};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use crate::http::why;
 use lapsed::diagnosis::{Why, WhyCause};
 
 /// The route.
-pub fn routes() -> OpenApiRouter<Site> {
+pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(show))
 }
 
@@ -79,17 +79,17 @@ impl From<&WhyCause> for CauseView {
     ),
 )]
 async fn show(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
 ) -> Result<Json<WhyView>, Problem> {
-    let TaskRef { key, display_key } = task.resolve(&site, &caller, Scope::Read).await?;
+    let TaskRef { key, display_key } = task.resolve(&app, &caller, Scope::Read).await?;
     let (found, facts) = tokio::try_join!(
-        async { site.tasks.find(key).await.map_err(Problem::from) },
-        why::facts(&site, &caller)
+        async { app.tasks.find(key).await.map_err(Problem::from) },
+        why::facts(&app, &caller)
     )?;
     let task = found.ok_or_else(Problem::no_task)?;
-    let Why { cause, then } = why::of_task(&site, &caller, &facts, &task);
+    let Why { cause, then } = why::of_task(&app, &caller, &facts, &task);
     Ok(Json(WhyView {
         id: task.id,
         key: display_key.to_string(),

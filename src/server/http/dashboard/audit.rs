@@ -7,8 +7,8 @@ use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
 use super::texts::{Language, texts};
 use super::{Head, Page, PanelContent, parameter};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use crate::net::audit_log::AuditEntry;
 use lapsed::ledger::DocumentPlace;
 use lapsed::task::{TaskKey, UnixMs};
@@ -58,10 +58,7 @@ struct Row {
 }
 
 #[derive(Template)]
-#[template(
-    path = "audit_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "audit_list.html")]
 pub struct List<'a> {
     f: &'a Frame,
     t: &'static AuditTexts,
@@ -82,7 +79,7 @@ impl PanelContent for List<'_> {
     }
 
     async fn load<'a>(
-        site: &'a Site,
+        app: &'a AppState,
         f: &'a Frame,
         wanted: &'a Wanted,
     ) -> Result<List<'a>, Problem> {
@@ -93,7 +90,7 @@ impl PanelContent for List<'_> {
                     Problem::invalid("`before` is not the address of an older page")
                 })?),
             };
-        let page = site.audit_log.page(before, LIMIT).await?;
+        let page = app.audit_log.page(before, LIMIT).await?;
         Ok(List {
             f,
             t: AuditTexts::of(f.language()),

@@ -8,8 +8,8 @@ use super::frame::{Frame, Place};
 use super::moment::Moment;
 use super::texts::{Language, texts};
 use super::{Head, NoQuery, Page, PanelContent};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::membership::{Member, Readiness};
 
 texts! {
@@ -66,10 +66,7 @@ struct Capability {
 }
 
 #[derive(Template)]
-#[template(
-    path = "daemons_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "daemons_list.html")]
 pub struct List<'a> {
     f: &'a Frame,
     t: &'static DaemonsTexts,
@@ -92,12 +89,16 @@ impl PanelContent for List<'_> {
     type Query = NoQuery;
     type Content<'a> = List<'a>;
 
-    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
+    async fn load<'a>(
+        app: &'a AppState,
+        f: &'a Frame,
+        _: &'a NoQuery,
+    ) -> Result<List<'a>, Problem> {
         Ok(List {
-            has_events: site.engine.is_listening().is_some(),
-            is_unheard: !site.engine.hears_daemons(),
-            is_deaf: site.engine.is_listening() == Some(false),
-            ..shown(&site.engine.daemons(), f)
+            has_events: app.engine.is_listening().is_some(),
+            is_unheard: !app.engine.hears_daemons(),
+            is_deaf: app.engine.is_listening() == Some(false),
+            ..shown(&app.engine.daemons(), f)
         })
     }
 }

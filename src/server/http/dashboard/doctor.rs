@@ -10,8 +10,8 @@ use super::moment::Moment;
 use super::phrases;
 use super::texts::{Language, texts};
 use super::{Head, NoQuery, Page, PanelContent};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::diagnosis::{Finding, Severity};
 use lapsed::task::UnixMs;
 
@@ -47,10 +47,7 @@ struct Shown {
 }
 
 #[derive(Template)]
-#[template(
-    path = "doctor_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "doctor_list.html")]
 pub struct List<'a> {
     f: &'a Frame,
     t: &'static DoctorTexts,
@@ -72,8 +69,12 @@ impl PanelContent for List<'_> {
     type Query = NoQuery;
     type Content<'a> = List<'a>;
 
-    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
-        Ok(list(site, f).await)
+    async fn load<'a>(
+        app: &'a AppState,
+        f: &'a Frame,
+        _: &'a NoQuery,
+    ) -> Result<List<'a>, Problem> {
+        Ok(list(app, f).await)
     }
 }
 
@@ -86,24 +87,24 @@ impl Page for List<'_> {
     }
 }
 
-async fn list<'a>(site: &Site, f: &'a Frame) -> List<'a> {
+async fn list<'a>(app: &AppState, f: &'a Frame) -> List<'a> {
     let t = DoctorTexts::of(f.language());
     let mut list = List {
         f,
         t,
-        is_missing: site.checkup.is_none(),
+        is_missing: app.checkup.is_none(),
         is_running: false,
         at: None,
         counts: [0; 2],
         findings: Vec::new(),
         passed: Vec::new(),
     };
-    let Some(checkup) = &site.checkup else {
+    let Some(checkup) = &app.checkup else {
         return list;
     };
     // What was found before the ledger failed says nothing about now.
-    let gone = site.engine.ledger_fails_for();
-    let gone = gone.filter(|_| !site.engine.ledger_answers());
+    let gone = app.engine.ledger_fails_for();
+    let gone = gone.filter(|_| !app.engine.ledger_answers());
     let gone = gone.and_then(|ago| Instant::now().checked_sub(ago));
     let (report, is_running) = checkup.look(PATIENCE, gone).await;
     list.is_running = is_running;

@@ -14,8 +14,8 @@ use super::phrases;
 use super::preferences::{Preferences, Theme};
 use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
 use crate::http::access::{Caller, Scope};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::diagnosis::{LedgerState, Message, Phrase, Value};
 use lapsed::engine::Handle;
 use lapsed::ledger::TaskRecord;
@@ -326,32 +326,32 @@ impl Frame {
     }
 }
 
-impl FromRequestParts<Site> for Frame {
+impl FromRequestParts<AppState> for Frame {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Response> {
-        let caller = reader(parts, site)
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Response> {
+        let caller = reader(parts, app)
             .await
-            .map_err(|problem| login::refuse(parts, site, problem))?;
+            .map_err(|problem| login::refuse(parts, app, problem))?;
         let preferences = Preferences::of(&parts.headers);
         let here = parts.uri.path_and_query();
         Ok(Self {
-            base: site.config.base_path.clone(),
+            base: app.config.base_path.clone(),
             t: FrameTexts::of(preferences.language),
             here: here.map_or("/", |here| here.as_str()).to_owned(),
-            now: site.tasks.clock_now(),
+            now: app.tasks.clock_now(),
             preferences,
             caller,
-            is_read_only: site.config.read_only,
-            engine: site.engine.clone(),
+            is_read_only: app.config.read_only,
+            engine: app.engine.clone(),
             place: None,
         })
     }
 }
 
 /// The caller, which must be allowed to read.
-async fn reader(parts: &mut Parts, site: &Site) -> Result<Caller, Problem> {
-    let caller = Caller::from_request_parts(parts, site).await?;
+async fn reader(parts: &mut Parts, app: &AppState) -> Result<Caller, Problem> {
+    let caller = Caller::from_request_parts(parts, app).await?;
     caller.require(Scope::Read)?;
     Ok(caller)
 }

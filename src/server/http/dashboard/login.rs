@@ -13,11 +13,11 @@ use serde::Deserialize;
 use super::assets;
 use super::preferences::Preferences;
 use super::texts::texts;
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 
 /// Routes of the page. Its form is handled by access.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new().route("/login", get(page))
 }
 
@@ -45,7 +45,7 @@ struct Asked {
 }
 
 #[derive(Template)]
-#[template(path = "login.html", config = "http/dashboard/templates/askama.toml")]
+#[template(path = "login.html")]
 struct Page {
     t: &'static LoginTexts,
     lang: &'static str,
@@ -58,12 +58,12 @@ struct Page {
 }
 
 async fn page(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     headers: HeaderMap,
     Query(Asked { next, failed }): Query<Asked>,
 ) -> Response {
-    let base = site.config.base_path.clone();
-    if !site.access.has_tokens() {
+    let base = app.config.base_path.clone();
+    if !app.access.has_tokens() {
         return Redirect::to(&format!("{base}/")).into_response();
     }
     let preferences = Preferences::of(&headers);
@@ -94,15 +94,15 @@ async fn page(
 
 /// Answers a request for a page that the gate or the scopes refuse. A browser without credentials is sent to the login, and
 /// from there back to the page.
-pub fn refuse(request: &Parts, site: &Site, problem: Problem) -> Response {
+pub fn refuse(request: &Parts, app: &AppState, problem: Problem) -> Response {
     let asks_for_page = request.method == Method::GET && accepts_html(&request.headers);
-    if problem.status() != StatusCode::UNAUTHORIZED || !asks_for_page || !site.access.has_tokens() {
+    if problem.status() != StatusCode::UNAUTHORIZED || !asks_for_page || !app.access.has_tokens() {
         return problem.into_response();
     }
     let page = request.uri.path_and_query();
     let page = page.map_or("/", |page| page.as_str());
     let next = utf8_percent_encode(page, NON_ALPHANUMERIC);
-    Redirect::to(&format!("{}/login?next={next}", site.config.base_path)).into_response()
+    Redirect::to(&format!("{}/login?next={next}", app.config.base_path)).into_response()
 }
 
 fn accepts_html(headers: &HeaderMap) -> bool {

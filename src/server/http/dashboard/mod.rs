@@ -45,11 +45,11 @@ use tower_http::compression::CompressionLayer;
 use self::frame::{Frame, Place, encoded};
 use self::panel::{Panel, Source};
 use self::texts::Language;
+use super::app_state::AppState;
 use super::problem::Problem;
-use super::site::Site;
 
 /// Routes of the dashboard.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/assets/{version}/{name}", get(assets::serve))
         .route("/preferences", get(preferences::change))
@@ -72,10 +72,7 @@ pub fn routes() -> Router<Site> {
 
 /// Whether the ledger answers, which every page says.
 #[derive(Template)]
-#[template(
-    path = "ledger_banner.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "ledger_banner.html")]
 struct LedgerBanner<'a> {
     f: &'a Frame,
 }
@@ -104,7 +101,7 @@ pub trait PanelContent {
 
     /// Loads the content.
     fn load<'a>(
-        site: &'a Site,
+        app: &'a AppState,
         f: &'a Frame,
         query: &'a Self::Query,
     ) -> impl Future<Output = Result<Self::Content<'a>, Problem>> + Send;
@@ -115,13 +112,13 @@ pub trait PanelContent {
 pub struct NoQuery {}
 
 /// Loads a panel.
-pub async fn panel<P: PanelContent>(site: &Site, f: &Frame, query: &P::Query) -> Panel {
+pub async fn panel<P: PanelContent>(app: &AppState, f: &Frame, query: &P::Query) -> Panel {
     let source = Source {
         name: P::NAME,
         query: P::address(query),
         shows: P::SHOWS,
     };
-    let content = P::load(site, f, query);
+    let content = P::load(app, f, query);
     match P::IS_PER_CLASS {
         true => Panel::load(f, source, content).await,
         false => Panel::load_unrestricted(f, source, content).await,
@@ -129,13 +126,13 @@ pub async fn panel<P: PanelContent>(site: &Site, f: &Frame, query: &P::Query) ->
 }
 
 /// The route of a panel.
-pub fn panel_route<P: PanelContent + 'static>() -> Router<Site> {
+pub fn panel_route<P: PanelContent + 'static>() -> Router<AppState> {
     async fn serve<P: PanelContent>(
-        State(site): State<Site>,
+        State(app): State<AppState>,
         f: Frame,
         Query(query): Query<P::Query>,
     ) -> Panel {
-        panel::<P>(&site, &f, &query).await
+        panel::<P>(&app, &f, &query).await
     }
     Router::new().route(&format!("/panels/{}", P::NAME), get(serve::<P>))
 }
@@ -197,7 +194,7 @@ pub fn parameter(name: &str, value: &str) -> String {
 }
 
 #[derive(Template)]
-#[template(path = "page.html", config = "http/dashboard/templates/askama.toml")]
+#[template(path = "page.html")]
 struct Rendered<'a> {
     f: &'a Frame,
     head: Head,
@@ -205,14 +202,14 @@ struct Rendered<'a> {
 }
 
 /// The routes of a page and its panel.
-fn page<P: Page + 'static>() -> Router<Site> {
+fn page<P: Page + 'static>() -> Router<AppState> {
     async fn serve<P: Page>(
-        State(site): State<Site>,
+        State(app): State<AppState>,
         frame: Frame,
         Query(query): Query<P::Query>,
     ) -> Response {
         let f = frame.at(P::PLACE);
-        let panel = panel::<P>(&site, &f, &query).await;
+        let panel = panel::<P>(&app, &f, &query).await;
         f.page(&Rendered {
             f: &f,
             head: P::head(f.language()),

@@ -133,10 +133,7 @@ fn failed(
 
 /// What a panel that failed shows.
 #[derive(Template)]
-#[template(
-    path = "panel_failed.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "panel_failed.html")]
 struct Failed<'a> {
     f: &'a Frame,
     /// Says that the ledger does not answer, if that is why.

@@ -15,13 +15,13 @@ use super::moment::Moment;
 use super::panel::Panel;
 use super::texts::texts;
 use super::{NoQuery, PanelContent, panel, panel_route};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::ledger::REASON_CHARS_MAX;
 use lapsed::task::{Pause, PauseKind, Scope};
 
 /// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/pauses", get(page))
         .merge(panel_route::<List>())
@@ -63,13 +63,13 @@ texts! {
     }
 }
 
-async fn page(State(site): State<Site>, frame: Frame) -> Response {
+async fn page(State(app): State<AppState>, frame: Frame) -> Response {
     let f = frame.at(Place::Pauses);
     let t = PausesTexts::of(f.language());
     let (list, has_hold, classes) = tokio::join!(
-        panel::<List>(&site, &f, &NoQuery {}),
-        has_hold(&site),
-        classes(&site, &f)
+        panel::<List>(&app, &f, &NoQuery {}),
+        has_hold(&app),
+        classes(&app, &f)
     );
     f.page(&Page {
         f: &f,
@@ -82,12 +82,12 @@ async fn page(State(site): State<Site>, frame: Frame) -> Response {
 }
 
 /// Classes of the counted tasks that the caller may pause, in alphabetical order; none if the ledger does not answer soon.
-async fn classes(site: &Site, f: &Frame) -> Vec<String> {
+async fn classes(app: &AppState, f: &Frame) -> Vec<String> {
     const PATIENCE: Duration = Duration::from_millis(500);
-    if !f.may_operate() || !site.engine.ledger_answers() {
+    if !f.may_operate() || !app.engine.ledger_answers() {
         return Vec::new();
     }
-    let Ok(Ok(stats)) = timeout(PATIENCE, site.stats()).await else {
+    let Ok(Ok(stats)) = timeout(PATIENCE, app.stats()).await else {
         return Vec::new();
     };
     let names = stats.methods.iter().filter_map(|method| {
@@ -101,16 +101,16 @@ async fn classes(site: &Site, f: &Frame) -> Vec<String> {
 }
 
 /// True if tasks are held. A ledger that does not answer shows in the panel.
-async fn has_hold(site: &Site) -> bool {
+async fn has_hold(app: &AppState) -> bool {
     const PATIENCE: Duration = Duration::from_millis(500);
-    let pauses = timeout(PATIENCE, site.pauses()).await;
+    let pauses = timeout(PATIENCE, app.pauses()).await;
     pauses.is_ok_and(|pauses| {
         pauses.is_ok_and(|pauses| pauses.iter().any(|pause| pause.kind == PauseKind::Hold))
     })
 }
 
 #[derive(Template)]
-#[template(path = "pauses.html", config = "http/dashboard/templates/askama.toml")]
+#[template(path = "pauses.html")]
 struct Page<'a> {
     f: &'a Frame,
     t: &'static PausesTexts,
@@ -145,10 +145,7 @@ struct End {
 }
 
 #[derive(Template)]
-#[template(
-    path = "pauses_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "pauses_list.html")]
 struct List {
     t: &'static PausesTexts,
     rows: Vec<Row>,
@@ -160,9 +157,9 @@ impl PanelContent for List {
     type Query = NoQuery;
     type Content<'a> = Self;
 
-    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<Self, Problem> {
+    async fn load<'a>(app: &'a AppState, f: &'a Frame, _: &'a NoQuery) -> Result<Self, Problem> {
         // Not the shared answer: a person who has just paused with the command line must see it.
-        let pauses = site.tasks.pauses().await?;
+        let pauses = app.tasks.pauses().await?;
         let seen = pauses
             .iter()
             .filter_map(|pause| f.caller.visible_pause(pause));

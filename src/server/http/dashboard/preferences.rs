@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 
 use super::texts::Language;
-use crate::http::site::Site;
+use crate::http::app_state::AppState;
 
 const LANGUAGE: &str = "lapsed_lang";
 const THEME: &str = "lapsed_theme";
@@ -92,8 +92,8 @@ pub(super) struct Changed {
 }
 
 /// Stores preferences in cookies, and returns to the page.
-pub(super) async fn change(State(site): State<Site>, Query(wish): Query<Changed>) -> Response {
-    let base = &site.config.base_path;
+pub(super) async fn change(State(app): State<AppState>, Query(wish): Query<Changed>) -> Response {
+    let base = &app.config.base_path;
     let language = wish.lang.as_deref().and_then(Language::of_tag);
     let theme = wish.theme.as_deref().and_then(Theme::of);
     let zone = wish.zone.filter(|name| TimeZone::get(name).is_ok());

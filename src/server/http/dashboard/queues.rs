@@ -10,8 +10,8 @@ use super::frame::{Frame, Place};
 use super::moment::{self, Moment};
 use super::texts::{Language, texts};
 use super::{Head, NoQuery, Page, PanelContent};
+use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::diagnosis::STARTING;
 use lapsed::engine::{PullQueueStatus, WorkerStatus};
 use lapsed::ledger::MethodStats;
@@ -78,10 +78,7 @@ struct Worker {
 }
 
 #[derive(Template)]
-#[template(
-    path = "queues_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "queues_list.html")]
 pub struct List<'a> {
     f: &'a Frame,
     t: &'static QueuesTexts,
@@ -100,17 +97,21 @@ impl PanelContent for List<'_> {
     type Query = NoQuery;
     type Content<'a> = List<'a>;
 
-    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
-        let count = site.stats_cache.count(&site.tasks).await?;
+    async fn load<'a>(
+        app: &'a AppState,
+        f: &'a Frame,
+        _: &'a NoQuery,
+    ) -> Result<List<'a>, Problem> {
+        let count = app.stats_cache.count(&app.tasks).await?;
         let mut tasks: HashMap<Arc<str>, Vec<&MethodStats>> = HashMap::new();
         for method in &count.stats.methods {
             let key = TaskKey::parse(&method.name).ok();
-            if let Some(queue) = key.and_then(|key| site.engine.pull_queue_of(&key)) {
+            if let Some(queue) = key.and_then(|key| app.engine.pull_queue_of(&key)) {
                 tasks.entry(queue).or_default().push(method);
             }
         }
         let overdue: u64 = count.stats.methods.iter().map(|it| it.overdue).sum();
-        let status = site.engine.pull().status().into_iter();
+        let status = app.engine.pull().status().into_iter();
         let queues = status.map(|status| {
             let of_queue = tasks.get(&*status.queue).map_or(&[][..], Vec::as_slice);
             queue(status, of_queue, f)

@@ -8,9 +8,9 @@ use super::moment::Moment;
 use super::row::first_line;
 use super::texts::{Language, texts};
 use super::{Head, Page, PanelContent, parameter};
+use crate::http::app_state::AppState;
 use crate::http::listing;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::ledger::{ListFilter, StateFilter, TaskRecord};
 use lapsed::task::{Paused, Recurrence, State as TaskState};
 
@@ -66,10 +66,7 @@ struct Row {
 }
 
 #[derive(Template)]
-#[template(
-    path = "recurring_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "recurring_list.html")]
 pub struct List<'a> {
     f: &'a Frame,
     t: &'static RecurringTexts,
@@ -90,7 +87,7 @@ impl PanelContent for List<'_> {
     }
 
     async fn load<'a>(
-        site: &'a Site,
+        app: &'a AppState,
         f: &'a Frame,
         wanted: &'a Wanted,
     ) -> Result<List<'a>, Problem> {
@@ -104,10 +101,8 @@ impl PanelContent for List<'_> {
             limit: LIMIT,
             ..ListFilter::default()
         };
-        let (mut page, paused) = tokio::try_join!(
-            listing::list(site, &f.caller, filter, cursor),
-            site.paused()
-        )?;
+        let (mut page, paused) =
+            tokio::try_join!(listing::list(app, &f.caller, filter, cursor), app.paused())?;
         page.tasks.sort_by_key(|task| task.due_at);
         Ok(List {
             f,

@@ -7,10 +7,10 @@ use axum::routing::get;
 
 use super::frame::{Frame, Place};
 use super::texts::texts;
-use crate::http::site::Site;
+use crate::http::app_state::AppState;
 
 /// Routes of the page.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new().route("/schedule", get(page))
 }
 
@@ -43,10 +43,7 @@ texts! {
 }
 
 #[derive(Template)]
-#[template(
-    path = "schedule.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "schedule.html")]
 struct Page<'a> {
     f: &'a Frame,
     t: &'static ScheduleTexts,

@@ -13,10 +13,10 @@ use super::reasons::{self, Reason};
 use super::row::is_overdue;
 use super::texts::texts;
 use super::{PanelContent, panel, panel_route};
+use crate::http::app_state::AppState;
 use crate::http::listing;
 use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use crate::http::why;
 use lapsed::diagnosis::{Why, WhyCause, WhyFacts};
 use lapsed::ledger::TaskRecord;
@@ -26,7 +26,7 @@ use lapsed::task::{Recurrence, State as TaskState, UnixMs};
 const OCCURRENCES: usize = 5;
 
 /// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/task", get(page))
         .merge(panel_route::<Details>())
@@ -96,16 +96,16 @@ impl Wanted {
 }
 
 #[derive(Template)]
-#[template(path = "task.html", config = "http/dashboard/templates/askama.toml")]
+#[template(path = "task.html")]
 struct Page<'a> {
     f: &'a Frame,
     key: &'a str,
     details: Panel,
 }
 
-async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
+async fn page(State(app): State<AppState>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
     let f = frame.at(Place::Tasks);
-    let details = panel::<Details>(&site, &f, &wanted).await;
+    let details = panel::<Details>(&app, &f, &wanted).await;
     f.page(&Page {
         f: &f,
         key: wanted.text(),
@@ -127,7 +127,7 @@ impl PanelContent for Details<'_> {
     }
 
     async fn load<'a>(
-        site: &'a Site,
+        app: &'a AppState,
         f: &'a Frame,
         query: &'a Wanted,
     ) -> Result<Details<'a>, Problem> {
@@ -137,22 +137,21 @@ impl PanelContent for Details<'_> {
         let found = match wanted {
             Ok(TaskInPath::Key(key)) => {
                 f.caller.require_key(&key)?;
-                let (task, facts) =
-                    tokio::join!(site.tasks.find(&key), why::facts(site, &f.caller));
+                let (task, facts) = tokio::join!(app.tasks.find(&key), why::facts(app, &f.caller));
                 let facts = facts?;
                 task?.map(|mut task| {
                     task.mask(&f.caller.masks);
-                    found(site, task, key.to_string(), &facts, f)
+                    found(app, task, key.to_string(), &facts, f)
                 })
             }
             // A moved task stays in its row, so the page goes on showing it.
             Ok(TaskInPath::Row(row, _)) => {
-                let task = listing::task_in_row(site, &f.caller, row);
-                let (task, facts) = tokio::try_join!(task, why::facts(site, &f.caller))?;
+                let task = listing::task_in_row(app, &f.caller, row);
+                let (task, facts) = tokio::try_join!(task, why::facts(app, &f.caller))?;
                 task.map(|mut task| {
                     task.mask(&f.caller.masks);
                     let shown = f.caller.masks.shown(&task.key);
-                    let mut found = found(site, task, row.to_string(), &facts, f);
+                    let mut found = found(app, task, row.to_string(), &facts, f);
                     found.task.key = shown;
                     found
                 })
@@ -196,10 +195,7 @@ impl Actions {
 
 /// The content of the panel: the task, or that there is none.
 #[derive(Template)]
-#[template(
-    path = "task_details.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "task_details.html")]
 struct Details<'a> {
     f: &'a Frame,
     t: &'static TaskTexts,
@@ -249,10 +245,10 @@ impl Found {
     }
 }
 
-fn found(site: &Site, task: TaskRecord, named: String, facts: &WhyFacts, f: &Frame) -> Found {
+fn found(app: &AppState, task: TaskRecord, named: String, facts: &WhyFacts, f: &Frame) -> Found {
     let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
     let took = task.finished.map(|finished| finished.since(task.due));
-    let Why { cause, then } = why::of_task(site, &f.caller, facts, &task);
+    let Why { cause, then } = why::of_task(app, &f.caller, facts, &task);
     Found {
         actions: Actions::of(&task, f),
         kept_back: cause.is_kept_back() || then.as_ref().is_some_and(WhyCause::is_kept_back),

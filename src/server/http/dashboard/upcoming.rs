@@ -13,9 +13,9 @@ use super::row::Row;
 use super::texts::texts;
 use super::timeline::Timeline;
 use super::{NoQuery, PanelContent, panel, panel_route, parameter};
+use crate::http::app_state::AppState;
 use crate::http::listing;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::ledger::{ListFilter, StateFilter, TaskRecord};
 use lapsed::task::{Paused, State as TaskState};
 
@@ -23,7 +23,7 @@ use lapsed::task::{Paused, State as TaskState};
 const LIMIT: u32 = 100;
 
 /// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/upcoming", get(page))
         .merge(panel_route::<List>())
@@ -70,10 +70,7 @@ struct Wanted {
 }
 
 #[derive(Template)]
-#[template(
-    path = "upcoming.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "upcoming.html")]
 struct Page<'a> {
     f: &'a Frame,
     t: &'static UpcomingTexts,
@@ -82,11 +79,11 @@ struct Page<'a> {
     list: Panel,
 }
 
-async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
+async fn page(State(app): State<AppState>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
     let f = frame.at(Place::Upcoming);
     let (ahead, list) = tokio::join!(
-        panel::<Ahead>(&site, &f, &NoQuery {}),
-        panel::<List>(&site, &f, &wanted)
+        panel::<Ahead>(&app, &f, &NoQuery {}),
+        panel::<List>(&app, &f, &wanted)
     );
     f.page(&Page {
         f: &f,
@@ -98,10 +95,7 @@ async fn page(State(site): State<Site>, frame: Frame, Query(wanted): Query<Wante
 }
 
 #[derive(Template)]
-#[template(
-    path = "upcoming_ahead.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "upcoming_ahead.html")]
 struct Ahead<'a> {
     f: &'a Frame,
     t: &'static UpcomingTexts,
@@ -117,8 +111,12 @@ impl PanelContent for Ahead<'_> {
     type Query = NoQuery;
     type Content<'a> = Ahead<'a>;
 
-    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<Ahead<'a>, Problem> {
-        let ahead = site.stats_cache.ahead(&site.tasks).await?;
+    async fn load<'a>(
+        app: &'a AppState,
+        f: &'a Frame,
+        _: &'a NoQuery,
+    ) -> Result<Ahead<'a>, Problem> {
+        let ahead = app.stats_cache.ahead(&app.tasks).await?;
         Ok(Ahead {
             f,
             t: UpcomingTexts::of(f.language()),
@@ -135,10 +133,7 @@ struct Group {
 }
 
 #[derive(Template)]
-#[template(
-    path = "upcoming_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "upcoming_list.html")]
 struct List<'a> {
     f: &'a Frame,
     t: &'static UpcomingTexts,
@@ -158,7 +153,7 @@ impl PanelContent for List<'_> {
     }
 
     async fn load<'a>(
-        site: &'a Site,
+        app: &'a AppState,
         f: &'a Frame,
         query: &'a Wanted,
     ) -> Result<List<'a>, Problem> {
@@ -174,7 +169,7 @@ impl PanelContent for List<'_> {
             ..ListFilter::default()
         };
         let (page, paused) =
-            tokio::try_join!(listing::list(site, &f.caller, filter, None), site.paused())?;
+            tokio::try_join!(listing::list(app, &f.caller, filter, None), app.paused())?;
         let later = page.next.is_some().then(|| {
             let from = page.tasks.last().map_or(f.now, |task| task.due_at);
             let class = encoded(class);

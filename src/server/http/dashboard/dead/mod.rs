@@ -11,9 +11,9 @@ use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
 use super::texts::{Language, texts};
 use super::{Head, NoQuery, Page, PanelContent};
+use crate::http::app_state::AppState;
 use crate::http::listing;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::ledger::{ListFilter, StateFilter, TaskRecord};
 use lapsed::task::{State as TaskState, UnixMs, error_kind};
 
@@ -64,10 +64,7 @@ struct Group {
 }
 
 #[derive(Template)]
-#[template(
-    path = "dead_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "dead_list.html")]
 pub struct List<'a> {
     f: &'a Frame,
     t: &'static DeadTexts,
@@ -86,7 +83,11 @@ impl PanelContent for List<'_> {
     type Query = NoQuery;
     type Content<'a> = List<'a>;
 
-    async fn load<'a>(site: &'a Site, f: &'a Frame, _: &'a NoQuery) -> Result<List<'a>, Problem> {
+    async fn load<'a>(
+        app: &'a AppState,
+        f: &'a Frame,
+        _: &'a NoQuery,
+    ) -> Result<List<'a>, Problem> {
         let mut groups: HashMap<(String, Option<String>), Collected> = HashMap::new();
         let filter = ListFilter {
             states: vec![StateFilter::Is(TaskState::Dead)],
@@ -96,7 +97,7 @@ impl PanelContent for List<'_> {
         let until = Instant::now() + READ_FOR;
         let (mut read, mut cursor) = (0, None::<String>);
         let is_part = loop {
-            let page = listing::list(site, &f.caller, filter.clone(), cursor.as_deref());
+            let page = listing::list(app, &f.caller, filter.clone(), cursor.as_deref());
             let page = page.await?;
             read += page.tasks.len();
             for task in page.tasks {

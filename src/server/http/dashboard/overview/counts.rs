@@ -4,10 +4,10 @@ use askama::Template;
 use axum::extract::State;
 
 use super::{OverviewTexts, source};
+use crate::http::app_state::AppState;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::panel::Panel;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::task::UnixMs;
 
 /// A number of tasks, with the list that it counts.
@@ -25,10 +25,7 @@ struct Figure {
 }
 
 #[derive(Template)]
-#[template(
-    path = "overview_counts.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "overview_counts.html")]
 struct Counts<'a> {
     f: &'a Frame,
     t: &'static OverviewTexts,
@@ -36,17 +33,17 @@ struct Counts<'a> {
     at: UnixMs,
 }
 
-pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
+pub(super) async fn alone(State(app): State<AppState>, f: Frame) -> Panel {
+    panel(&app, &f).await
 }
 
-pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
-    Panel::load(f, source("counts", "stats"), counts(site, f)).await
+pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
+    Panel::load(f, source("counts", "stats"), counts(app, f)).await
 }
 
-async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
+async fn counts<'a>(app: &AppState, f: &'a Frame) -> Result<Counts<'a>, Problem> {
     let t = OverviewTexts::of(f.language());
-    let count = site.stats_cache.count(&site.tasks).await?;
+    let count = app.stats_cache.count(&app.tasks).await?;
     let stats = count.stats.seen_by(&f.caller)?;
     let counts = &stats.counts;
     let figure = |name, state, number| Figure {

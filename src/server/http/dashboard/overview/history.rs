@@ -6,10 +6,10 @@ use askama::Template;
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
+use crate::http::app_state::AppState;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::panel::{Panel, Source};
 use crate::http::dashboard::texts::texts;
-use crate::http::site::Site;
 use lapsed::engine::{HISTORY_KEPT, HistoryPoint, PerSource};
 use lapsed::task::UnixMs;
 
@@ -110,10 +110,7 @@ struct Row {
 }
 
 #[derive(Template)]
-#[template(
-    path = "overview_history.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "overview_history.html")]
 struct History<'a> {
     f: &'a Frame,
     t: &'static HistoryTexts,
@@ -130,15 +127,15 @@ struct History<'a> {
 }
 
 pub(super) async fn alone(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     f: Frame,
     Query(wanted): Query<Wanted>,
 ) -> Panel {
-    panel(&site, &f, wanted.span()).await
+    panel(&app, &f, wanted.span()).await
 }
 
 /// Loads the charts of a length of time: `1h`, `6h` or `24h`.
-pub(super) async fn panel(site: &Site, f: &Frame, span: &str) -> Panel {
+pub(super) async fn panel(app: &AppState, f: &Frame, span: &str) -> Panel {
     let chosen = SPANS.iter().find(|(name, ..)| *name == span);
     let (span, minutes, step) = *chosen.unwrap_or(&SPANS[0]);
     let source = Source {
@@ -149,7 +146,7 @@ pub(super) async fn panel(site: &Site, f: &Frame, span: &str) -> Panel {
     };
     Panel::load_unrestricted(f, source, async {
         let length = |minutes: u64| Duration::from_secs(minutes * 60).min(HISTORY_KEPT);
-        let history = site.engine.history();
+        let history = app.engine.history();
         let points = history.points(length(minutes), length(step)).await;
         let t = HistoryTexts::of(f.language());
         let started = points.iter().map(|point| point.started.total()).sum();

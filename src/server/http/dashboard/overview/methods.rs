@@ -4,17 +4,14 @@ use askama::Template;
 use axum::extract::State;
 
 use super::{OverviewTexts, source};
+use crate::http::app_state::AppState;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::panel::Panel;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::ledger::MethodStats;
 
 #[derive(Template)]
-#[template(
-    path = "overview_methods.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "overview_methods.html")]
 struct Methods<'a> {
     f: &'a Frame,
     t: &'static OverviewTexts,
@@ -28,18 +25,18 @@ struct Methods<'a> {
     is_part_of_dead: bool,
 }
 
-pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
+pub(super) async fn alone(State(app): State<AppState>, f: Frame) -> Panel {
+    panel(&app, &f).await
 }
 
-pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
-    Panel::load(f, source("methods", "stats"), methods(site, f)).await
+pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
+    Panel::load(f, source("methods", "stats"), methods(app, f)).await
 }
 
-async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> {
+async fn methods<'a>(app: &AppState, f: &'a Frame) -> Result<Methods<'a>, Problem> {
     /// Maximum number of rows.
     const MOST: usize = 25;
-    let count = site.stats_cache.count(&site.tasks).await?;
+    let count = app.stats_cache.count(&app.tasks).await?;
     let stats = count.stats.seen_by(&f.caller)?.into_owned();
     // Overdue tasks fall due before all others, so they are looked at first.
     let overdue: u64 = stats.methods.iter().map(|method| method.overdue).sum();

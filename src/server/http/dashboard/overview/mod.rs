@@ -16,10 +16,10 @@ use axum::routing::get;
 use super::frame::{Frame, Place};
 use super::panel::{Panel, Source};
 use super::texts::texts;
-use crate::http::site::Site;
+use crate::http::app_state::AppState;
 
 /// Routes of the page and its panels.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/", get(page))
         .route("/panels/verdict", get(state::alone))
@@ -70,17 +70,17 @@ texts! {
 }
 
 async fn page(
-    State(site): State<Site>,
+    State(app): State<AppState>,
     frame: Frame,
     Query(wanted): Query<history::Wanted>,
 ) -> Response {
     let f = frame.at(Place::Overview);
     let (verdict, counts, history, methods, parts) = tokio::join!(
-        state::panel(&site, &f),
-        counts::panel(&site, &f),
-        history::panel(&site, &f, wanted.span()),
-        methods::panel(&site, &f),
-        parts::panel(&site, &f),
+        state::panel(&app, &f),
+        counts::panel(&app, &f),
+        history::panel(&app, &f, wanted.span()),
+        methods::panel(&app, &f),
+        parts::panel(&app, &f),
     );
     f.page(&Page {
         t: OverviewTexts::of(f.language()),
@@ -94,10 +94,7 @@ async fn page(
 }
 
 #[derive(Template)]
-#[template(
-    path = "overview.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "overview.html")]
 struct Page<'a> {
     f: &'a Frame,
     t: &'static OverviewTexts,

@@ -6,9 +6,9 @@ use askama::Template;
 use axum::extract::State;
 
 use super::{OverviewTexts, source};
+use crate::http::app_state::AppState;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::panel::Panel;
-use crate::http::site::Site;
 use lapsed::task::UnixMs;
 
 /// A background task of the engine.
@@ -21,10 +21,7 @@ struct Background {
 }
 
 #[derive(Template)]
-#[template(
-    path = "overview_parts.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "overview_parts.html")]
 struct Parts<'a> {
     f: &'a Frame,
     t: &'static OverviewTexts,
@@ -36,12 +33,12 @@ struct Parts<'a> {
     background: Vec<Background>,
 }
 
-pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
+pub(super) async fn alone(State(app): State<AppState>, f: Frame) -> Panel {
+    panel(&app, &f).await
 }
 
-pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
-    let engine = &site.engine;
+pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
+    let engine = &app.engine;
     let ms = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     let background = engine.background().into_iter().map(|task| Background {
         name: task.name,

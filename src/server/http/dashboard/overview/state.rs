@@ -9,11 +9,11 @@ use tokio::time::timeout;
 
 use super::verdict::{self, Shown, VerdictTexts};
 use super::{OverviewTexts, source};
+use crate::http::app_state::AppState;
 use crate::http::dashboard::frame::Frame;
 use crate::http::dashboard::moment::Moment;
 use crate::http::dashboard::panel::Panel;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use crate::http::stats_cache::Count;
 use lapsed::diagnosis::{Blocked, Facts, LedgerState, Message, Phrase, Value, WhyCause, diagnose};
 use lapsed::engine::{HistoryPoint, LatenessPercentiles};
@@ -36,10 +36,7 @@ fn late_minute(minutes: &[HistoryPoint], limit: Option<Duration>) -> Option<&His
 }
 
 #[derive(Template)]
-#[template(
-    path = "overview_verdict.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "overview_verdict.html")]
 struct VerdictPart<'a> {
     f: &'a Frame,
     t: &'static OverviewTexts,
@@ -54,19 +51,19 @@ struct VerdictPart<'a> {
     findings: Vec<Shown>,
 }
 
-pub(super) async fn alone(State(site): State<Site>, f: Frame) -> Panel {
-    panel(&site, &f).await
+pub(super) async fn alone(State(app): State<AppState>, f: Frame) -> Panel {
+    panel(&app, &f).await
 }
 
-pub(super) async fn panel(site: &Site, f: &Frame) -> Panel {
+pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
     let source = source("verdict", "stats pauses workers");
     Panel::load(f, source, async {
         let Known {
             facts,
             late,
             late_until,
-        } = known(site, f).await?;
-        let found = diagnose(&facts, &site.thresholds).into_iter();
+        } = known(app, f).await?;
+        let found = diagnose(&facts, &app.thresholds).into_iter();
         let mut findings: Vec<Shown> = found.map(|found| verdict::shown(&found, f)).collect();
         let worst = findings.first().is_some_and(|first| first.is_trouble);
         Ok(VerdictPart {
@@ -95,14 +92,14 @@ struct Known {
 ///
 /// # Errors
 /// The table is too large to say so of the caller's classes alone.
-async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
+async fn known(app: &AppState, f: &Frame) -> Result<Known, Problem> {
     const HOUR: Duration = Duration::from_secs(3600);
     const MINUTE: Duration = Duration::from_secs(60);
-    let (caller, engine) = (&f.caller, &site.engine);
+    let (caller, engine) = (&f.caller, &app.engine);
     let (counted, ledger) = match engine.ledger_state() {
         LedgerState::Answers => {
-            let count = async { Ok::<_, Problem>(site.stats_cache.count(&site.tasks).await?) };
-            let counted = async { tokio::try_join!(count, site.pauses()) };
+            let count = async { Ok::<_, Problem>(app.stats_cache.count(&app.tasks).await?) };
+            let counted = async { tokio::try_join!(count, app.pauses()) };
             let why = match timeout(PATIENCE, counted).await {
                 Ok(Ok(counted)) => Ok(counted),
                 Ok(Err(problem)) => Err(problem.detail().to_owned()),
@@ -133,7 +130,7 @@ async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
         false => None,
     };
     let late = lately.as_ref();
-    let late = late.and_then(|(_, minutes)| late_minute(minutes, site.thresholds.late));
+    let late = late.and_then(|(_, minutes)| late_minute(minutes, app.thresholds.late));
     let late_until = late.map(|minute| minute.at.plus(MINUTE));
     let is_late = late_until.is_some_and(|until| f.now.since(until) <= LATELY);
     let late = late.and_then(|minute| Some((minute.lateness?, MINUTE)));
@@ -157,12 +154,10 @@ async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
             true => engine.gone(HOUR),
             false => Vec::new(),
         },
-        blocked: counted.map_or_else(Vec::new, |(count, pauses)| {
-            blocked(site, f, &count, &pauses)
-        }),
+        blocked: counted.map_or_else(Vec::new, |(count, pauses)| blocked(app, f, &count, &pauses)),
         // The history has full minutes. Of the current one, what other daemons did is not known yet.
         died: lately.as_ref().map_or(0, |(hour, _)| {
-            hour.dead + site.metrics.history().dead_in_this_minute()
+            hour.dead + app.metrics.history().dead_in_this_minute()
         }),
         late: late.filter(|_| is_late),
         pauses: pauses.len() as u64,
@@ -183,13 +178,13 @@ async fn known(site: &Site, f: &Frame) -> Result<Known, Problem> {
 }
 
 /// The overdue tasks of the caller's by cause, most overdue first. With many tasks, as far as they are counted.
-fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<Blocked> {
+fn blocked(app: &AppState, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<Blocked> {
     /// Classes and methods that are looked at: those with most overdue tasks.
     const MOST: usize = 20;
     let told = all_pauses
         .iter()
         .map(|pause| f.caller.covering_pause(pause));
-    let facts = site.engine.why_facts(told.collect());
+    let facts = app.engine.why_facts(told.collect());
     let methods = count.stats.methods.iter();
     let overdue = methods.filter(|method| method.overdue > 0);
     let keyed = overdue.filter_map(|method| Some((TaskKey::parse(&method.name).ok()?, method)));
@@ -197,7 +192,7 @@ fn blocked(site: &Site, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<B
     own.sort_by_key(|(_, method)| Reverse(method.overdue));
     let mut blocked: Vec<Blocked> = Vec::new();
     for (key, method) in own.into_iter().take(MOST) {
-        let route = site.engine.route_facts(&key);
+        let route = app.engine.route_facts(&key);
         let cause = match facts.of_due(&key, UnixMs(0), route.as_ref()) {
             cause if cause.is_kept_back() => cause,
             // What is about all classes is left out for a restricted caller.

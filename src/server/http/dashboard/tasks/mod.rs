@@ -13,14 +13,14 @@ use super::frame::{Frame, Place, encoded};
 use super::panel::{Panel, Source};
 use super::row::Row;
 use super::texts::texts;
+use crate::http::app_state::AppState;
 use crate::http::listing;
 use crate::http::problem::Problem;
-use crate::http::site::Site;
 use lapsed::ledger::MalformedRow;
 use lapsed::task::{Reason, TaskKey};
 
 /// Routes of the page and its panel.
-pub fn routes() -> Router<Site> {
+pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/tasks", get(page))
         .route("/panels/tasks", get(panel_alone))
@@ -68,7 +68,7 @@ texts! {
 }
 
 #[derive(Template)]
-#[template(path = "tasks.html", config = "http/dashboard/templates/askama.toml")]
+#[template(path = "tasks.html")]
 struct Page<'a> {
     f: &'a Frame,
     t: &'static TasksTexts,
@@ -82,9 +82,9 @@ struct Page<'a> {
 
 type Parameters = Query<Vec<(String, String)>>;
 
-async fn page(State(site): State<Site>, frame: Frame, Query(query): Parameters) -> Response {
+async fn page(State(app): State<AppState>, frame: Frame, Query(query): Parameters) -> Response {
     let (f, q) = (frame.at(Place::Tasks), TaskQuery::of(query));
-    let list = panel(&site, &f, &q).await;
+    let list = panel(&app, &f, &q).await;
     f.page(&Page {
         f: &f,
         t: TasksTexts::of(f.language()),
@@ -97,10 +97,7 @@ async fn page(State(site): State<Site>, frame: Frame, Query(query): Parameters) 
 }
 
 #[derive(Template)]
-#[template(
-    path = "tasks_list.html",
-    config = "http/dashboard/templates/askama.toml"
-)]
+#[template(path = "tasks_list.html")]
 struct List<'a> {
     f: &'a Frame,
     t: &'static TasksTexts,
@@ -111,26 +108,24 @@ struct List<'a> {
     searched: Option<u64>,
 }
 
-async fn panel_alone(State(site): State<Site>, f: Frame, Query(query): Parameters) -> Panel {
-    panel(&site, &f, &TaskQuery::of(query)).await
+async fn panel_alone(State(app): State<AppState>, f: Frame, Query(query): Parameters) -> Panel {
+    panel(&app, &f, &TaskQuery::of(query)).await
 }
 
-async fn panel(site: &Site, f: &Frame, q: &TaskQuery) -> Panel {
+async fn panel(app: &AppState, f: &Frame, q: &TaskQuery) -> Panel {
     let source = Source {
         name: "tasks",
         query: q.address(&q.cursor),
         shows: "tasks stats pauses",
     };
-    Panel::load(f, source, list(site, f, q)).await
+    Panel::load(f, source, list(app, f, q)).await
 }
 
-async fn list<'a>(site: &Site, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
+async fn list<'a>(app: &AppState, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
     let filter = q.filter(f.now, &f.preferences.zone)?;
     let cursor = Some(q.cursor.as_str()).filter(|text| !text.is_empty());
-    let (page, paused) = tokio::try_join!(
-        listing::list(site, &f.caller, filter, cursor),
-        site.paused()
-    )?;
+    let (page, paused) =
+        tokio::try_join!(listing::list(app, &f.caller, filter, cursor), app.paused())?;
     let tasks = page.tasks.into_iter();
     Ok(List {
         f,
@@ -150,11 +145,15 @@ struct Wanted {
 }
 
 /// Goes to the task of this key, or to the list of those that begin with the text.
-async fn find(State(site): State<Site>, f: Frame, Query(Wanted { q }): Query<Wanted>) -> Response {
+async fn find(
+    State(app): State<AppState>,
+    f: Frame,
+    Query(Wanted { q }): Query<Wanted>,
+) -> Response {
     let text = q.trim();
     if let Ok(key) = TaskKey::parse(text)
         && f.caller.require_key(&key).is_ok()
-        && let Ok(Some(_)) = site.tasks.find(&key).await
+        && let Ok(Some(_)) = app.tasks.find(&key).await
     {
         return Redirect::to(&f.key_href(&key)).into_response();
     }

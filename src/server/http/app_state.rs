@@ -45,7 +45,7 @@ const ROOM_BYTES: usize = 32 << 20;
 
 /// What every request handler works with. Cheap to clone.
 #[derive(Clone)]
-pub struct Site {
+pub struct AppState {
     /// Creates, moves, cancels and finds tasks.
     pub tasks: TaskClient,
     /// The engine of this daemon.
@@ -81,7 +81,7 @@ struct RecentAnswers {
     pauses: Recent<Arc<Vec<Pause>>>,
 }
 
-impl Site {
+impl AppState {
     /// Serves this engine's tasks as `config` says.
     pub fn new(
         config: &HttpConfig,
