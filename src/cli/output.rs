@@ -7,7 +7,7 @@ use comfy_table::{Table, presets};
 use lapsed::Recurrence;
 use lapsed::contract::TaskView;
 use lapsed::ledger::{MalformedRow, TaskRecord};
-use lapsed::task::{HISTORY_ERROR_BYTES_MAX, Mishap, Paused, is_invisible, on_one_line};
+use lapsed::task::{AttemptError, HISTORY_ERROR_BYTES_MAX, Paused, is_invisible, on_one_line};
 use serde::Serialize;
 
 /// Output format.
@@ -55,7 +55,7 @@ impl Output {
         {
             let state = match kept_back {
                 None => task.state.to_string(),
-                Some(hindrance) => format!("{}, {}", task.state, hindrance.as_str()),
+                Some(blocked_by) => format!("{}, {}", task.state, blocked_by.as_str()),
             };
             let mut row = vec![
                 shown(Some(task.key.as_str())),
@@ -220,13 +220,14 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         .filter_map(|(name, value)| Some(format!("{name:<13} {}", on_one_line(&value?))));
     let titles = ["history"].into_iter().chain(std::iter::repeat(""));
     let history = titles.zip(history);
-    let history = history.map(|(title, mishap)| format!("{title:<13} {}", mishap_line(mishap)));
+    let history = history
+        .map(|(title, attempt_error)| format!("{title:<13} {}", attempt_error_line(attempt_error)));
     lines.chain(history).collect::<Vec<_>>().join("\n")
 }
 
 /// Formats an entry of the history in one line.
-fn mishap_line(mishap: &Mishap) -> String {
-    let Mishap {
+fn attempt_error_line(attempt_error: &AttemptError) -> String {
+    let AttemptError {
         how,
         attempt,
         at,
@@ -234,7 +235,7 @@ fn mishap_line(mishap: &Mishap) -> String {
         daemon,
         crashes,
         snoozes,
-    } = mishap;
+    } = attempt_error;
     let run = match how.was_run() {
         true => format!("attempt {attempt}"),
         false => "not run".to_owned(),

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use lapsed::Config;
 use lapsed::compose::Adapters;
 use lapsed::ledger::{PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer};
-use lapsed::task::{Hindrance, Pause, PauseKind, Paused, Scope, TaskKey, UnixMs};
+use lapsed::task::{BlockedBy, Pause, PauseKind, Paused, Scope, TaskKey, UnixMs};
 use serde_json::{Value, json};
 
 use super::EXIT_FAILED;
@@ -231,11 +231,11 @@ pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now:
 
 /// The pause or hold that keeps a pending task from starting, as JSON and as text.
 pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option<String>) {
-    let hindrance = Paused::of(pauses).hinders(key, due);
-    let kind = match hindrance {
+    let blocked_by = Paused::of(pauses).blocks(key, due);
+    let kind = match blocked_by {
         None => return (Value::Null, None),
-        Some(Hindrance::Paused) => PauseKind::Pause,
-        Some(Hindrance::Held) => PauseKind::Hold,
+        Some(BlockedBy::Paused) => PauseKind::Pause,
+        Some(BlockedBy::Held) => PauseKind::Hold,
     };
     let mut of_kind = pauses.iter().filter(|pause| pause.kind == kind);
     let text = of_kind
@@ -244,7 +244,7 @@ pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option
             PauseKind::Hold => format!("it is held for review, {}", pause.origin()),
             _ => format!("{} is paused, {}", named(&pause.scope), pause.origin()),
         });
-    (json!(hindrance), text)
+    (json!(blocked_by), text)
 }
 
 /// As [`kept_back`] for a task due at `due`, as the end of a sentence. `now` is the ledger's time.
@@ -259,7 +259,7 @@ pub fn stays_pending(pauses: &[Pause], key: &TaskKey, due: UnixMs, now: UnixMs) 
         .filter(|pause| is_known(pause, starts))
         .cloned()
         .collect();
-    let but = match Paused::of(&older).hinders(key, due) {
+    let but = match Paused::of(&older).blocks(key, due) {
         Some(_) => "but stays pending",
         None => "but starts only if a daemon claims it before it sees the pause, within 2 s",
     };

@@ -63,7 +63,7 @@ impl Take {
             let (waiting, due): (Vec<TaskRecord>, Vec<TaskRecord>) = page
                 .tasks
                 .into_iter()
-                .partition(|task| paused.hinders(&task.key, task.due).is_some());
+                .partition(|task| paused.blocks(&task.key, task.due).is_some());
             kept_back += waiting.len();
             if peek {
                 Output { json: true }.tasks(&due, &[], &paused)?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::ledger::TaskRecord;
-use crate::task::{Hindrance, Paused, State};
+use crate::task::{BlockedBy, Paused, State};
 
 /// Number of occurrences of a recurring task that are shown.
 const OCCURRENCES: usize = 3;
@@ -18,7 +18,7 @@ pub struct TaskView<'a> {
     pub task: &'a TaskRecord,
     /// Why it does not start though it may be due: `paused` or `held`.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub kept_back: Option<Hindrance>,
+    pub kept_back: Option<BlockedBy>,
     /// The next occurrences of an unfinished recurring task, RFC 3339; at most three.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occurrences: Option<Vec<String>>,
@@ -53,9 +53,9 @@ impl<'a> TaskView<'a> {
 }
 
 /// Returns why a task does not start though it may be due. Running and finished tasks are never kept back.
-pub fn kept_back(task: &TaskRecord, paused: &Paused) -> Option<Hindrance> {
+pub fn kept_back(task: &TaskRecord, paused: &Paused) -> Option<BlockedBy> {
     match task.state {
-        State::Pending | State::Waiting => paused.hinders(&task.key, task.due),
+        State::Pending | State::Waiting => paused.blocks(&task.key, task.due),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use super::STARTING;
 use crate::handler::{Route, Router};
 use crate::ledger::TaskRecord;
 use crate::membership::{CapabilityMatcher, GoneMember, Member, MemberId, Readiness};
-use crate::task::{Hindrance, Pause, PauseKind, Paused, Rate, State, TaskKey, UnixMs};
+use crate::task::{BlockedBy, Pause, PauseKind, Paused, Rate, State, TaskKey, UnixMs};
 
 /// A worker that asked a daemon for tasks at most this long ago may be busy with one, if the queue is not known here.
 const BUSY_FOR: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ pub enum WhyCause {
     Rate(Rate),
     /// The other daemons cannot be heard, and this one cannot run it.
     Unheard,
-    /// A daemon can run it, and nothing that is known hinders it.
+    /// A daemon can run it, and nothing that is known blocks it.
     Unknown,
 }
 
@@ -165,13 +165,13 @@ impl WhyFacts {
             State::Running if task.attempt == 0 => WhyCause::OlderRuns(task.daemon.clone()),
             State::Running => WhyCause::Running(task.daemon.clone()),
             State::Pending | State::Waiting if task.due_at > self.now => {
-                let hindrance = self.of_due(&task.key, task.due, route);
-                let standing = match hindrance {
+                let blocked_by = self.of_due(&task.key, task.due, route);
+                let standing = match blocked_by {
                     WhyCause::Concurrency(_)
                     | WhyCause::NoSlot
                     | WhyCause::Rate(_)
                     | WhyCause::Unknown => None,
-                    hindrance => Some(hindrance),
+                    blocked_by => Some(blocked_by),
                 };
                 let max = route.map(|route| route.max_attempts);
                 return Why {
@@ -201,13 +201,13 @@ impl WhyFacts {
     pub fn of_due(&self, key: &TaskKey, due: UnixMs, route: Option<&RouteFacts>) -> WhyCause {
         let is = |kind, pause: &&Pause| pause.kind == kind && pause.scope.covers(key);
         let pause = |kind| self.pauses.iter().find(|pause| is(kind, pause)).cloned();
-        let hindered = match Paused::of(&self.pauses).hinders(key, due) {
-            Some(Hindrance::Paused) => pause(PauseKind::Pause).map(WhyCause::Paused),
-            Some(Hindrance::Held) => pause(PauseKind::Hold).map(WhyCause::Held),
+        let blocked = match Paused::of(&self.pauses).blocks(key, due) {
+            Some(BlockedBy::Paused) => pause(PauseKind::Pause).map(WhyCause::Paused),
+            Some(BlockedBy::Held) => pause(PauseKind::Hold).map(WhyCause::Held),
             None => None,
         };
-        if let Some(hindered) = hindered {
-            return hindered;
+        if let Some(blocked) = blocked {
+            return blocked;
         }
         if let Some(since) = self.ledger_gone {
             return WhyCause::Ledger(since);

@@ -381,7 +381,7 @@ impl Claimer {
     /// Drops the signals of paused tasks. The sweep finds these tasks when they may start.
     fn drop_paused(&self, due: &mut Vec<Signal>) {
         let before = due.len();
-        due.retain(|signal| self.pauses.hinders(signal).is_none());
+        due.retain(|signal| self.pauses.blocks(signal).is_none());
         let paused = (before - due.len()) as u64;
         if paused > 0 {
             self.reporter.metrics.dropped(DropReason::Paused, paused);

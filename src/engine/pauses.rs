@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::ledger::Claim;
-use crate::task::{Hindrance, Pause, Paused, UnixMs};
+use crate::task::{BlockedBy, Pause, Paused, UnixMs};
 use crate::timer::Signal;
 
 /// Claims wait for a new read when the known pauses are older than this.
@@ -66,23 +66,23 @@ impl PauseWatch {
 
     /// The pause or hold that keeps a signal's task from starting; `None` if there is none or the arming is not known
     /// yet.
-    pub fn hinders(&self, signal: &Signal) -> Option<Hindrance> {
+    pub fn blocks(&self, signal: &Signal) -> Option<BlockedBy> {
         let arming = signal.arming?;
-        self.0.borrow().paused.hinders(&signal.key, arming.due)
+        self.0.borrow().paused.blocks(&signal.key, arming.due)
     }
 
     /// True if a pause or hold keeps a signal's task from starting, or may do so: while the arming is not known, only
     /// the ledger can tell whether the task is held.
     pub fn may_hinder(&self, signal: &Signal) -> bool {
         let due = signal.arming.map_or(UnixMs(i64::MIN), |arming| arming.due);
-        self.0.borrow().paused.hinders(&signal.key, due).is_some()
+        self.0.borrow().paused.blocks(&signal.key, due).is_some()
     }
 
     /// True if a task that has just been claimed may start. Checked again because the claim may have taken a while.
     pub fn may_start(&self, claim: &Claim) -> bool {
         let known = self.0.borrow();
-        let hindrance = known.paused.hinders(&claim.key, claim.lease.arming.due);
-        known.is_younger_than(BELIEVED_FOR) && hindrance.is_none()
+        let blocked_by = known.paused.blocks(&claim.key, claim.lease.arming.due);
+        known.is_younger_than(BELIEVED_FOR) && blocked_by.is_none()
     }
 
     /// Replaces the known pauses. Returns the pauses before and after.

@@ -12,7 +12,7 @@ use super::locks::SkippedLocked;
 use super::queries::{self, padded};
 use lapsed_core::ledger::settlement::LeftOpen;
 use lapsed_core::ledger::{Lease, LedgerError, Settled, Settlement};
-use lapsed_core::task::{Death, ERROR_BYTES_MAX, Mishap, UnixMs, Verdict};
+use lapsed_core::task::{AttemptError, Death, ERROR_BYTES_MAX, UnixMs, Verdict};
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(
@@ -131,22 +131,26 @@ impl MysqlLedger {
     fn single(&self, settlement: &Settlement) -> Statement<'static> {
         let Lease { arming, owner } = settlement.lease;
         let update = match &settlement.verdict {
-            Verdict::RetryAt { at, error, mishap } => statement(self.queries.plain(queries::RETRY))
+            Verdict::RetryAt {
+                at,
+                error,
+                attempt_error,
+            } => statement(self.queries.plain(queries::RETRY))
                 .bind(at.0)
                 .bind(cut(error).to_owned())
-                .bind(mishap.to_line()),
-            Verdict::Snooze { at, mishap } => statement(self.queries.plain(queries::SNOOZE))
+                .bind(attempt_error.to_line()),
+            Verdict::Snooze { at, attempt_error } => statement(self.queries.plain(queries::SNOOZE))
                 .bind(at.0)
-                .bind(mishap.to_line()),
+                .bind(attempt_error.to_line()),
             Verdict::Bury(Death {
                 reason,
                 error,
-                mishap,
+                attempt_error,
             }) => statement(self.queries.plain(queries::BURY))
                 .bind(reason.as_str())
                 .bind(i64::from(reason.is_without_run()))
                 .bind(cut(error).to_owned())
-                .bind(mishap.to_line()),
+                .bind(attempt_error.to_line()),
             Verdict::CompleteWith(result) => {
                 statement(self.queries.plain(queries::COMPLETE_WITH)).bind(result.clone())
             }
@@ -298,7 +302,7 @@ pub(super) struct NextOccurrence<'a> {
     next: UnixMs,
     ran: bool,
     error: Option<&'a str>,
-    mishap: Option<&'a Mishap>,
+    attempt_error: Option<&'a AttemptError>,
     result: Option<String>,
 }
 
@@ -308,7 +312,7 @@ impl<'a> NextOccurrence<'a> {
             next,
             ran: true,
             error: None,
-            mishap: None,
+            attempt_error: None,
             result,
         }
     }
@@ -322,7 +326,7 @@ impl<'a> NextOccurrence<'a> {
             next,
             ran,
             error,
-            mishap,
+            attempt_error,
             result,
         } = self;
         let left = error.map_or(LeftOpen::Continued, |_| LeftOpen::Failed);
@@ -333,7 +337,7 @@ impl<'a> NextOccurrence<'a> {
             .bind(error.map(str::to_owned))
             .bind(i64::from(ran))
             .bind(result)
-            .bind(mishap.map(Mishap::to_line))
+            .bind(attempt_error.map(AttemptError::to_line))
             .bind(next.0)
             .bind(i64::from(cancelled))
             // A task marked as processed has not failed.
@@ -354,7 +358,7 @@ impl<'a> NextOccurrence<'a> {
             next: *next,
             ran: *ran,
             error: died.as_ref().map(|death| cut(&death.error)),
-            mishap: died.as_ref().map(|death| &death.mishap),
+            attempt_error: died.as_ref().map(|death| &death.attempt_error),
             result: result.clone(),
         })
     }

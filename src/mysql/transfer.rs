@@ -15,7 +15,7 @@ pub use lapsed_core::ledger::row::{Arrival, Row};
 use lapsed_core::ledger::transfer::{
     GiveUp, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers,
 };
-use lapsed_core::task::{Contents, Mishap, TaskKey, UnixMs};
+use lapsed_core::task::{AttemptError, Contents, TaskKey, UnixMs};
 
 #[async_trait]
 impl Transfers for MysqlLedger {
@@ -341,7 +341,7 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         changed_at,
         origin,
     } = row;
-    let history: Vec<String> = history.iter().map(Mishap::to_line).collect();
+    let history: Vec<String> = history.iter().map(AttemptError::to_line).collect();
     into.bind(key.to_string())
         .bind(status.number())
         .bind(deleted)
@@ -372,6 +372,9 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
 fn of_row(row: &Row) -> usize {
     let texts = [&row.contents.payload, &row.result, &row.last_error];
     let texts: usize = texts.into_iter().flatten().map(String::len).sum();
-    let history = row.history.iter().map(|mishap| mishap.to_line().len());
+    let history = row
+        .history
+        .iter()
+        .map(|attempt_error| attempt_error.to_line().len());
     row.key.as_str().len() + texts + history.sum::<usize>()
 }

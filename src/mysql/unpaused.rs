@@ -28,7 +28,7 @@ impl MysqlLedger {
             Window::Ahead(_) | Window::Deleted { .. } => {
                 let mut page = self.scan_page(scan).await?;
                 page.rows
-                    .retain(|row| paused.hinders(&row.key, row.arming.due).is_none());
+                    .retain(|row| paused.blocks(&row.key, row.arming.due).is_none());
                 return Ok(page);
             }
         };

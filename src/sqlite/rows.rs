@@ -6,7 +6,7 @@ use rusqlite::{Params, Row as Found, Statement, params};
 use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status, StoredRecurrence};
 use lapsed_core::ledger::rows::store::{Parts, Scanned, Stored};
-use lapsed_core::task::{Contents, Mishap, Origin, TaskKey, UnixMs};
+use lapsed_core::task::{AttemptError, Contents, Origin, TaskKey, UnixMs};
 
 /// Place of the column behind those of a whole row, for the bytes of payload and result.
 const BYTES: usize = 24;
@@ -74,7 +74,7 @@ pub(super) fn read(found: &Found<'_>, parts: Parts) -> rusqlite::Result<Stored> 
         changed_at: ms(found, 16)?,
         reason: text(found, 18)?.and_then(|word| word.parse().ok()),
         last_error: owned(19)?,
-        history: text(found, 20)?.map_or_else(Vec::new, |lines| Mishap::read_lines(&lines)),
+        history: text(found, 20)?.map_or_else(Vec::new, |lines| AttemptError::read_lines(&lines)),
         result: large(21)?,
         recurrence: text(found, 22)?.map(|text| StoredRecurrence::read(&text)),
         contents: Contents {
@@ -195,7 +195,7 @@ fn save_some(statement: &mut Statement<'_>, row: &Row, brief: bool) -> rusqlite:
         changed_at,
         origin: _,
     } = row;
-    let history: Vec<String> = history.iter().map(Mishap::to_line).collect();
+    let history: Vec<String> = history.iter().map(AttemptError::to_line).collect();
     let values = params![
         id(*row_id),
         *status as u8,

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn how_a_run_ended_is_said_once() {
-    let mishap = |how, error: &str| Mishap {
+    let attempt_error = |how, error: &str| AttemptError {
         how,
         attempt: 1,
         at: UnixMs(0),
@@ -22,7 +22,7 @@ fn how_a_run_ended_is_said_once() {
         (How::Failed, "failed over", "attempt 1  failed: failed over"),
         (How::Failed, "", "attempt 1  failed"),
     ] {
-        let line = mishap_line(&mishap(how, error));
+        let line = attempt_error_line(&attempt_error(how, error));
         let expected = format!("1970-01-01T00:00:00.000Z  {expected}  (host:1)");
         assert_eq!(line, expected);
     }
@@ -49,7 +49,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
         recurrence: None,
         last_error: Some(HOSTILE.to_owned()),
         reason: None,
-        history: vec![Mishap {
+        history: vec![AttemptError {
             how: How::Failed,
             attempt: 1,
             at: UnixMs(0),
@@ -87,7 +87,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
 #[test]
 fn what_happened_one_time_is_said_in_the_singular() {
     let line = |how, crashes, snoozes| {
-        mishap_line(&Mishap {
+        attempt_error_line(&AttemptError {
             how,
             attempt: 3,
             at: UnixMs(0),

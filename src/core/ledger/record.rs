@@ -5,8 +5,8 @@ use std::fmt;
 use super::hold::MOVER;
 use crate::access::Masks;
 use crate::task::{
-    Contents, Envelope, HIDDEN, JsonText, Mishap, Reason, Recurrence, State, TaskKey, Traceparent,
-    UnixMs,
+    AttemptError, Contents, Envelope, HIDDEN, JsonText, Reason, Recurrence, State, TaskKey,
+    Traceparent, UnixMs,
 };
 
 /// All data of a task, for display.
@@ -70,7 +70,7 @@ pub struct TaskRecord {
     pub reason: Option<Reason>,
     /// Earlier failures, newest first; at most ten.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
-    pub history: Vec<Mishap>,
+    pub history: Vec<AttemptError>,
     /// The result of the run that succeeded, if its route keeps results.
     #[serde(serialize_with = "json_option")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
@@ -163,8 +163,8 @@ impl TaskRecord {
         self.payload = None;
         self.result = None;
         self.last_error = self.last_error.take().map(|_| HIDDEN.to_owned());
-        for mishap in &mut self.history {
-            HIDDEN.clone_into(&mut mishap.error);
+        for attempt_error in &mut self.history {
+            HIDDEN.clone_into(&mut attempt_error.error);
         }
     }
 }

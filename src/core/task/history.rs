@@ -126,7 +126,7 @@ impl How {
 ///
 /// A run whose daemon died writes no entry. The next entry counts it in `crashes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mishap {
+pub struct AttemptError {
     /// How it ended. The first field, because the ledger recognizes a snooze by the beginning of its entry.
     pub how: How,
     /// Number of runs started, from 1. Claims without a run are not counted.
@@ -146,7 +146,7 @@ pub struct Mishap {
     pub snoozes: u16,
 }
 
-impl Mishap {
+impl AttemptError {
     /// Encodes the entry as a line of JSON. Truncates its error to [`HISTORY_ERROR_BYTES_MAX`].
     pub fn to_line(&self) -> String {
         let cut = self.error.floor_char_boundary(HISTORY_ERROR_BYTES_MAX);
@@ -166,15 +166,15 @@ impl Mishap {
 }
 
 /// Prepends an entry, as the ledger does. Consecutive snoozes share one entry.
-pub fn prepend(mishap: &Mishap, history: &mut Vec<Mishap>) {
-    let one_of_many = mishap.how == How::Snoozed
+pub fn prepend(attempt_error: &AttemptError, history: &mut Vec<AttemptError>) {
+    let one_of_many = attempt_error.how == How::Snoozed
         && history
             .first()
             .is_some_and(|latest| latest.how == How::Snoozed);
     if one_of_many {
         history.remove(0);
     }
-    let entry = Mishap::read_lines(&mishap.to_line());
+    let entry = AttemptError::read_lines(&attempt_error.to_line());
     history.splice(0..0, entry);
     history.truncate(HISTORY_MAX);
 }
@@ -196,8 +196,8 @@ fn read_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<UnixMs, D::Er
 mod tests {
     use super::*;
 
-    fn mishap(how: How, attempt: u16) -> Mishap {
-        Mishap {
+    fn attempt_error(how: How, attempt: u16) -> AttemptError {
+        AttemptError {
             how,
             attempt,
             at: UnixMs(1_795_291_200_250),
@@ -210,18 +210,21 @@ mod tests {
 
     #[test]
     fn an_entry_is_one_line_and_is_read_back_unchanged() {
-        let entry = mishap(How::TimedOut, 2);
+        let entry = attempt_error(How::TimedOut, 2);
         let line = entry.to_line();
         assert_eq!(
             line,
             r#"{"how":"timed_out","attempt":2,"at":"2026-11-21T20:00:00.250Z","error":"a\nb","daemon":"host:1"}"#
         );
-        assert_eq!(Mishap::read_lines(&format!("{line}\nrubbish")), [entry]);
+        assert_eq!(
+            AttemptError::read_lines(&format!("{line}\nrubbish")),
+            [entry]
+        );
     }
 
     #[test]
     fn a_snooze_is_recognized_by_the_beginning_of_its_entry() {
-        let line = mishap(How::Snoozed, 1).to_line();
+        let line = attempt_error(How::Snoozed, 1).to_line();
         assert!(line.starts_with(r#"{"how":"snoozed","#), "{line}");
     }
 
@@ -229,12 +232,12 @@ mod tests {
     fn only_the_newest_entries_are_kept_and_consecutive_snoozes_share_one() {
         let mut history = Vec::new();
         for attempt in 1..=12 {
-            prepend(&mishap(How::Failed, attempt), &mut history);
+            prepend(&attempt_error(How::Failed, attempt), &mut history);
         }
         assert_eq!(history.len(), HISTORY_MAX);
         assert_eq!((history[0].attempt, history[9].attempt), (12, 3));
-        prepend(&mishap(How::Snoozed, 13), &mut history);
-        prepend(&mishap(How::Snoozed, 13), &mut history);
+        prepend(&attempt_error(How::Snoozed, 13), &mut history);
+        prepend(&attempt_error(How::Snoozed, 13), &mut history);
         assert_eq!(
             (history[0].how, history[1].how),
             (How::Snoozed, How::Failed)

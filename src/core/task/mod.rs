@@ -46,7 +46,7 @@ pub use envelope::{RESERVED_MEMBER, has_reserved_member};
 pub use error_kind::error_kind;
 pub use error_kind::error_kind_pattern;
 pub use history::prepend;
-pub use history::{HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason};
+pub use history::{AttemptError, HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Reason, UnknownReason};
 pub use json_text::JsonText;
 pub use key::SENTINEL_PREFIX;
 pub use key::{Foreign, HIDDEN, KEY_BYTES_MAX, KeyError, KeyName, TaskKey};
@@ -56,7 +56,7 @@ pub use lifecycle::{
 };
 pub use limits::Limits;
 pub use one_line::{is_invisible, on_one_line};
-pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
+pub use pause::{BlockedBy, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{
     CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, GRACE_MAX, Overlap, Recurrence,

@@ -104,7 +104,7 @@ impl Backlog {
 
     fn count(&mut self, task: &Overdue, router: &Router, paused: &Paused) {
         let Overdue { key, due, waited } = task;
-        if paused.hinders(key, *due).is_some() {
+        if paused.blocks(key, *due).is_some() {
             self.kept_back += 1;
             self.kept_back_for = self.kept_back_for.max(*waited);
             return;

@@ -138,9 +138,9 @@ impl CoalescingQueue {
         &mut self,
         route: &str,
         limit: usize,
-        hindered: impl Fn(&Signal) -> bool,
+        blocked: impl Fn(&Signal) -> bool,
     ) -> SetAside {
-        let aside = self.route_queues.set_aside(route, limit, hindered);
+        let aside = self.route_queues.set_aside(route, limit, blocked);
         self.mark_in_flight(&aside.signals);
         aside
     }

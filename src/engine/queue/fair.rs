@@ -98,7 +98,7 @@ pub struct StartsWanted {
 /// Result of [`RouteQueues::set_aside`].
 #[derive(Debug, Default)]
 pub struct SetAside {
-    /// The hindered signals, removed from the queue. They need no start.
+    /// The blocked signals, removed from the queue. They need no start.
     pub signals: Vec<Signal>,
     /// Number of examined signals that could start.
     pub startable: usize,

@@ -190,16 +190,16 @@ impl SignalQueue {
         }
     }
 
-    /// Removes hindered signals from this route's queue, as [`RouteQueues::set_aside`] does. Their keys are in flight
+    /// Removes blocked signals from this route's queue, as [`RouteQueues::set_aside`] does. Their keys are in flight
     /// until [`finish`](Self::finish).
     pub fn set_aside(
         &self,
         route: &str,
         limit: usize,
-        hindered: impl Fn(&Signal) -> bool,
+        blocked: impl Fn(&Signal) -> bool,
     ) -> SetAside {
         let mut queues = self.current_queues();
-        queues.set_aside(route, limit, hindered)
+        queues.set_aside(route, limit, blocked)
     }
 
     /// Returns a signal that was set aside to its route's queue.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{arming, flag, id, key, ms, narrow, owner};
 use lapsed_core::ledger::{Claim, DuePage, FoundLease, Lease, Owner, Upcoming};
-use lapsed_core::task::{Arming, Attempt, Mishap, UnixMs};
+use lapsed_core::task::{Arming, Attempt, AttemptError, UnixMs};
 
 pub fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
     let mut page = DuePage::default();
@@ -47,7 +47,7 @@ pub fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Result<Opt
     };
     let (arming, created) = (arming(row)?, ms(row, "start_ms")?);
     let snoozed: Option<String> = row.try_get("snoozed")?;
-    let snoozed = snoozed.map(|text| Mishap::read_lines(&text));
+    let snoozed = snoozed.map(|text| AttemptError::read_lines(&text));
     let attempt = Attempt {
         number: narrow(row.try_get("attempt")?),
         crashes: narrow(row.try_get("crashes")?),

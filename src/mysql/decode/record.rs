@@ -6,7 +6,7 @@ use sqlx::mysql::MySqlRow;
 use super::{arming, contents, flag, id, key, ms, narrow, origin, state, text_key};
 use lapsed_core::ledger::pauses::kind_and_scope;
 use lapsed_core::ledger::{MalformedRow, TaskRecord};
-use lapsed_core::task::{Mishap, Origin, Pause, State, TaskKey, UnixMs};
+use lapsed_core::task::{AttemptError, Origin, Pause, State, TaskKey, UnixMs};
 
 /// Reads a row of `RECORD`. `None` if its key is not a task key.
 pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
@@ -33,7 +33,7 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
             .and_then(|word| word.parse().ok()),
         history: row
             .try_get::<Option<String>, _>("history")?
-            .map_or_else(Vec::new, |text| Mishap::read_lines(&text)),
+            .map_or_else(Vec::new, |text| AttemptError::read_lines(&text)),
         result: row.try_get("result")?,
         // While the task is running, the column is the time of its cancellation.
         finished: row

@@ -5,7 +5,7 @@ use sqlx::mysql::MySqlRow;
 
 use super::{contents, flag, id, key, ms, narrow, origin, owner};
 use lapsed_core::ledger::row::{Row, Status, StoredRecurrence};
-use lapsed_core::task::{Mishap, UnixMs};
+use lapsed_core::task::{AttemptError, UnixMs};
 
 /// Reads a row of `WHOLE`. `None` if it is no task: its key or its status cannot be read.
 pub fn whole(row: &MySqlRow) -> sqlx::Result<Option<Row>> {
@@ -37,7 +37,7 @@ pub fn whole(row: &MySqlRow) -> sqlx::Result<Option<Row>> {
             .and_then(|word| word.parse().ok()),
         history: row
             .try_get::<Option<String>, _>("history")?
-            .map_or_else(Vec::new, |text| Mishap::read_lines(&text)),
+            .map_or_else(Vec::new, |text| AttemptError::read_lines(&text)),
         result: row.try_get("result")?,
         finished_at: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
         changed_at: ms(row, "changed_ms")?,

@@ -1,11 +1,13 @@
 //! What is known of the runs of a task: its failures, why it is dead, its result.
 
 use lapsed::ledger::{Ledger, Settled, TaskRecord};
-use lapsed::task::{Arming, HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{
+    Arming, AttemptError, HISTORY_MAX, How, Reason, State, TaskKey, UnixMs, Verdict,
+};
 
 use crate::ledger_conformance::rig::{
-    LEASE, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, lookup, mishap, record,
-    settle,
+    LEASE, attempt_error, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, lookup,
+    record, settle,
 };
 
 rules! {
@@ -16,16 +18,19 @@ rules! {
     a_result_is_kept_with_the_completion
 }
 
-async fn fail(ledger: &impl Ledger, key: &TaskKey, entry: Mishap) {
+async fn fail(ledger: &impl Ledger, key: &TaskKey, entry: AttemptError) {
     let arming = arming_of(ledger, key).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     let at = UnixMs(1);
     let verdict = match entry.how {
-        How::Snoozed => Verdict::Snooze { at, mishap: entry },
+        How::Snoozed => Verdict::Snooze {
+            at,
+            attempt_error: entry,
+        },
         _ => Verdict::RetryAt {
             at,
             error: entry.error.clone(),
-            mishap: entry,
+            attempt_error: entry,
         },
     };
     assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Applied);
@@ -42,15 +47,18 @@ fn attempts(record: &TaskRecord) -> Vec<u16> {
 async fn failed_attempts_stay_in_the_history_until_the_task_is_armed_again(ledger: &impl Ledger) {
     let key = key("history", 1);
     create(ledger, &key, -10).await;
-    let first = Mishap {
+    let first = AttemptError {
         error: "line 1\n\"line\" 2 é \u{1f600} \\".into(),
         crashes: 2,
-        ..mishap(How::TimedOut, 1, "")
+        ..attempt_error(How::TimedOut, 1, "")
     };
     fail(ledger, &key, first.clone()).await;
-    fail(ledger, &key, mishap(How::Panicked, 2, "boom")).await;
+    fail(ledger, &key, attempt_error(How::Panicked, 2, "boom")).await;
     let found = record(ledger, &key).await;
-    assert_eq!(found.history, [mishap(How::Panicked, 2, "boom"), first]);
+    assert_eq!(
+        found.history,
+        [attempt_error(How::Panicked, 2, "boom"), first]
+    );
     assert_eq!(found.last_error.as_deref(), Some("boom"));
 
     let arming = arming_of(ledger, &key).await;
@@ -71,7 +79,7 @@ async fn failed_attempts_stay_in_the_history_until_the_task_is_armed_again(ledge
     create(ledger, &key, -60_000).await;
     let anew = record(ledger, &key).await;
     assert_eq!((anew.history.len(), anew.reason), (0, None));
-    fail(ledger, &key, mishap(How::Failed, 1, "no")).await;
+    fail(ledger, &key, attempt_error(How::Failed, 1, "no")).await;
     let due = in_ms(ledger, 60_000).await;
     ledger.reschedule(&key, due).await.unwrap();
     let moved = record(ledger, &key).await;
@@ -83,7 +91,7 @@ async fn a_history_has_room_for_the_newest(ledger: &impl Ledger) {
     create(ledger, &key, -10).await;
     for attempt in 1..=HISTORY_MAX as u16 + 3 {
         let error = "x".repeat(3_000);
-        fail(ledger, &key, mishap(How::Failed, attempt, &error)).await;
+        fail(ledger, &key, attempt_error(How::Failed, attempt, &error)).await;
     }
     let found = record(ledger, &key).await;
     let expected: Vec<u16> = (4..=13).rev().collect();
@@ -95,9 +103,9 @@ async fn a_history_has_room_for_the_newest(ledger: &impl Ledger) {
 async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &impl Ledger) {
     let key = key("snooze", 1);
     let arming = create(ledger, &key, -10).await;
-    let snooze = |snoozes| Mishap {
+    let snooze = |snoozes| AttemptError {
         snoozes,
-        ..mishap(How::Snoozed, 1, "")
+        ..attempt_error(How::Snoozed, 1, "")
     };
     for snoozes in 0..3 {
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -105,7 +113,7 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &impl L
         assert_eq!(claimed.attempt.snoozes, snoozes);
         let verdict = Verdict::Snooze {
             at: UnixMs(1),
-            mishap: snooze(snoozes + 1),
+            attempt_error: snooze(snoozes + 1),
         };
         for _ in 0..2 {
             let settled = settle(ledger, &claimed, verdict.clone()).await;
@@ -116,12 +124,12 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &impl L
     assert_eq!((snoozed.attempt, snoozed.last_error), (0, None));
     assert_eq!(snoozed.history, [snooze(3)], "one entry for all");
 
-    fail(ledger, &key, mishap(How::Failed, 1, "no")).await;
+    fail(ledger, &key, attempt_error(How::Failed, 1, "no")).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     assert_eq!((claimed.attempt.number, claimed.attempt.snoozes), (2, 0));
     let verdict = Verdict::Snooze {
         at: UnixMs(1),
-        mishap: snooze(1),
+        attempt_error: snooze(1),
     };
     settle(ledger, &claimed, verdict.clone()).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -138,7 +146,7 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &impl L
     );
     let verdict = Verdict::Snooze {
         at: UnixMs(1),
-        mishap: snooze(2),
+        attempt_error: snooze(2),
     };
     assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Cancelled);
 }

@@ -223,19 +223,19 @@ async fn run_now_lets_a_held_task_go(ledger: &impl Ledger) {
     ledger.release(&scope("FreeNow"), "me").await.unwrap();
     create(ledger, &later, 60_000).await;
     let paused = Paused::of(&ledger.pauses().await.unwrap());
-    assert!(paused.hinders(&held, old.due).is_some());
+    assert!(paused.blocks(&held, old.due).is_some());
 
     let RunNowAnswer::Due(arming) = ledger.run_now(&held).await.unwrap() else {
         panic!("refused")
     };
     assert!(arming.due >= hold.due_before.unwrap());
-    assert_eq!(paused.hinders(&held, arming.due), None);
+    assert_eq!(paused.blocks(&held, arming.due), None);
     let answer = ledger.run_now(&released).await.unwrap();
     assert_eq!(answer, RunNowAnswer::Due(kept), "it was not held");
     let RunNowAnswer::Due(arming) = ledger.run_now(&later).await.unwrap() else {
         panic!("refused")
     };
-    assert_eq!(paused.hinders(&later, arming.due), None);
+    assert_eq!(paused.blocks(&later, arming.due), None);
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
 }
 

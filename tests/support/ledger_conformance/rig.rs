@@ -6,7 +6,7 @@ use lapsed::ledger::{
     Admin, CancelAnswer, Claim, Claimant, Created, Ledger, Lookup, NewTask, Settled, Settlement,
     TaskRecord,
 };
-use lapsed::task::{Arming, Death, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Arming, AttemptError, Death, How, Reason, State, TaskKey, UnixMs, Verdict};
 
 use crate::support::wait::until;
 
@@ -79,8 +79,8 @@ pub async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
 }
 
 /// How an attempt failed, at some fixed time.
-pub fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
-    Mishap {
+pub fn attempt_error(how: How, attempt: u16, error: &str) -> AttemptError {
+    AttemptError {
         how,
         attempt,
         at: UnixMs(1_795_291_200_250),
@@ -96,7 +96,7 @@ pub fn retry_at(at: UnixMs) -> Verdict {
     Verdict::RetryAt {
         at,
         error: "no".into(),
-        mishap: mishap(How::Failed, 1, "no"),
+        attempt_error: attempt_error(How::Failed, 1, "no"),
     }
 }
 
@@ -113,7 +113,7 @@ pub fn death(reason: Reason, error: &str) -> Death {
     Death {
         reason,
         error: error.into(),
-        mishap: mishap(How::Failed, 1, error),
+        attempt_error: attempt_error(How::Failed, 1, error),
     }
 }
 

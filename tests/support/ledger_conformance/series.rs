@@ -7,13 +7,13 @@ use lapsed::ledger::{
     Withdrawal, Withdrawn,
 };
 use lapsed::task::{
-    Arming, Contents, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict,
+    Arming, AttemptError, Contents, How, Reason, Recurrence, State, TaskKey, UnixMs, Verdict,
 };
 
 use crate::ledger_conformance::adoption::{adopt, written};
 use crate::ledger_conformance::rig::{
-    LEASE, bury, cancel, claim, create, death, in_ms, key, lookup, mishap, pass, record, settle,
-    state,
+    LEASE, attempt_error, bury, cancel, claim, create, death, in_ms, key, lookup, pass, record,
+    settle, state,
 };
 
 rules! {
@@ -73,16 +73,16 @@ fn moved_back(recurrence: &Recurrence) -> Recurrence {
 async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(ledger: &impl Ledger) {
     let key = key("series-history", 1);
     let mut arming = hourly(ledger, &key).await;
-    let snoozed = Mishap {
+    let snoozed = AttemptError {
         snoozes: 1,
-        ..mishap(How::Snoozed, 1, "")
+        ..attempt_error(How::Snoozed, 1, "")
     };
     for (error, result) in [(None, Some("7")), (Some("no"), None), (None, Some("7"))] {
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
         assert_eq!(claimed.attempt.snoozes, 0, "each occurrence counts its own");
         let verdict = Verdict::Snooze {
             at: arming.due,
-            mishap: snoozed.clone(),
+            attempt_error: snoozed.clone(),
         };
         settle(ledger, &claimed, verdict).await;
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(ledger:
         arming.due = next;
     }
     let history = record(ledger, &key).await.history;
-    assert_eq!(history, [mishap(How::Failed, 1, "no")]);
+    assert_eq!(history, [attempt_error(How::Failed, 1, "no")]);
 }
 
 async fn a_series_goes_on_with_its_next_arming(ledger: &impl Ledger) {

@@ -6,8 +6,8 @@ use lapsed::ledger::{CancelAnswer, Ledger, NewTask, RunNowAnswer, Settled};
 use lapsed::task::{How, Reason, State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
-    LEASE, bury, bury_for, claim, claim_due, create, key, mishap, pass, record, retry_at, settle,
-    state,
+    LEASE, attempt_error, bury, bury_for, claim, claim_due, create, key, pass, record, retry_at,
+    settle, state,
 };
 
 rules! {
@@ -153,7 +153,7 @@ async fn settling_twice_answers_the_same(ledger: &impl Ledger) {
 fn snooze() -> Verdict {
     Verdict::Snooze {
         at: UnixMs(9_000_000_000_000),
-        mishap: mishap(How::Snoozed, 1, ""),
+        attempt_error: attempt_error(How::Snoozed, 1, ""),
     }
 }
 

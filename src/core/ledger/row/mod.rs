@@ -15,7 +15,7 @@ pub use self::recurrence::StoredRecurrence;
 pub use self::transfer::Arrival;
 
 use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner};
-use crate::task::{Arming, Contents, Mishap, Origin, Reason, State, TaskKey, UnixMs};
+use crate::task::{Arming, AttemptError, Contents, Origin, Reason, State, TaskKey, UnixMs};
 
 /// A row of the table, a field for each column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct Row {
     pub recurrence: Option<StoredRecurrence>,
     pub last_error: Option<String>,
     pub reason: Option<Reason>,
-    pub history: Vec<Mishap>,
+    pub history: Vec<AttemptError>,
     pub result: Option<String>,
     pub finished_at: Option<UnixMs>,
     pub changed_at: UnixMs,

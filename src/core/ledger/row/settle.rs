@@ -38,18 +38,22 @@ impl Row {
                 self.finish(Status::Processed, now);
                 Settled::Applied
             }
-            Verdict::RetryAt { at, error, mishap } => {
+            Verdict::RetryAt {
+                at,
+                error,
+                attempt_error,
+            } => {
                 self.retry_at = *at;
                 self.crashes = 0;
                 self.last_error = Some(cut(error));
-                prepend(mishap, &mut self.history);
+                prepend(attempt_error, &mut self.history);
                 self.reopen(LeftOpen::Failed, now)
             }
-            Verdict::Snooze { at, mishap } => {
+            Verdict::Snooze { at, attempt_error } => {
                 self.retry_at = *at;
                 self.crashes = 0;
                 self.attempt = self.attempt.saturating_sub(1);
-                prepend(mishap, &mut self.history);
+                prepend(attempt_error, &mut self.history);
                 self.reopen(LeftOpen::Snoozed, now)
             }
             Verdict::Bury(death) => self.bury(death, now),
@@ -67,7 +71,7 @@ impl Row {
                     self.history.remove(0);
                 }
                 if let Some(death) = died {
-                    prepend(&death.mishap, &mut self.history);
+                    prepend(&death.attempt_error, &mut self.history);
                 }
                 self.advance(*next, died.is_some(), now)
             }
@@ -94,13 +98,13 @@ impl Row {
         let Death {
             reason,
             error,
-            mishap,
+            attempt_error,
         } = death;
         if reason.is_without_run() {
             self.attempt = self.attempt.saturating_sub(1);
         }
         self.last_error = Some(cut(error));
-        prepend(mishap, &mut self.history);
+        prepend(attempt_error, &mut self.history);
         if self.deleted {
             return self.end_cancelled(now);
         }

@@ -93,7 +93,7 @@ impl<L: RowLedger> Scans for L {
         self.read(Length::Short, move |store| {
             let range = ScanRange::Due(range_of(scan, store.now()));
             page(store, &range, scan, PAGE_ROWS, |row| {
-                paused.hinders(&row.key, row.arming.due).is_none()
+                paused.blocks(&row.key, row.arming.due).is_none()
             })
         })
         .await

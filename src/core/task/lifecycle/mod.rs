@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{DELAY_MAX, How, Mishap, Reason, RetryPolicy, UnixMs};
+use super::{AttemptError, DELAY_MAX, How, Reason, RetryPolicy, UnixMs};
 use crate::format::duration;
 
 /// Number of expired leases after which a task counts as killing its daemon: it is buried without running.
@@ -59,7 +59,7 @@ pub fn judge(run: EndedRun<'_>, policy: &RetryPolicy, now: UnixMs, unit: f64) ->
         Outcome::Snoozed { delay } => match judged.moment(*delay) {
             Some(at) => Verdict::Snooze {
                 at,
-                mishap: judged.snooze(),
+                attempt_error: judged.snooze(),
             },
             None => judged.too_late("it was snoozed"),
         },
@@ -98,7 +98,7 @@ impl Judged<'_> {
         match self.moment(delay) {
             Some(at) => Verdict::RetryAt {
                 at,
-                mishap: self.failure(&error),
+                attempt_error: self.failure(&error),
                 error,
             },
             None => self.too_late(&error),
@@ -125,31 +125,31 @@ impl Judged<'_> {
     fn bury(&self, reason: Reason, error: String) -> Verdict {
         Verdict::Bury(Death {
             reason,
-            mishap: self.failure(&error),
+            attempt_error: self.failure(&error),
             error,
         })
     }
 
     /// The history's entry for a failure. `error` is the verdict's, for outcomes without an error of their own.
-    fn failure(&self, error: &str) -> Mishap {
+    fn failure(&self, error: &str) -> AttemptError {
         let outcome = &self.run.outcome;
         match outcome.how() {
-            Some(How::Poisoned) => self.mishap(How::Poisoned, error.to_owned()),
+            Some(How::Poisoned) => self.attempt_error(How::Poisoned, error.to_owned()),
             // Snoozed once too often, or for too long.
-            Some(How::Snoozed) | None => self.mishap(How::Failed, error.to_owned()),
-            Some(how) => self.mishap(how, outcome.error()),
+            Some(How::Snoozed) | None => self.attempt_error(How::Failed, error.to_owned()),
+            Some(how) => self.attempt_error(how, outcome.error()),
         }
     }
 
-    fn snooze(&self) -> Mishap {
-        Mishap {
+    fn snooze(&self) -> AttemptError {
+        AttemptError {
             snoozes: self.run.attempt.snoozes.saturating_add(1),
-            ..self.mishap(How::Snoozed, String::new())
+            ..self.attempt_error(How::Snoozed, String::new())
         }
     }
 
-    fn mishap(&self, how: How, error: String) -> Mishap {
-        Mishap {
+    fn attempt_error(&self, how: How, error: String) -> AttemptError {
+        AttemptError {
             how,
             attempt: self.run.attempt.runs_started(&self.run.outcome),
             at: self.now,
@@ -175,14 +175,14 @@ pub enum Verdict {
         /// Why; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
         error: String,
         /// The newest entry of the history.
-        mishap: Mishap,
+        attempt_error: AttemptError,
     },
     /// Pending again, not before `at`. The attempt is not counted, and the latest error stays.
     Snooze {
         /// When.
         at: UnixMs,
         /// The entry of the history. It replaces that of the previous snooze.
-        mishap: Mishap,
+        attempt_error: AttemptError,
     },
     /// Dead. With [`Expired`](Reason::Expired) and [`Poison`](Reason::Poison) the attempt is not counted: the task was
     /// claimed and not run.
@@ -215,7 +215,7 @@ pub struct Death {
     /// The reason for people; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
     pub error: String,
     /// The newest entry of the history.
-    pub mishap: Mishap,
+    pub attempt_error: AttemptError,
 }
 
 impl Verdict {

@@ -33,8 +33,8 @@ fn judged_by(policy: &RetryPolicy, outcome: Outcome, attempt: Attempt, now: Unix
     judge(run, policy, now, 0.5).expect("the handler has not settled it")
 }
 
-fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
-    Mishap {
+fn attempt_error(how: How, attempt: u16, error: &str) -> AttemptError {
+    AttemptError {
         how,
         attempt,
         at: NOW,
@@ -87,7 +87,7 @@ fn a_failure_waits_its_rung() {
         Verdict::RetryAt {
             at,
             error: "no".into(),
-            mishap: mishap(How::Failed, 4, "no"),
+            attempt_error: attempt_error(How::Failed, 4, "no"),
         }
     );
 }
@@ -101,7 +101,7 @@ fn the_handlers_own_delay_comes_before_the_ladder() {
         Verdict::RetryAt {
             at,
             error: "no".into(),
-            mishap: mishap(How::Failed, 1, "no"),
+            attempt_error: attempt_error(How::Failed, 1, "no"),
         }
     );
 }
@@ -114,7 +114,7 @@ fn the_last_attempt_buries() {
         Verdict::Bury(Death {
             reason: Reason::Exhausted,
             error: "gave up after 16 of 16 attempts: no".into(),
-            mishap: mishap(How::Failed, 16, "no"),
+            attempt_error: attempt_error(How::Failed, 16, "no"),
         })
     );
     assert!(matches!(
@@ -191,10 +191,10 @@ fn poison_is_buried() {
         Verdict::Bury(Death {
             reason: Reason::Poison,
             error: error.into(),
-            mishap: Mishap {
+            attempt_error: AttemptError {
                 crashes: POISON_CRASHES,
                 // The fourth attempt was claimed and not run.
-                ..mishap(How::Poisoned, 3, error)
+                ..attempt_error(How::Poisoned, 3, error)
             },
         })
     );
@@ -234,9 +234,9 @@ fn a_snooze_waits_and_one_too_many_counts_as_a_failure() {
     let at = NOW.plus(Duration::from_secs(7));
     let waits = |snoozes| Verdict::Snooze {
         at,
-        mishap: Mishap {
+        attempt_error: AttemptError {
             snoozes,
-            ..mishap(How::Snoozed, 16, "")
+            ..attempt_error(How::Snoozed, 16, "")
         },
     };
     assert_eq!(snoozed(0), waits(1));
@@ -247,7 +247,7 @@ fn a_snooze_waits_and_one_too_many_counts_as_a_failure() {
         Verdict::Bury(Death {
             reason: Reason::Exhausted,
             error: format!("gave up after 16 of 16 attempts: {error}"),
-            mishap: mishap(
+            attempt_error: attempt_error(
                 How::Failed,
                 16,
                 &format!("gave up after 16 of 16 attempts: {error}")
@@ -268,7 +268,7 @@ fn what_comes_too_late_is_buried_and_says_how_late() {
         Verdict::Bury(Death {
             reason: Reason::Expired,
             error: error.into(),
-            mishap: mishap(How::Expired, 0, error),
+            attempt_error: attempt_error(How::Expired, 0, error),
         })
     );
 }

@@ -223,14 +223,14 @@ pub struct Paused {
 /// Why a task may not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Hindrance {
+pub enum BlockedBy {
     /// Its class, its method or everything is paused.
     Paused,
     /// It was due before the time of the hold.
     Held,
 }
 
-impl Hindrance {
+impl BlockedBy {
     /// Name in output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -267,12 +267,12 @@ impl Paused {
     }
 
     /// Returns why a task may not start, if so. `due` is its `end_time`, which identifies the arming also for a retry.
-    pub fn hinders(&self, key: &TaskKey, due: UnixMs) -> Option<Hindrance> {
+    pub fn blocks(&self, key: &TaskKey, due: UnixMs) -> Option<BlockedBy> {
         if self.everything || among(&self.names, key) {
-            return Some(Hindrance::Paused);
+            return Some(BlockedBy::Paused);
         }
         let held = self.held_before_of(key).is_some_and(|before| due < before);
-        held.then_some(Hindrance::Held)
+        held.then_some(BlockedBy::Held)
     }
 
     /// Returns the due time before which this task is held.

@@ -14,8 +14,8 @@ fn pause(kind: PauseKind, scope: &str) -> Pause {
     }
 }
 
-fn hindrance(pauses: &[Pause], key: &str, due: i64) -> Option<Hindrance> {
-    Paused::of(pauses).hinders(&TaskKey::parse(key).unwrap(), UnixMs(due))
+fn blocked_by(pauses: &[Pause], key: &str, due: i64) -> Option<BlockedBy> {
+    Paused::of(pauses).blocks(&TaskKey::parse(key).unwrap(), UnixMs(due))
 }
 
 #[test]
@@ -25,7 +25,11 @@ fn names_are_exact() {
         pause(PauseKind::Pause, "User@mail"),
     ];
     for key in ["Order@close", "Order@mail@1", "User@mail", "User@mail@7"] {
-        assert_eq!(hindrance(&paused, key, 0), Some(Hindrance::Paused), "{key}");
+        assert_eq!(
+            blocked_by(&paused, key, 0),
+            Some(BlockedBy::Paused),
+            "{key}"
+        );
     }
     for key in [
         "Orders@close",
@@ -35,7 +39,7 @@ fn names_are_exact() {
         "User@m",
         "Mail@User",
     ] {
-        assert_eq!(hindrance(&paused, key, 0), None, "{key}");
+        assert_eq!(blocked_by(&paused, key, 0), None, "{key}");
     }
 }
 
@@ -43,11 +47,11 @@ fn names_are_exact() {
 fn a_hold_keeps_tasks_due_before_it_unless_released() {
     let hold = pause(PauseKind::Hold, "everything");
     let held = [hold.clone(), pause(PauseKind::Release, "Order@close")];
-    assert_eq!(hindrance(&held, "Order@pay@1", 99), Some(Hindrance::Held));
-    assert_eq!(hindrance(&held, "Order@pay@1", 100), None);
-    assert_eq!(hindrance(&held, "Order@close@1", 99), None);
+    assert_eq!(blocked_by(&held, "Order@pay@1", 99), Some(BlockedBy::Held));
+    assert_eq!(blocked_by(&held, "Order@pay@1", 100), None);
+    assert_eq!(blocked_by(&held, "Order@close@1", 99), None);
     assert_eq!(
-        hindrance(&[pause(PauseKind::Release, "Order")], "Order@pay", 99),
+        blocked_by(&[pause(PauseKind::Release, "Order")], "Order@pay", 99),
         None
     );
 }

@@ -75,17 +75,25 @@ impl Occurrence<'_> {
             Verdict::Bury(death) if *outcome != Outcome::Poisoned => {
                 next(true, Some(death.clone()), None, Verdict::Bury(death))
             }
-            Verdict::RetryAt { at, error, mishap } if self.yields(at, now) => {
+            Verdict::RetryAt {
+                at,
+                error,
+                attempt_error,
+            } if self.yields(at, now) => {
                 let death = Death {
                     reason: Reason::Deadline,
                     error: format!("gave up in favour of the next occurrence: {error}"),
-                    mishap: mishap.clone(),
+                    attempt_error: attempt_error.clone(),
                 };
-                let retry = Verdict::RetryAt { at, error, mishap };
+                let retry = Verdict::RetryAt {
+                    at,
+                    error,
+                    attempt_error,
+                };
                 next(true, Some(death), None, retry)
             }
-            Verdict::Snooze { at, mishap } if self.yields(at, now) => {
-                next(false, None, None, Verdict::Snooze { at, mishap })
+            Verdict::Snooze { at, attempt_error } if self.yields(at, now) => {
+                next(false, None, None, Verdict::Snooze { at, attempt_error })
             }
             verdict => verdict,
         }

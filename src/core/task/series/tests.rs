@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::task::{How, Mishap};
+use crate::task::{AttemptError, How};
 
 const MINUTE: i64 = 60_000;
 
@@ -25,8 +25,8 @@ fn next(occurrence: Occurrence<'_>, now_ms: i64) -> Option<f64> {
     next.map(|next| next.0 as f64 / MINUTE as f64)
 }
 
-fn mishap() -> Mishap {
-    Mishap {
+fn attempt_error() -> AttemptError {
+    AttemptError {
         how: How::Failed,
         attempt: 1,
         at: UnixMs(11 * MINUTE),
@@ -41,7 +41,7 @@ fn death(reason: Reason, error: &str) -> Death {
     Death {
         reason,
         error: error.into(),
-        mishap: mishap(),
+        attempt_error: attempt_error(),
     }
 }
 
@@ -258,7 +258,7 @@ fn a_retry_gives_way_to_the_next_occurrence_unless_all_are_run() {
     let retry = |at: i64| Verdict::RetryAt {
         at: UnixMs(at * MINUTE),
         error: "no".into(),
-        mishap: mishap(),
+        attempt_error: attempt_error(),
     };
     let rule = every_minutes(10);
     let run = occurrence(&rule, 10, 0);

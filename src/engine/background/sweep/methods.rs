@@ -87,7 +87,7 @@ impl Sweep {
         paused: &Paused,
     ) -> usize {
         page.rows
-            .retain(|row| paused.hinders(&row.key, row.arming.due).is_none());
+            .retain(|row| paused.blocks(&row.key, row.arming.due).is_none());
         self.signal_page(page, findings)
     }
 }

@@ -5,13 +5,13 @@ use crate::engine::queue::class::SignalClass;
 use crate::timer::Signal;
 
 impl RouteQueues {
-    /// Removes the signals from a route's queues that `hindered` keeps from starting. In each class of a queue it examines
+    /// Removes the signals from a route's queues that `blocked` keeps from starting. In each class of a queue it examines
     /// signals from the front until `limit` of them may start: starts for later signals are not requested yet.
     pub fn set_aside(
         &mut self,
         name: &str,
         limit: usize,
-        hindered: impl Fn(&Signal) -> bool,
+        blocked: impl Fn(&Signal) -> bool,
     ) -> SetAside {
         let mut aside = SetAside::default();
         for index in self.by_name.get(name).cloned().unwrap_or_default() {
@@ -23,7 +23,7 @@ impl RouteQueues {
                 while front.len() < limit
                     && let Some(signal) = queue.pop_front()
                 {
-                    match hindered(&signal) {
+                    match blocked(&signal) {
                         true => aside.signals.push(signal),
                         false => front.push(signal),
                     }

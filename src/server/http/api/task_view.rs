@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use lapsed::client::{CreateResult, NotArmed, Receipt};
 use lapsed::contract::kept_back;
 use lapsed::ledger::{MalformedRow, TaskRecord};
-use lapsed::task::{Hindrance, JsonText, Paused, State, TaskKey};
+use lapsed::task::{BlockedBy, JsonText, Paused, State, TaskKey};
 
 /// A task in a list: without payload, history and result.
 #[derive(Debug, Serialize, ToSchema)]
@@ -129,7 +129,7 @@ impl TaskSummary {
             reason: task.reason.map(|reason| reason.as_str()),
             finished: task.finished.map(|finished| finished.to_string()),
             adopted: task.adopted,
-            kept_back: kept_back(task, paused).map(Hindrance::as_str),
+            kept_back: kept_back(task, paused).map(BlockedBy::as_str),
         }
     }
 }

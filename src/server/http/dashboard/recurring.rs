@@ -140,7 +140,7 @@ fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
         after = next;
     }
     let waits = task.state != TaskState::Running;
-    let kept = paused.hinders(&task.key, task.due).filter(|_| waits);
+    let kept = paused.blocks(&task.key, task.due).filter(|_| waits);
     Row {
         key: task.key.to_string(),
         href: f.task_href(task),

@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::moment::Moment;
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{Hindrance, Paused, State, TaskKey, UnixMs};
+use lapsed::task::{BlockedBy, Paused, State, TaskKey, UnixMs};
 
 /// A task as a row of a list. Payload, history and result are left out.
 pub struct Row {
@@ -16,7 +16,7 @@ pub struct Row {
     /// Class of its mark: the state, `overdue` or `kept`.
     pub mark: &'static str,
     /// Why it does not start, if it is kept back.
-    pub kept_back: Option<Hindrance>,
+    pub kept_back: Option<BlockedBy>,
     /// When it may start; if it has finished, when it did.
     pub at: Moment,
     /// Runs started.
@@ -33,7 +33,7 @@ impl Row {
     /// Shows a task.
     pub fn of(task: TaskRecord, paused: &Paused, f: &Frame) -> Self {
         let waits = matches!(task.state, State::Pending | State::Waiting);
-        let kept_back = paused.hinders(&task.key, task.due).filter(|_| waits);
+        let kept_back = paused.blocks(&task.key, task.due).filter(|_| waits);
         let mark = match kept_back {
             Some(_) => "kept",
             None if waits && is_overdue(task.due_at, f.now) => "overdue",
