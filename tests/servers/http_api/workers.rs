@@ -1,7 +1,7 @@
 //! Pull workers over HTTP.
 
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::rig::{Answer, Api};
@@ -106,6 +106,11 @@ async fn a_worker_that_leaves_while_it_waits_gets_no_task() {
     for _ in 0..20 {
         let mut gone = TcpStream::connect(api.address()).await.unwrap();
         gone.write_all(head.as_bytes()).await.unwrap();
+        gone.shutdown().await.unwrap();
+        // The server closes the connection when it has noticed.
+        let mut answer = Vec::new();
+        gone.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"", "a worker that has left is answered");
     }
     api.create("Mail@send@1", "0ms").await;
     assert_eq!(take_one(&api).await["attempt"], 1);
