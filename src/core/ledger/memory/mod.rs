@@ -2,6 +2,7 @@
 //!
 //! Its clock is tokio's, so a test that pauses time moves the clock by hand. Nothing survives the process.
 
+mod side_tables;
 mod table;
 
 use std::sync::atomic::{AtomicU64, Ordering};

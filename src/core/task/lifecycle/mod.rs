@@ -1,7 +1,10 @@
 //! Lifecycle of a run: outcomes, and the verdict on its task that follows from an outcome.
 
+mod failure;
+
 use std::time::Duration;
 
+pub use self::failure::{Failure, RetryAdvice};
 use super::{AttemptError, DELAY_MAX, How, Reason, RetryPolicy, UnixMs};
 use crate::format::duration;
 
@@ -357,26 +360,6 @@ impl Outcome {
             | Self::NotStarted => None,
         }
     }
-}
-
-/// A handler's error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// The message for people.
-    pub message: String,
-    /// The handler's advice on retrying.
-    pub advice: RetryAdvice,
-}
-
-/// A handler's advice on retrying.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetryAdvice {
-    /// The retry policy decides.
-    ByPolicy,
-    /// Retry after this delay, if any attempt is left.
-    After(Duration),
-    /// Do not retry.
-    Never,
 }
 
 /// A run's position among the runs of its task, by the counters of its claim.
