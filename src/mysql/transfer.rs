@@ -11,7 +11,7 @@ use super::error_numbers::is_about_data;
 use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, decode, retried};
 use lapsed_core::ledger::LedgerError;
-pub use lapsed_core::ledger::row::{Arrival, Row};
+use lapsed_core::ledger::row::{Arrival, Row};
 use lapsed_core::ledger::transfer::{
     GiveUp, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers,
 };

@@ -6,9 +6,9 @@
 pub mod alerts;
 #[cfg(feature = "http")]
 pub mod http;
+// Each server uses a part.
 #[cfg(any(feature = "http", feature = "resp"))]
 #[cfg_attr(not(all(feature = "http", feature = "resp")), allow(dead_code))]
-// each server uses a part
 mod net;
 #[cfg(feature = "resp")]
 pub mod resp;

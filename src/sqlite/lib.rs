@@ -46,7 +46,7 @@ pub use self::transaction::SqliteTransaction;
 use self::writer::Writer;
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{ConfigError, LedgerConfig};
-pub use lapsed_core::ledger::rows::store::Store;
+use lapsed_core::ledger::rows::store::Store;
 use lapsed_core::ledger::rows::{Length, RowLedger};
 use lapsed_core::ledger::{Ledger, LedgerError, Reservation};
 use lapsed_core::task::{TableName, UnixMs};

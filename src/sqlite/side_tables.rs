@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension as _, Result, Row as Found};
 use super::rows::{ms, optional, text};
 use super::store::SqliteStore;
 use lapsed_core::ledger::pauses::kind_and_scope;
-pub use lapsed_core::ledger::rows::store::{DocumentStore, PauseStore};
+use lapsed_core::ledger::rows::store::{DocumentStore, PauseStore};
 use lapsed_core::ledger::{Collection, Document, DocumentRange, LedgerError};
 use lapsed_core::task::{Pause, PauseKind, Scope, UnixMs};
 

@@ -20,7 +20,7 @@ use crate::http::input::{body, require_type};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::net::audit_log::Change;
 use lapsed::client::{CreateResult, Task};
-pub use lapsed::contract::{AtMost, TaskRequest, TaskSpec};
+use lapsed::contract::{AtMost, TaskRequest, TaskSpec};
 use lapsed::task::{Due, TaskKey};
 
 /// Maximum number of tasks of a batch.

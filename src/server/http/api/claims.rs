@@ -15,7 +15,7 @@ use crate::http::app_state::AppState;
 use crate::http::events::Topic;
 use crate::http::input::{InPath, JsonBody, OptionalJson};
 use crate::http::problem::{Problem, ProblemKind};
-pub use lapsed::contract::duration_text;
+use lapsed::contract::duration_text;
 use lapsed::engine::{ClaimToken, Report};
 use lapsed::ledger::Renewal;
 use lapsed::task::{RetryAdvice, parse_length};

@@ -18,7 +18,7 @@ use crate::http::access::{Caller, Scope};
 use crate::http::app_state::AppState;
 use crate::http::input::{InPath, OptionalJson};
 use crate::http::problem::Problem;
-pub use lapsed::contract::duration_text;
+use lapsed::contract::duration_text;
 use lapsed::engine::{Leased, TakenTasks};
 use lapsed::task::{TaskJson, parse_length};
 

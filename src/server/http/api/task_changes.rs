@@ -19,7 +19,7 @@ use crate::http::input::JsonBody;
 use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::{Problem, ProblemKind};
 use lapsed::client::IfSame;
-pub use lapsed::contract::{due, duration_text};
+use lapsed::contract::{due, duration_text};
 use lapsed::ledger::{CancelAnswer, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::{Arming, State as TaskState, TaskKey};
 
