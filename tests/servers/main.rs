@@ -17,6 +17,7 @@ mod key_expiry;
 mod ledger_conformance;
 mod migrate;
 mod mysql;
+mod pages;
 mod prometheus;
 mod pull_workers;
 mod resp_clients;
@@ -48,6 +49,7 @@ mod support {
     pub mod scene;
     pub mod setup;
     pub mod shell;
+    pub mod snapshot;
     pub mod tasks;
     pub mod tcp_proxy;
     pub mod wait;

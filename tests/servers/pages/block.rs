@@ -1,0 +1,162 @@
+//! The blocks of code of a page, and what becomes of each.
+
+use std::path::Path;
+
+/// A block of code.
+#[derive(Debug, Clone)]
+pub struct Block {
+    pub page: String,
+    /// Of its fence, counted from 1.
+    pub line: usize,
+    pub language: String,
+    pub text: String,
+    pub use_: Use,
+    /// Whether the reader first ends what stays in a terminal.
+    pub after_ctrl_c: bool,
+}
+
+/// What a reader does with a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Use {
+    /// Types the lines that begin with `$`, and sees the others.
+    Console,
+    /// Types it in a shell.
+    Shell,
+    /// Types it in a terminal of its own, where it stays.
+    Stays,
+    /// Saves it as this file.
+    File(String),
+    /// Adds it to this file.
+    Append(String),
+    /// A configuration of its own.
+    Configuration,
+    /// Sends it to the database.
+    Sql,
+    /// Types it in `redis-cli`.
+    Redis,
+    /// Puts it into a program that has a client of Redis.
+    Snippet,
+    /// Sees it in the log of what stays.
+    Log,
+    /// Sees it as what the block before it printed.
+    Printed,
+    /// Nothing, for this reason.
+    NotRun(String),
+}
+
+impl Block {
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.page, self.line)
+    }
+
+    /// For the list of all blocks: it has no number of a line, which would change with each sentence.
+    pub fn summary(&self) -> String {
+        let use_ = match &self.use_ {
+            Use::Console => "typed, and what it prints compared".to_owned(),
+            Use::Shell => "typed".to_owned(),
+            Use::Stays => "typed in a terminal of its own".to_owned(),
+            Use::File(name) => format!("saved as {name}"),
+            Use::Append(name) => format!("added to {name}"),
+            Use::Configuration => "parsed".to_owned(),
+            Use::Sql => "sent to the database".to_owned(),
+            Use::Redis => "sent to Redis".to_owned(),
+            Use::Snippet => "run".to_owned(),
+            Use::Log => "compared with the log".to_owned(),
+            Use::Printed => "compared with what the block before it prints".to_owned(),
+            Use::NotRun(reason) => format!("NOT RUN: {reason}"),
+        };
+        format!("{} {}: {use_}", self.page, self.language)
+    }
+}
+
+/// The blocks of a page, in order.
+///
+/// A comment `<!-- run: .. -->` on a line above the fence says what the language and the sentence before it do not say: `no,
+/// REASON`, `stays`, `as FILE`, `into FILE`, `redis`, `log`, `printed`, or `after Ctrl-C`.
+///
+/// # Panics
+/// If nothing says what becomes of a block.
+pub fn blocks(page: &str) -> Vec<Block> {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut found, mut number) = (Vec::new(), 0);
+    while number < lines.len() {
+        let line = lines[number];
+        let fence = line.trim_start();
+        let Some(language) = fence.strip_prefix("```") else {
+            number += 1;
+            continue;
+        };
+        let indent = line.len() - fence.len();
+        let inside: Vec<&str> = lines[number + 1..]
+            .iter()
+            .take_while(|line| line.trim() != "```")
+            .map(|line| line.get(indent..).unwrap_or_default())
+            .collect();
+        let above: Vec<&str> = lines[..number]
+            .iter()
+            .rev()
+            .map(|line| line.trim())
+            .filter(|line| !line.is_empty())
+            .take(2)
+            .collect();
+        let place = format!("{page}:{}", number + 1);
+        let after_ctrl_c = above.first() == Some(&"<!-- run: after Ctrl-C -->");
+        found.push(Block {
+            page: page.to_owned(),
+            line: number + 1,
+            language: language.to_owned(),
+            text: inside.iter().map(|line| format!("{line}\n")).collect(),
+            use_: use_of(language, &above[usize::from(after_ctrl_c)..], &place),
+            after_ctrl_c,
+        });
+        number += inside.len() + 2;
+    }
+    found
+}
+
+/// `above` are the two lines above the fence, the nearest first.
+fn use_of(language: &str, above: &[&str], place: &str) -> Use {
+    let nearest = above.first().copied().unwrap_or_default();
+    let marker = nearest
+        .strip_prefix("<!-- run: ")
+        .and_then(|rest| rest.strip_suffix(" -->"));
+    if let Some(marker) = marker {
+        return match marker.split_once(' ').unwrap_or((marker, "")) {
+            ("no,", reason) => Use::NotRun(reason.to_owned()),
+            ("stays", "") => Use::Stays,
+            ("as", name) => Use::File(name.to_owned()),
+            ("into", name) => Use::Append(name.to_owned()),
+            ("redis", "") => Use::Redis,
+            ("log", "") => Use::Log,
+            ("printed", "") => Use::Printed,
+            _ => panic!("{place}: unknown marker `{marker}`"),
+        };
+    }
+    // "`task.php`:" names the file.
+    let name = nearest
+        .strip_suffix("`:")
+        .and_then(|line| line.rsplit_once('`'))
+        .map(|(_, name)| name)
+        .filter(|name| name.contains('.') && !name.contains([' ', '=']));
+    match (language, name) {
+        ("toml" | "php" | "python" | "js", Some(name)) => Use::File(name.to_owned()),
+        ("toml", None) => Use::Configuration,
+        ("php" | "python" | "js", None) => Use::Snippet,
+        ("sh", _) => Use::Shell,
+        ("console", _) => Use::Console,
+        ("sql", _) => Use::Sql,
+        (language, _) if language.starts_with("rust") => Use::NotRun("Rust".to_owned()),
+        ("go" | "java" | "ruby", _) => {
+            Use::NotRun("a line for a client that tests of pages do not have".to_owned())
+        }
+        _ => panic!(
+            "{place}: nothing says what becomes of this block: write `<!-- run: .. -->` above it"
+        ),
+    }
+}
+
+/// Of the repository.
+pub fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
