@@ -30,12 +30,17 @@ impl RedisLimiter {
     /// # Errors
     /// If the URL is invalid.
     pub fn new(redis: &RedisConfig, ledger: impl Into<LedgerName>) -> Result<Self, RedisError> {
-        let commands = Commands::new(Endpoint::new(redis)?);
-        let keyspace = Keyspace::new(commands, &redis.key_prefix);
-        Ok(Self {
+        Ok(Self::on(Endpoint::new(redis)?, redis, ledger))
+    }
+
+    /// The same on this endpoint.
+    #[doc(hidden)] // for a model of the server
+    pub fn on(endpoint: Endpoint, redis: &RedisConfig, ledger: impl Into<LedgerName>) -> Self {
+        let keyspace = Keyspace::new(Commands::new(endpoint), &redis.key_prefix);
+        Self {
             buckets: TokenBuckets::new(keyspace, ledger.into()),
             seen: Mutex::default(),
-        })
+        }
     }
 
     fn seen(&self) -> MutexGuard<'_, HashMap<String, FullAt>> {

@@ -31,10 +31,16 @@ impl RedisMembership {
     /// # Errors
     /// If the URL is invalid.
     pub fn new(redis: &RedisConfig, ledger: LedgerName) -> Result<Self, RedisError> {
-        let commands = Commands::new(Endpoint::new(redis)?);
+        Ok(Self::on(Endpoint::new(redis)?, redis, ledger))
+    }
+
+    /// The same on this endpoint.
+    #[doc(hidden)] // for a model of the server
+    pub fn on(endpoint: Endpoint, redis: &RedisConfig, ledger: LedgerName) -> Self {
+        let commands = Commands::new(endpoint);
         let plain = format!("{:016x}", fnv1a(ledger.text().as_bytes()));
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
-        Ok(Self(Members::new(keyspace, ledger.with_plain(&plain))))
+        Self(Members::new(keyspace, ledger.with_plain(&plain)))
     }
 
     /// Returns the heartbeats that are valid at `now`, without publishing one: for diagnosis.

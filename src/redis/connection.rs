@@ -10,6 +10,7 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, IntoConnectio
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::connector::Connector;
 use super::{EventKind, RedisError};
 use lapsed_core::config::RedisConfig;
 use lapsed_core::task::RetryPolicy;
@@ -34,6 +35,8 @@ const RECONNECT: RetryPolicy =
 #[derive(Clone)]
 pub struct Endpoint {
     client: redis::Client,
+    /// Opens streams in place of the client.
+    connector: Option<Arc<dyn Connector>>,
     node: Arc<str>,
     connect_timeout: Duration,
     response_timeout: Duration,
@@ -71,14 +74,34 @@ impl Endpoint {
         Ok(Self {
             node: Arc::from(info.addr().to_string()),
             client: redis::Client::open(info).map_err(RedisError::Url)?,
+            connector: None,
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
+        })
+    }
+
+    /// The same, but each connection uses a stream of this connector. Of the URL, only the database and the credentials
+    /// count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    #[doc(hidden)]
+    pub fn over(config: &RedisConfig, connector: Arc<dyn Connector>) -> Result<Self, RedisError> {
+        let connector = Some(connector);
+        Self::new(config).map(|endpoint| Self {
+            connector,
+            ..endpoint
         })
     }
 
     /// Returns `host:port` or the path of the socket, without credentials, for logs and metrics.
     pub fn node(&self) -> &str {
         &self.node
+    }
+
+    /// True if the server is in this process, and follows the time of the runtime, which may be paused.
+    pub(super) fn is_in_process(&self) -> bool {
+        self.connector.is_some()
     }
 
     /// Returns the database number.
@@ -107,16 +130,42 @@ impl Endpoint {
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(PIPELINE_BUFFER)
             .set_write_backpressure_boundary(WRITE_BOUNDARY);
-        let connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
-        connection.await.map_err(refused_to_connect)
+        let Some(connector) = &self.connector else {
+            let connection = self
+                .client
+                .get_multiplexed_async_connection_with_config(&config);
+            return connection.await.map_err(refused_to_connect);
+        };
+        let connected = async {
+            let stream = connector.connect().await?;
+            let info = self.client.get_connection_info().redis_settings();
+            MultiplexedConnection::new_with_config(info, stream, config).await
+        };
+        let (connection, driver) = self.in_time(connected).await?;
+        // It ends with the last clone of the connection.
+        tokio::spawn(driver);
+        Ok(connection)
     }
 
     /// Opens a connection for subscriptions.
     pub(super) async fn connect_pubsub(&self) -> Result<PubSub, RedisError> {
-        // The crate sets no timeout here.
-        match timeout(self.connect_timeout, self.client.get_async_pubsub()).await {
+        let Some(connector) = &self.connector else {
+            // The crate sets no timeout here.
+            return self.in_time(self.client.get_async_pubsub()).await;
+        };
+        let connected = async {
+            let stream = connector.connect().await?;
+            let info = self.client.get_connection_info().redis_settings();
+            PubSub::new(info, stream).await
+        };
+        self.in_time(connected).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        connected: impl Future<Output = redis::RedisResult<T>>,
+    ) -> Result<T, RedisError> {
+        match timeout(self.connect_timeout, connected).await {
             Ok(connected) => connected.map_err(refused_to_connect),
             Err(_) => Err(RedisError::silence()),
         }

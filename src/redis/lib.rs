@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod connection;
+mod connector;
 mod delivery;
 mod error;
 mod inspection;
@@ -21,6 +22,8 @@ mod wheel;
 
 pub use connection::LIBRARY;
 pub use connection::{Commands, Endpoint};
+#[doc(hidden)] // for a model of the server
+pub use connector::{Connector, Stream};
 pub use delivery::Deliveries;
 pub use error::RedisError;
 pub use inspection::{Client, Facts, Inspection, Listeners};

@@ -61,8 +61,26 @@ impl KeyExpiry {
         clock: LedgerClock,
         metrics: Arc<Metrics>,
     ) -> Result<Self, RedisError> {
-        let commands = Commands::new(Endpoint::new(redis)?);
-        let keyspace = Keyspace::new(commands, &redis.key_prefix);
+        let endpoint = Endpoint::new(redis)?;
+        Ok(Self::on(
+            endpoint, redis, sentinel, nudge, events, ledger, clock, metrics,
+        ))
+    }
+
+    /// The same on this endpoint.
+    #[doc(hidden)] // for a model of the server
+    #[expect(clippy::too_many_arguments, reason = "as `new`, and the endpoint")]
+    pub fn on(
+        endpoint: Endpoint,
+        redis: &RedisConfig,
+        sentinel: SentinelConfig,
+        nudge: NudgeConfig,
+        events: Events,
+        ledger: LedgerName,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let keyspace = Keyspace::new(Commands::new(endpoint), &redis.key_prefix);
         let horizon = nudge.horizon;
         let nudge = Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone()));
         let inspector = Arc::new(KeyInspector::new(
@@ -81,14 +99,14 @@ impl KeyExpiry {
             Arc::clone(&inspector),
             metrics,
         );
-        Ok(Self {
+        Self {
             listener: Arc::new(listener),
             nudge,
             inspector,
             keyspace,
             horizon: redis.arm_horizon,
             clock,
-        })
+        }
     }
 }
 

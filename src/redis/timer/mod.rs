@@ -15,4 +15,13 @@ mod session;
 pub mod sorted_set;
 pub mod wheel;
 
+use crate::Commands;
 use lapsed_core::timer::*;
+
+/// Returns the clock for alarms: exact, unless the time of the runtime is the one of the server.
+fn alarm_clock(commands: &Commands) -> AlarmClock {
+    match commands.endpoint().is_in_process() {
+        true => AlarmClock::of_the_runtime(),
+        false => AlarmClock::of_the_kernel(),
+    }
+}

@@ -189,7 +189,7 @@ impl Nudge {
     }
 
     async fn raise_when_due(&self, sink: &dyn SignalSink) {
-        let mut alarm_clock = AlarmClock::of_the_kernel();
+        let mut alarm_clock = super::alarm_clock(self.keyspace.commands());
         loop {
             let due = self.expected.due(&self.clock, &mut alarm_clock).await;
             let (is_part, keys) = (due.len() == PART, due.iter().map(|alarm| alarm.key.clone()));
@@ -216,7 +216,7 @@ impl Nudge {
     }
 
     async fn touch_when_due(&self) {
-        let mut alarm_clock = AlarmClock::of_the_kernel();
+        let mut alarm_clock = super::alarm_clock(self.keyspace.commands());
         loop {
             let due = self.touched.due(&self.clock, &mut alarm_clock).await;
             let keys: Vec<TaskKey> = due.into_iter().map(|alarm| alarm.key).collect();

@@ -31,8 +31,8 @@ use self::session::Sessions;
 use self::state::State;
 use self::writing::Writing;
 use super::{
-    Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Listening,
-    Remaining, Taking, Timer, TimerError,
+    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, EngineSink, Listening, Remaining, Taking,
+    Timer, TimerError,
 };
 use crate::{Commands, Endpoint, Keyspace, LedgerName, RedisError};
 use lapsed_core::clock::LedgerClock;
@@ -63,14 +63,28 @@ impl SortedSet {
         metrics: Arc<Metrics>,
         ledger: LedgerName,
     ) -> Result<Self, RedisError> {
-        let commands = Commands::new(Endpoint::new(redis)?);
+        let endpoint = Endpoint::new(redis)?;
+        Ok(Self::on(endpoint, redis, sets, clock, metrics, ledger))
+    }
+
+    /// The same on this endpoint.
+    #[doc(hidden)] // for a model of the server
+    pub fn on(
+        endpoint: Endpoint,
+        redis: &RedisConfig,
+        sets: SortedSetConfig,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+        ledger: LedgerName,
+    ) -> Self {
+        let commands = Commands::new(endpoint);
         let keyspace = Keyspace::new(commands.clone(), &redis.key_prefix);
         let entries = Entries::new(commands, redis, sets, ledger);
         let state = Arc::new(State::new(entries, keyspace, clock, metrics));
-        Ok(Self {
+        Self {
             sessions: Arc::new(Sessions::new(Arc::clone(&state))),
             state,
-        })
+        }
     }
 }
 
@@ -81,12 +95,8 @@ impl Timer for SortedSet {
         // Separate tasks, so that signals do not wait for Redis. All end with the set.
         let mut parts = JoinSet::new();
         let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
-        parts.spawn(async move {
-            match state
-                .signals
-                .raise(to.as_ref(), AlarmClock::of_the_kernel())
-                .await {}
-        });
+        let alarm_clock = super::alarm_clock(self.state.keyspace.commands());
+        parts.spawn(async move { match state.signals.raise(to.as_ref(), alarm_clock).await {} });
         let sessions = Arc::clone(&self.sessions);
         parts.spawn(async move { sessions.run(sink.as_ref()).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await

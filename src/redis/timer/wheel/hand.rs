@@ -16,7 +16,7 @@ use crate::{Keyspace, RedisError, Role, Run, SlotEntry, WheelKeys};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::{RetryPolicy, TaskKey, UnixMs};
 use lapsed_core::telemetry::log::LogLimiter;
-use lapsed_core::timer::{AdoptionSink, Alarm, AlarmClock, Cause, SignalSink};
+use lapsed_core::timer::{AdoptionSink, Alarm, Cause, SignalSink};
 
 /// An entry that stays this long after its due time may have been left behind.
 pub(super) const LEFT_BEHIND: Duration = Duration::from_secs(60);
@@ -186,7 +186,7 @@ impl Hand {
             id: Arc::clone(run),
             is_marked: true,
         };
-        let mut alarm_clock = AlarmClock::of_the_kernel();
+        let mut alarm_clock = super::super::alarm_clock(self.keyspace.commands());
         let tick = self.dial.ticks(1);
         let lead = AHEAD_MAX.min(tick / 2);
         loop {

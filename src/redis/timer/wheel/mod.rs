@@ -26,8 +26,8 @@ use self::entry::{Element, Garbage};
 use self::hand::{Hand, LEFT_BEHIND};
 use self::inbox::Inbox;
 use super::{
-    Acknowledgement, Alarm, AlarmClock, ArmMode, Armed, ArmedPage, EngineSink, Entries, EntryState,
-    Listening, Remaining, Timer, TimerError,
+    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, EngineSink, Entries, EntryState, Listening,
+    Remaining, Timer, TimerError,
 };
 use crate::{Commands, Endpoint, Keyspace, RedisError, WheelKeys};
 use lapsed_core::clock::LedgerClock;
@@ -83,6 +83,20 @@ impl Wheel {
         clock: LedgerClock,
         metrics: Arc<Metrics>,
     ) -> Result<Self, RedisError> {
+        let endpoint = Endpoint::new(redis)?;
+        Ok(Self::on(endpoint, redis, config, adopts, clock, metrics))
+    }
+
+    /// The same on this endpoint.
+    #[doc(hidden)] // for a model of the server
+    pub fn on(
+        endpoint: Endpoint,
+        redis: &RedisConfig,
+        config: &WheelConfig,
+        adopts: bool,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let WheelConfig {
             key,
             slots,
@@ -90,7 +104,7 @@ impl Wheel {
             class,
             stopped_at,
         } = config;
-        let commands = Commands::new(Endpoint::new(redis)?);
+        let commands = Commands::new(endpoint);
         let dial = Dial::new(*slots, *tick);
         let key = format!("{}{key}", redis.key_prefix);
         let keys = WheelKeys::new(commands.clone(), key, dial.slots(), dial.tick_ms());
@@ -106,7 +120,7 @@ impl Wheel {
             adopts.then(|| Arc::clone(&inbox)),
             *stopped_at,
         );
-        Ok(Self {
+        Self {
             clock,
             dial,
             keys,
@@ -114,7 +128,7 @@ impl Wheel {
             hand: Arc::new(hand),
             inbox,
             runs: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Has this process raise alarms that fall due before the hand would read their entries.
@@ -134,12 +148,8 @@ impl Timer for Wheel {
         // Separate tasks, so that signals do not wait for queries. Both end with the set.
         let mut parts = JoinSet::new();
         let (ahead, to_signals) = (Arc::clone(&self.ahead), Arc::clone(&sink));
-        parts.spawn(async move {
-            ahead
-                .due
-                .raise(to_signals.as_ref(), AlarmClock::of_the_kernel())
-                .await
-        });
+        let alarm_clock = super::alarm_clock(self.keys.commands());
+        parts.spawn(async move { ahead.due.raise(to_signals.as_ref(), alarm_clock).await });
         let hand = Arc::clone(&self.hand);
         parts.spawn(async move { hand.run(sink.as_ref()).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
