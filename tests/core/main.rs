@@ -18,6 +18,7 @@ mod metrics;
 mod middleware;
 mod moving;
 mod properties;
+mod redis_model;
 mod resp;
 mod series;
 mod settings;
