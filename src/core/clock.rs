@@ -4,35 +4,66 @@
 //! [`LedgerClock`] follows it in this process, to know when to look and from when a delay counts; an error of a few
 //! milliseconds costs lateness, never safety. The wall clock of this machine decides nothing, unless it is the ledger's.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::task::UnixMs;
 
-/// Wall clock of this machine. Used for log lines, as the first estimate of a [`LedgerClock`], and by ledgers in a file.
+/// The clocks of this machine, as a simulator sets them for the whole process.
+#[derive(Debug, Clone, Copy)]
+#[doc(hidden)] // for the simulator
+pub struct MachineClocks {
+    /// The time since 1970 on the wall clock.
+    pub wall: fn() -> Duration,
+    /// The time since a fixed moment on the monotonic clock, which no test pauses.
+    pub monotonic: fn() -> Duration,
+}
+
+static SIMULATED: OnceLock<MachineClocks> = OnceLock::new();
+
+/// Replaces the clocks of this machine. Only the first call counts.
+#[doc(hidden)] // for the simulator
+pub fn simulate(clocks: MachineClocks) {
+    let _ = SIMULATED.set(clocks);
+}
+
+/// Returns the time since 1970.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the wall clock is read"
 )]
+fn since_epoch() -> Duration {
+    match SIMULATED.get() {
+        Some(clocks) => (clocks.wall)(),
+        None => std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default(),
+    }
+}
+
+/// Returns the time since a fixed moment, on a clock that a test cannot pause.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "compared with the wall clock, which no test pauses either"
+)]
+fn monotonic() -> Duration {
+    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    match SIMULATED.get() {
+        Some(clocks) => (clocks.monotonic)(),
+        None => START.elapsed(),
+    }
+}
+
+/// Wall clock of this machine. Used for log lines, as the first estimate of a [`LedgerClock`], and by ledgers in a file.
 pub fn wall() -> UnixMs {
-    let since_epoch = std::time::SystemTime::UNIX_EPOCH
-        .elapsed()
-        .unwrap_or_default();
-    UnixMs(0).plus(since_epoch)
+    UnixMs(0).plus(since_epoch())
 }
 
 /// Wall clock of this machine in microseconds since 1970, for measurements across processes.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the wall clock is read"
-)]
 pub fn wall_micros() -> u64 {
-    let since_epoch = std::time::SystemTime::UNIX_EPOCH
-        .elapsed()
-        .unwrap_or_default();
-    u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(since_epoch().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The ledger's clock, as far as this process knows it: the wall clock of this machine for a ledger in a file. For a server,
@@ -272,20 +303,16 @@ impl LedgerClock {
 pub struct Moment {
     at: Instant,
     /// The same moment, on a clock that a test cannot pause: how far the wall clock should have come since.
-    monotonic: std::time::Instant,
+    monotonic: Duration,
     wall_us: i64,
 }
 
 impl Moment {
     /// Returns the present moment.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "compared with the wall clock, which no test pauses either"
-    )]
     pub fn now() -> Self {
         Self {
             at: Instant::now(),
-            monotonic: std::time::Instant::now(),
+            monotonic: monotonic(),
             wall_us: wall_us(),
         }
     }
@@ -294,7 +321,7 @@ impl Moment {
     pub fn age(self) -> Duration {
         let wall_us = wall_us().saturating_sub(self.wall_us);
         let wall = Duration::from_micros(u64::try_from(wall_us).unwrap_or_default());
-        let suspended = wall.saturating_sub(self.monotonic.elapsed());
+        let suspended = wall.saturating_sub(monotonic().saturating_sub(self.monotonic));
         match suspended >= JUMP_MIN {
             true => self.at.elapsed() + suspended,
             false => self.at.elapsed(),

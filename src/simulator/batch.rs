@@ -1,0 +1,163 @@
+//! Many seeds, each in a process of its own: no state of one run reaches another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::plan::FaultKind;
+use crate::world::Outcome;
+
+/// What many runs have shown.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub seeds: u64,
+    /// Seeds that found something, with what they found.
+    pub failed: BTreeMap<u64, Vec<String>>,
+    pub struck: BTreeMap<String, u64>,
+    pub guards: BTreeMap<String, u64>,
+    pub claims: u64,
+    pub writes: u64,
+    pub daemon_ms: u64,
+}
+
+/// What one run has shown, as it is passed from its process to this one.
+#[derive(Debug, Default)]
+pub struct Shown {
+    pub violations: Vec<String>,
+    struck: BTreeMap<String, u64>,
+    guards: BTreeSet<String>,
+    numbers: Vec<u64>,
+    /// The number of lines of the trace, and their digest.
+    pub digest: String,
+    /// What it wrote if it ended otherwise than it should.
+    pub broken: Option<String>,
+}
+
+impl Outcome {
+    /// Writes it for [`Shown::of`].
+    pub fn print(&self) {
+        for violation in &self.violations {
+            println!("violation {violation}");
+        }
+        for (kind, count) in &self.struck {
+            println!("struck {} {count}", kind.name());
+        }
+        for guard in &self.guards {
+            println!("guard {guard}");
+        }
+        let time = self.daemon_time.as_millis();
+        println!("numbers {} {} {time}", self.claims, self.writes);
+        println!("digest {} {:016x}", self.lines, self.digest);
+    }
+}
+
+impl Shown {
+    fn of(output: &str) -> Self {
+        let mut shown = Self::default();
+        for line in output.lines() {
+            let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match kind {
+                "violation" => shown.violations.push(rest.to_owned()),
+                "struck" => {
+                    if let Some((name, count)) = rest.split_once(' ') {
+                        let count = count.parse().unwrap_or_default();
+                        shown.struck.insert(name.to_owned(), count);
+                    }
+                }
+                "guard" => drop(shown.guards.insert(rest.to_owned())),
+                "numbers" => {
+                    let numbers = rest.split(' ').map(|number| number.parse().unwrap_or_default());
+                    shown.numbers = numbers.collect();
+                }
+                "digest" => rest.clone_into(&mut shown.digest),
+                _ => {}
+            }
+        }
+        shown
+    }
+
+    /// True if it found something.
+    pub fn has_failed(&self) -> bool {
+        !self.violations.is_empty() || self.broken.is_some()
+    }
+}
+
+/// Runs one seed in a process of its own.
+pub fn run(seed: u64, without: &[usize]) -> io::Result<Shown> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("seed").arg(seed.to_string());
+    if !without.is_empty() {
+        let steps: Vec<String> = without.iter().map(ToString::to_string).collect();
+        command.arg("--without").arg(steps.join(","));
+    }
+    let ended = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let mut shown = Shown::of(&String::from_utf8_lossy(&ended.stdout));
+    // A panic of the product is a finding, too.
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    if shown.digest.is_empty() || errors.contains("panicked") {
+        let first = errors.lines().take(4).collect::<Vec<_>>().join(" | ");
+        shown.broken = Some(format!("{}: {first}", ended.status));
+    }
+    Ok(shown)
+}
+
+/// Runs seeds from `first` on, until there are `count` or `time` is over.
+pub fn run_many(first: u64, count: u64, time: Option<Duration>, jobs: usize) -> Report {
+    let report = Mutex::new(Report::default());
+    let next = AtomicU64::new(first);
+    let began = tokio::time::Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let is_over = time.is_some_and(|time| began.elapsed() >= time);
+                    if is_over || seed - first >= count {
+                        break;
+                    }
+                    let shown = run(seed, &[]).unwrap_or_else(|error| Shown {
+                        broken: Some(error.to_string()),
+                        ..Shown::default()
+                    });
+                    report
+                        .lock()
+                        .expect("nothing panics while holding it")
+                        .add(seed, shown);
+                }
+            });
+        }
+    });
+    report.into_inner().expect("nothing panics while holding it")
+}
+
+impl Report {
+    fn add(&mut self, seed: u64, shown: Shown) {
+        self.seeds += 1;
+        if shown.has_failed() {
+            let found = shown.violations.into_iter().chain(shown.broken);
+            self.failed.insert(seed, found.collect());
+        }
+        for (kind, count) in shown.struck {
+            *self.struck.entry(kind).or_default() += count;
+        }
+        for guard in shown.guards {
+            *self.guards.entry(guard).or_default() += 1;
+        }
+        let [claims, writes, ms] = shown.numbers[..] else {
+            return;
+        };
+        self.claims += claims;
+        self.writes += writes;
+        self.daemon_ms += ms;
+    }
+
+    /// Returns the kinds of faults that have not struck.
+    pub fn not_struck(&self) -> Vec<String> {
+        let kinds = FaultKind::ALL.into_iter().map(FaultKind::name);
+        kinds.filter(|kind| !self.struck.contains_key(kind)).collect()
+    }
+}

@@ -1,0 +1,136 @@
+//! Daemons: engines of the product on simulated connections.
+
+use std::sync::Arc;
+
+use lapsed::engine::{Handle, Metrics, Parts};
+use lapsed::handler::Router;
+use lapsed::limiter::MemoryLimiter;
+use lapsed::membership::MemoryMembership;
+use lapsed::{Config, Engine};
+use lapsed_core::ledger::Ledger;
+use lapsed_core::ledger::memory::MemoryLedger;
+use lapsed_core::timer::ledger_poll::LedgerPoll;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::history::{Actor, History};
+use crate::ledger::SimLedger;
+use crate::members::SimMembers;
+use crate::plan::Plan;
+use crate::process::Process;
+use crate::programs;
+use crate::signals::SimTimer;
+
+/// What daemons share.
+pub struct Ground {
+    pub plan: Plan,
+    pub ledger: Arc<MemoryLedger>,
+    pub members: Arc<MemoryMembership>,
+    pub limiter: Arc<MemoryLimiter>,
+    pub history: Arc<History>,
+}
+
+/// How a daemon is started.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Start {
+    /// It runs the tasks of one class only.
+    pub has_fewer_classes: bool,
+    /// How far its first estimate of the ledger's clock is ahead.
+    pub ahead_ms: i64,
+}
+
+/// A running daemon.
+pub struct Daemon {
+    pub process: Arc<Process>,
+    pub handle: Handle,
+    pub metrics: Arc<Metrics>,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<()>,
+}
+
+impl Daemon {
+    pub fn start(ground: &Ground, number: usize, starts: usize, how: Start) -> Self {
+        let Ground {
+            plan,
+            ledger,
+            members,
+            limiter,
+            history,
+        } = ground;
+        let actor = Actor::Daemon {
+            number,
+            start: starts,
+        };
+        let process = Process::new(actor, plan.seed, Arc::clone(history));
+        let sim_ledger = SimLedger::new(
+            Arc::clone(ledger),
+            Arc::clone(&process),
+            Arc::clone(history),
+            how.ahead_ms,
+        );
+        let timer = SimTimer {
+            inner: Arc::new(LedgerPoll::new(sim_ledger.clock().clone())),
+            process: Arc::clone(&process),
+        };
+        let config = Config::from_toml(&format!(
+            "engine.concurrency = {}\nengine.lease = '{}s'\nengine.drain_timeout = '5s'\nengine.timeout = '2m'\nretry.max_attempts = 4\n",
+            plan.concurrency,
+            plan.lease.as_secs(),
+        ))
+        .expect("a valid configuration");
+        let classes: &[&str] = match how.has_fewer_classes {
+            true => &["Job"],
+            false => &["Job", "Mail"],
+        };
+        let handlers = programs::handlers(classes, &process, history, ledger.clock());
+        let metrics = Arc::new(Metrics::default());
+        let parts = Parts {
+            ledger: Arc::new(sim_ledger),
+            timer: Arc::new(timer),
+            membership: Arc::new(SimMembers::new(Arc::clone(members), Arc::clone(&process))),
+            limiter: Arc::clone(limiter) as _,
+            router: Arc::new(Router::new(handlers, &config)),
+            metrics: Arc::clone(&metrics),
+            tracer: None,
+        };
+        let engine = Engine::with_parts(parts, &config);
+        let handle = engine.handle();
+        let (stop, stopped) = oneshot::channel();
+        let (of_process, to_history) = (Arc::clone(&process), Arc::clone(history));
+        let running = tokio::spawn(async move {
+            let ended = engine.run_until(async move {
+                let _ = stopped.await;
+            });
+            // An unusable ledger at the start ends a daemon; the supervisor starts it again.
+            if let Err(error) = ended.await {
+                to_history.say(format!("{:?} ends: {error}", of_process.actor));
+            }
+        });
+        Self {
+            process,
+            handle,
+            metrics,
+            stop: Some(stop),
+            running,
+        }
+    }
+
+    /// As `kill -9`.
+    pub fn kill(self) {
+        self.process.kill();
+        self.running.abort();
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.running.is_finished()
+    }
+
+    /// As `SIGTERM`. Returns when it has ended.
+    pub async fn stop(mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        let _ = self.running.await;
+        self.process.kill();
+    }
+}

@@ -1,0 +1,185 @@
+//! What happened, in order, and what the judge says about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use lapsed_core::ledger::row::Row;
+use lapsed_core::task::UnixMs;
+use tokio::time::Instant;
+
+use crate::judge::Judge;
+use crate::plan::{FaultKind, Op};
+
+/// Who acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Actor {
+    /// A run of a daemon: its number, and how often it was started before.
+    Daemon { number: usize, start: usize },
+    /// A producer, between its operations.
+    Producer(usize),
+    /// An operation, by its place in the history.
+    Op(usize),
+}
+
+/// What the handler of a task was called with.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub id: String,
+    pub row: u64,
+    pub due: UnixMs,
+    pub attempt: u16,
+    pub payload: Option<String>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Succeeded,
+    Failed,
+    FailedForGood,
+    Snoozed,
+}
+
+/// The answer to an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The ledger holds this arming.
+    Armed { row: u64, due: UnixMs },
+    /// The task is cancelled.
+    Cancelled,
+    /// The task runs, and no further attempt will start.
+    Cancelling,
+    /// Something else, which promises nothing.
+    Other(String),
+    /// It failed: it may have been done or not.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub struct History {
+    started: Instant,
+    prints: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    judge: Judge,
+    /// The operation under way of each producer.
+    ops: BTreeMap<usize, usize>,
+    struck: BTreeMap<FaultKind, u64>,
+    lines: u64,
+    digest: u64,
+    actors: BTreeSet<Actor>,
+}
+
+impl History {
+    pub fn new(judge: Judge, prints: bool) -> Arc<Self> {
+        Arc::new(Self {
+            started: Instant::now(),
+            prints,
+            state: Mutex::new(State {
+                judge,
+                ops: BTreeMap::new(),
+                struck: BTreeMap::new(),
+                lines: 0,
+                digest: 0xcbf2_9ce4_8422_2325,
+                actors: BTreeSet::new(),
+            }),
+        })
+    }
+
+    /// Adds a line to the trace.
+    pub fn say(&self, line: impl AsRef<str>) {
+        self.trace(&mut self.state(), line.as_ref());
+    }
+
+    fn trace(&self, state: &mut State, line: &str) {
+        let at = self.started.elapsed().as_millis();
+        let line = format!("{at:>7} ms  {line}");
+        for byte in line.bytes() {
+            state.digest = (state.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        state.lines += 1;
+        if self.prints {
+            println!("{line}");
+        }
+    }
+
+    /// A transaction has left these rows.
+    pub fn wrote(&self, actor: Actor, now: UnixMs, rows: Vec<Row>) {
+        let mut state = self.state();
+        for line in state.judge.wrote(actor, now, rows) {
+            self.trace(&mut state, &line);
+        }
+    }
+
+    /// The actor of a change by this process.
+    pub fn acting(&self, process: Actor) -> Actor {
+        match process {
+            Actor::Producer(number) => {
+                let op = self.state().ops.get(&number).copied();
+                op.map_or(process, Actor::Op)
+            }
+            _ => process,
+        }
+    }
+
+    pub fn invoked(&self, op: &Op, now: UnixMs) -> usize {
+        let mut state = self.state();
+        let number = state.judge.invoked(op.clone(), now);
+        state.ops.insert(op.producer, number);
+        let line = format!("op {number}: {:?} of key {}", op.verb, op.key);
+        self.trace(&mut state, &line);
+        number
+    }
+
+    pub fn answered(&self, number: usize, answer: Answer, now: UnixMs) {
+        let mut state = self.state();
+        let line = format!("op {number}: {answer:?}");
+        self.trace(&mut state, &line);
+        state.judge.answered(number, answer, now);
+    }
+
+    pub fn called(&self, actor: Actor, call: &Call, now: UnixMs) {
+        let mut state = self.state();
+        let line = format!("{actor:?} runs {} attempt {}", call.id, call.attempt);
+        self.trace(&mut state, &line);
+        state.judge.called(actor, call, now);
+    }
+
+    pub fn ended(&self, actor: Actor, call: &Call, end: End) {
+        let mut state = self.state();
+        let line = format!("{actor:?} ends {} attempt {}: {end:?}", call.id, call.attempt);
+        self.trace(&mut state, &line);
+        state.judge.ended(actor, call, end);
+    }
+
+    /// A fault has struck.
+    pub fn struck(&self, kind: FaultKind, actor: Actor) {
+        let mut state = self.state();
+        *state.struck.entry(kind).or_default() += 1;
+        state.actors.insert(actor);
+        state.judge.disturbed(actor);
+    }
+
+    /// Lets the judge look.
+    pub fn judge<T>(&self, look: impl FnOnce(&mut Judge) -> T) -> T {
+        look(&mut self.state().judge)
+    }
+
+    /// Returns how often each fault has struck.
+    pub fn struck_by_kind(&self) -> BTreeMap<FaultKind, u64> {
+        self.state().struck.clone()
+    }
+
+    /// Returns the number of lines of the trace, and their digest.
+    pub fn digest(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.lines, state.digest)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while holding it")
+    }
+}

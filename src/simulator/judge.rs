@@ -1,0 +1,451 @@
+//! Judges a history: which change of a row is allowed to whom, and what an answer promises.
+//!
+//! It sees every committed transaction as the rows before and after it, and who wrote it. Its rules are written from the
+//! protocol, not from the code.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use lapsed_core::ledger::Owner;
+use lapsed_core::ledger::row::{Row, Status};
+use lapsed_core::task::UnixMs;
+
+use crate::history::{Actor, Answer, Call, End};
+use crate::plan::{Op, Verb};
+
+/// What must not happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Anomaly {
+    Lost,
+    Early,
+    Late,
+    Doubled,
+    RanAfterCancel,
+    RanOlderArming,
+    AcknowledgedBeforeDurable,
+    FencedResultApplied,
+    WrongAnswer,
+    Stuck,
+    ChangedWithoutCause,
+    LeaseLostWithoutCause,
+    WrongPayload,
+    NotEmpty,
+}
+
+#[derive(Debug, Clone)]
+pub struct Violation {
+    pub anomaly: Anomaly,
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.anomaly, self.text)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Invocation {
+    op: Op,
+    at: UnixMs,
+    answered: bool,
+    /// Rows that it has cancelled.
+    cancelled: Vec<u64>,
+}
+
+/// A claim of a row.
+#[derive(Debug, Clone)]
+struct Claim {
+    by: Actor,
+    row: u64,
+    due: UnixMs,
+    attempt: u16,
+    payload: Option<String>,
+    is_called: bool,
+    end: Option<End>,
+    /// True if something has disturbed its process since.
+    is_disturbed: bool,
+    lease_until: UnixMs,
+}
+
+#[derive(Debug, Default)]
+pub struct Judge {
+    keys: Vec<String>,
+    rows: BTreeMap<u64, Row>,
+    /// When each row had each due time, the latest last.
+    armings: BTreeMap<(u64, UnixMs), Vec<(UnixMs, Option<UnixMs>)>>,
+    claims: BTreeMap<[u8; 16], Claim>,
+    ops: Vec<Invocation>,
+    pub violations: Vec<Violation>,
+    pub claims_seen: u64,
+    pub writes_seen: u64,
+}
+
+impl Judge {
+    pub fn new(keys: Vec<String>) -> Self {
+        Self {
+            keys,
+            ..Self::default()
+        }
+    }
+
+    pub fn accuse(&mut self, anomaly: Anomaly, text: impl Into<String>) {
+        let text = text.into();
+        self.violations.push(Violation { anomaly, text });
+    }
+
+    pub fn invoked(&mut self, op: Op, at: UnixMs) -> usize {
+        self.ops.push(Invocation {
+            op,
+            at,
+            answered: false,
+            cancelled: Vec::new(),
+        });
+        self.ops.len() - 1
+    }
+
+    /// Something has disturbed this process: what it has claimed may be lost to it.
+    pub fn disturbed(&mut self, actor: Actor) {
+        for claim in self.claims.values_mut().filter(|claim| claim.by == actor) {
+            claim.is_disturbed = true;
+        }
+    }
+
+    /// Compares the rows with those before, and judges each difference. Returns a line for each.
+    pub fn wrote(&mut self, actor: Actor, now: UnixMs, rows: Vec<Row>) -> Vec<String> {
+        self.writes_seen += 1;
+        let after: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let before = std::mem::replace(&mut self.rows, after.clone());
+        let mut lines = Vec::new();
+        let ids: std::collections::BTreeSet<u64> = before.keys().chain(after.keys()).copied().collect();
+        for id in ids {
+            match (before.get(&id), after.get(&id)) {
+                (None, Some(row)) => {
+                    lines.push(format!("{actor:?} inserts {}", brief(row)));
+                    self.armed(row, now);
+                    self.is_for_key(actor, row, "inserted");
+                    self.is_due_of(actor, row);
+                }
+                (Some(old), Some(new)) if !same(old, new) => {
+                    lines.push(format!("{actor:?} writes {} -> {}", brief(old), brief(new)));
+                    self.changed(actor, now, old, new);
+                }
+                (Some(old), None) => {
+                    lines.push(format!("{actor:?} deletes {}", brief(old)));
+                    self.disarmed(old, now);
+                    let allowed = old.status == Status::Dead && matches!(actor, Actor::Op(_));
+                    if !allowed {
+                        let text = format!("{actor:?} deleted {}", brief(old));
+                        self.accuse(Anomaly::Lost, text);
+                    }
+                }
+                _ => {}
+            }
+        }
+        lines
+    }
+
+    fn changed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        if old.end_time != new.end_time {
+            self.disarmed(old, now);
+            self.armed(new, now);
+            match actor {
+                Actor::Op(_) => {
+                    self.is_for_key(actor, new, "moved");
+                    self.is_due_of(actor, new);
+                }
+                _ => self.without_cause(actor, old, new, "moved"),
+            }
+        }
+        if old.owner != new.owner && new.lease_until >= now && new.owner.is_some() {
+            self.claimed(actor, now, old, new);
+        } else if old.owner == new.owner && new.lease_until > old.lease_until {
+            self.renewed(actor, now, old, new);
+        } else if old.lease_until > now && new.lease_until < now {
+            self.released(actor, old, new);
+        }
+        if old.status != new.status {
+            self.ended_in_ledger(actor, now, old, new);
+        }
+        if !old.deleted && new.deleted {
+            match actor {
+                Actor::Op(number) => self.is_cancel(number, new),
+                _ => self.without_cause(actor, old, new, "deleted"),
+            }
+        }
+    }
+
+    fn claimed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        self.claims_seen += 1;
+        let what = format!("{actor:?} claimed {} at {}", brief(old), now.0);
+        if old.end_time > now || due_at(old) > now {
+            self.accuse(Anomaly::Early, &what);
+        }
+        if old.status != Status::Unprocessed {
+            let anomaly = match old.status {
+                Status::Cancelled => Anomaly::RanAfterCancel,
+                _ => Anomaly::Doubled,
+            };
+            self.accuse(anomaly, &what);
+        } else if old.deleted {
+            self.accuse(Anomaly::RanAfterCancel, &what);
+        }
+        if old.lease_until >= now {
+            self.accuse(Anomaly::Doubled, format!("{what}, which is leased"));
+        }
+        if new.end_time != old.end_time || new.run_end != new.end_time {
+            self.accuse(Anomaly::RanOlderArming, &what);
+        }
+        if !matches!(actor, Actor::Daemon { .. }) {
+            self.accuse(Anomaly::ChangedWithoutCause, &what);
+        }
+        if new.crashes > old.crashes && old.run_end == old.end_time {
+            let holder = old.owner.and_then(|owner| self.claims.get(&owner.0));
+            if let Some(holder) = holder
+                && !holder.is_disturbed
+            {
+                let text = format!("{what}: a crash is counted, and nothing disturbed {:?}", holder.by);
+                self.accuse(Anomaly::LeaseLostWithoutCause, text);
+            }
+        }
+        let owner = new.owner.unwrap_or(Owner([0; 16]));
+        self.claims.insert(
+            key_of(owner, new.id),
+            Claim {
+                by: actor,
+                row: new.id,
+                due: new.end_time,
+                attempt: new.attempt,
+                payload: new.contents.payload.clone(),
+                is_called: false,
+                end: None,
+                is_disturbed: false,
+                lease_until: new.lease_until,
+            },
+        );
+    }
+
+    fn renewed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        let text = format!("{actor:?} renewed {} at {}", brief(old), now.0);
+        let claim = old.owner.and_then(|owner| self.claims.get_mut(&key_of(owner, old.id)));
+        let by = claim.map(|claim| {
+            claim.lease_until = new.lease_until;
+            claim.by
+        });
+        if old.lease_until < now {
+            self.accuse(Anomaly::Doubled, format!("{text}: its lease was over"));
+        }
+        if by != Some(actor) {
+            self.accuse(Anomaly::FencedResultApplied, text);
+        }
+    }
+
+    fn released(&mut self, actor: Actor, old: &Row, new: &Row) {
+        let claim = old.owner.and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+        let Some(claim) = claim else { return };
+        let is_dead = claim.is_disturbed;
+        if claim.by != actor && !is_dead && !matches!(actor, Actor::Op(_)) {
+            let text = format!("{actor:?} ended the lease of {:?}: {} -> {}", claim.by, brief(old), brief(new));
+            self.accuse(Anomaly::Doubled, text);
+        }
+    }
+
+    fn ended_in_ledger(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        let what = format!("{actor:?} at {}: {} -> {}", now.0, brief(old), brief(new));
+        let claim = old.owner.and_then(|owner| self.claims.get(&key_of(owner, old.id)).cloned());
+        match (new.status, actor) {
+            (Status::Processed, Actor::Daemon { .. }) => {
+                let fits = claim.as_ref().is_some_and(|claim| claim.by == actor && claim.due == old.end_time);
+                if !fits {
+                    self.accuse(Anomaly::FencedResultApplied, what);
+                } else if claim.and_then(|claim| claim.end) != Some(End::Succeeded) {
+                    self.accuse(Anomaly::Lost, format!("{what}: done, and did not succeed"));
+                }
+            }
+            (Status::Dead, Actor::Daemon { .. }) => {
+                let end = claim.filter(|claim| claim.due == old.end_time).and_then(|claim| claim.end);
+                if end == Some(End::Succeeded) {
+                    self.accuse(Anomaly::Lost, format!("{what}: dead, and had succeeded"));
+                }
+                if end.is_none() && new.crashes < 3 {
+                    self.accuse(Anomaly::Lost, format!("{what}: dead without a run"));
+                }
+            }
+            (Status::Cancelled, Actor::Daemon { .. }) if old.deleted => {}
+            (Status::Cancelled, Actor::Op(number)) => {
+                self.is_cancel(number, new);
+                self.ops[number].cancelled.push(new.id);
+            }
+            (Status::Unprocessed, Actor::Op(_)) => self.is_for_key(actor, new, "made pending"),
+            _ => self.accuse(Anomaly::ChangedWithoutCause, what),
+        }
+    }
+
+    /// A change by an operation is of its key.
+    fn is_for_key(&mut self, actor: Actor, row: &Row, what: &str) {
+        let is_meant = match actor {
+            Actor::Op(number) => self.is_meant(number, row),
+            _ => false,
+        };
+        if !is_meant {
+            let text = format!("{actor:?} {what} {}", brief(row));
+            self.accuse(Anomaly::ChangedWithoutCause, text);
+        }
+    }
+
+    fn is_meant(&self, number: usize, row: &Row) -> bool {
+        let op = &self.ops[number].op;
+        let keys: Vec<usize> = match &op.verb {
+            Verb::CreateMany { keys, .. } => keys.clone(),
+            _ => vec![op.key],
+        };
+        keys.iter().any(|key| self.keys[*key] == row.key.as_str())
+    }
+
+    /// The due time that an operation wrote is what it asked for: exact, or counted from some time since it began.
+    fn is_due_of(&mut self, actor: Actor, row: &Row) {
+        let Actor::Op(number) = actor else { return };
+        let Invocation { op, at, .. } = &self.ops[number];
+        let delay = match &op.verb {
+            Verb::Create { delay, .. }
+            | Verb::CreateMany { delay, .. }
+            | Verb::Reschedule { delay }
+            | Verb::SqlCreate { delay } => *delay,
+            Verb::RunNow | Verb::Redrive => std::time::Duration::ZERO,
+            _ => return self.accuse(Anomaly::ChangedWithoutCause, format!("op {number} moved {}", brief(row))),
+        };
+        let asked = at.plus(delay);
+        // A relative time counts from the estimate of the process, which may be off by its faults.
+        if row.end_time.0.abs_diff(asked.0) > 25_000 {
+            let text = format!("op {number} asked for {}, wrote {}", asked.0, brief(row));
+            self.accuse(Anomaly::WrongAnswer, text);
+        }
+    }
+
+    fn is_cancel(&mut self, number: usize, row: &Row) {
+        let is_cancel = matches!(self.ops[number].op.verb, Verb::Cancel | Verb::SqlCancel);
+        if !is_cancel || !self.is_meant(number, row) {
+            let text = format!("op {number} cancelled {}", brief(row));
+            self.accuse(Anomaly::ChangedWithoutCause, text);
+        }
+    }
+
+    fn without_cause(&mut self, actor: Actor, old: &Row, new: &Row, what: &str) {
+        let text = format!("{actor:?} {what} {} -> {}", brief(old), brief(new));
+        self.accuse(Anomaly::ChangedWithoutCause, text);
+    }
+
+    fn armed(&mut self, row: &Row, now: UnixMs) {
+        let times = self.armings.entry((row.id, row.end_time)).or_default();
+        times.push((now, None));
+    }
+
+    fn disarmed(&mut self, row: &Row, now: UnixMs) {
+        if let Some((_, to)) = self.armings.get_mut(&(row.id, row.end_time)).and_then(|times| times.last_mut()) {
+            *to = Some(now);
+        }
+    }
+
+    pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
+        let invocation = &mut self.ops[number];
+        invocation.answered = true;
+        let (from, cancelled) = (invocation.at, invocation.cancelled.clone());
+        match answer {
+            Answer::Armed { row, due } => {
+                let times = self.armings.get(&(row, due)).map(Vec::as_slice).unwrap_or_default();
+                let was = times.iter().any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
+                if !was {
+                    let text = format!("op {number} was told that {row}-{} exists", due.0);
+                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
+                }
+            }
+            Answer::Cancelled if cancelled.is_empty() => {
+                self.accuse(Anomaly::WrongAnswer, format!("op {number} was told `cancelled`, and cancelled nothing"));
+            }
+            Answer::Cancelled | Answer::Cancelling | Answer::Other(_) | Answer::Failed(_) => {}
+        }
+    }
+
+    pub fn called(&mut self, actor: Actor, call: &Call, now: UnixMs) {
+        let what = format!("{actor:?} ran {} attempt {} at {}", call.id, call.attempt, now.0);
+        let claim = self.claims.values_mut().find(|claim| {
+            claim.by == actor && claim.row == call.row && claim.due == call.due && claim.attempt == call.attempt && !claim.is_called
+        });
+        let Some(claim) = claim else {
+            return self.accuse(Anomaly::Doubled, format!("{what} without a claim"));
+        };
+        claim.is_called = true;
+        let is_over = claim.lease_until < now && !claim.is_disturbed;
+        let is_other = claim.payload != call.payload;
+        if is_over {
+            self.accuse(Anomaly::Doubled, format!("{what}, after its lease"));
+        }
+        if is_other {
+            self.accuse(Anomaly::WrongPayload, what);
+        }
+    }
+
+    pub fn ended(&mut self, actor: Actor, call: &Call, end: End) {
+        let claim = self.claims.values_mut().find(|claim| {
+            claim.by == actor && claim.row == call.row && claim.due == call.due && claim.attempt == call.attempt && claim.is_called && claim.end.is_none()
+        });
+        if let Some(claim) = claim {
+            claim.end = Some(end);
+        }
+    }
+
+    /// Returns the rows that should have started by now, and have not.
+    pub fn overdue(&self, now: UnixMs, by_ms: i64, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
+        let rows = self.rows.values().filter(|row| {
+            row.status == Status::Unprocessed
+                && !row.deleted
+                && row.lease_until < now
+                && due_at(row).0 + by_ms < now.0
+                && !is_paused(row.key.as_str())
+        });
+        rows.map(brief).collect()
+    }
+
+    /// Returns the rows that have not ended.
+    pub fn unfinished(&self, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
+        let rows = self.rows.values();
+        let rows = rows.filter(|row| row.status == Status::Unprocessed && !row.deleted && !is_paused(row.key.as_str()));
+        rows.map(brief).collect()
+    }
+}
+
+/// A claim statement gives all its rows one token.
+fn key_of(owner: Owner, row: u64) -> [u8; 16] {
+    let mut key = owner.0;
+    for (byte, of_row) in key.iter_mut().zip(row.to_le_bytes()) {
+        *byte ^= of_row;
+    }
+    key
+}
+
+fn due_at(row: &Row) -> UnixMs {
+    match row.run_end == row.end_time {
+        true => row.end_time.max(row.retry_at),
+        false => row.end_time,
+    }
+}
+
+fn same(old: &Row, new: &Row) -> bool {
+    brief(old) == brief(new) && old.owner == new.owner && old.contents == new.contents
+}
+
+fn brief(row: &Row) -> String {
+    format!(
+        "{}[{} {:?}{} due {} run_end {} retry {} lease {} attempt {} crashes {}]",
+        row.id,
+        row.key.as_str(),
+        row.status,
+        if row.deleted { " deleted" } else { "" },
+        row.end_time.0,
+        row.run_end.0,
+        row.retry_at.0,
+        row.lease_until.0,
+        row.attempt,
+        row.crashes
+    )
+}

@@ -1,0 +1,187 @@
+//! Runs daemons, producers and faults on virtual time, and judges what happened.
+//!
+//! Everything of a run is drawn from its seed: what is done, what goes wrong, and all that the program asks of the kernel.
+//! A process runs one seed; the other commands start such processes.
+
+mod batch;
+mod daemon;
+mod history;
+mod judge;
+mod ledger;
+mod members;
+mod plan;
+mod process;
+mod producer;
+mod programs;
+mod random;
+mod shrink;
+mod signals;
+mod world;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::plan::Plan;
+
+/// Simulates daemons with faults on virtual time.
+#[derive(Parser)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run many seeds
+    Seeds(Seeds),
+    /// Run one seed in this process
+    Seed(Seed),
+    /// Run seeds twice each, and compare their traces
+    Twice {
+        /// Number of seeds
+        #[arg(default_value_t = 50)]
+        count: u64,
+        /// First seed
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+    },
+    /// Find the smallest plan of a seed that still fails, and tell its story
+    Shrink {
+        /// The seed
+        seed: u64,
+    },
+}
+
+#[derive(Args)]
+struct Seeds {
+    /// Number of seeds
+    #[arg(default_value_t = 500)]
+    count: u64,
+    /// First seed; drawn from the clock if it is not given
+    #[arg(long, env = "SEED")]
+    first: Option<u64>,
+    /// Stop after this many seconds
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Processes at a time
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Stop with success at the first seed that fails
+    #[arg(long)]
+    expect_failure: bool,
+}
+
+#[derive(Args)]
+struct Seed {
+    /// The seed
+    seed: u64,
+    /// Steps of the plan to leave out
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<usize>,
+    /// Print what happens
+    #[arg(long)]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let is_well = match Options::parse().command {
+        Command::Seeds(seeds) => run_seeds(&seeds),
+        Command::Seed(seed) => run_seed(&seed),
+        Command::Twice { count, first } => run_twice(first, count),
+        Command::Shrink { seed } => shrink::shrink(seed),
+    };
+    ExitCode::from(u8::from(!is_well))
+}
+
+fn run_seed(options: &Seed) -> bool {
+    random::seed_kernel(options.seed);
+    let plan = Plan::draw(options.seed).without(&options.without);
+    if options.trace {
+        let log = std::env::var("RUST_LOG").unwrap_or_default();
+        let log = tracing_subscriber::fmt().with_env_filter(log);
+        log.without_time().with_ansi(false).init();
+        print!("{plan}");
+    }
+    let outcome = world::simulate(plan, options.trace);
+    outcome.print();
+    outcome.violations.is_empty()
+}
+
+fn run_seeds(options: &Seeds) -> bool {
+    let first = options.first.unwrap_or_else(seed_of_the_clock);
+    let jobs = options.jobs.unwrap_or_else(|| {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    });
+    let began = tokio::time::Instant::now();
+    if options.expect_failure {
+        return until_failure(first, options.count);
+    }
+    let time = options.seconds.map(Duration::from_secs);
+    let report = batch::run_many(first, options.count, time, jobs);
+    let took = began.elapsed();
+    let time = Duration::from_millis(report.daemon_ms);
+    println!(
+        "{} seeds from {first} in {took:.1?}: {:.1} hours of daemons, {} claims, {} transactions",
+        report.seeds,
+        time.as_secs_f64() / 3_600.0,
+        report.claims,
+        report.writes,
+    );
+    let struck: Vec<String> = report.struck.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    println!("faults: {}", struck.join(", "));
+    println!("guards: {}", report.guards.len());
+    for (guard, seeds) in &report.guards {
+        println!("  {seeds:>6} seeds  {guard}");
+    }
+    let not_struck = report.not_struck();
+    if !not_struck.is_empty() && report.seeds >= 300 {
+        println!("faults that never struck: {}", not_struck.join(", "));
+        return false;
+    }
+    for (seed, found) in &report.failed {
+        println!("FAILED: SEED={seed}");
+        for line in found.iter().take(3) {
+            println!("    {line}");
+        }
+    }
+    if let Some(seed) = report.failed.keys().next() {
+        println!("{} seeds failed; `simulate shrink {seed}` tells the story", report.failed.len());
+    }
+    report.failed.is_empty()
+}
+
+/// Runs seeds until one fails, and says how many that took.
+fn until_failure(first: u64, count: u64) -> bool {
+    for number in 0..count {
+        let shown = batch::run(first + number, &[]);
+        if let Ok(shown) = shown
+            && shown.has_failed()
+        {
+            let found = shown.violations.first().or(shown.broken.as_ref());
+            let found = found.map_or("", String::as_str);
+            println!("found by seed {} of {count}: {found}", number + 1);
+            return true;
+        }
+    }
+    println!("not found by {count} seeds");
+    false
+}
+
+fn run_twice(first: u64, count: u64) -> bool {
+    let mut differ = Vec::new();
+    for seed in first..first + count {
+        let digests = [batch::run(seed, &[]), batch::run(seed, &[])];
+        match digests {
+            [Ok(one), Ok(other)] if one.digest == other.digest => {}
+            _ => differ.push(seed),
+        }
+    }
+    println!("{count} seeds twice: {} differ {differ:?}", differ.len());
+    differ.is_empty()
+}
+
+fn seed_of_the_clock() -> u64 {
+    lapsed_core::clock::wall_micros()
+}

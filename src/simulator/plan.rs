@@ -1,0 +1,370 @@
+//! The plan of a run: everything that will be done and that will go wrong, drawn from the seed before the run begins.
+//!
+//! A plan is a list of steps, so that a failing one can be made smaller by leaving steps out.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::random::Rng;
+
+/// Length of the first phase, in which faults happen.
+pub const FAULTS: Duration = Duration::from_secs(90);
+
+/// The kinds of faults. A seed draws which of them are switched on at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultKind {
+    /// The ledger answers late.
+    LedgerSlow,
+    /// The ledger cannot be reached.
+    LedgerUnreachable,
+    /// The ledger refuses statements for a cause that passes, such as a full disk.
+    LedgerRefuses,
+    /// A row is locked by another session.
+    LedgerLocked,
+    /// A change is applied, and its answer is lost.
+    LedgerAnswerLost,
+    /// A change is reported as failed, and is applied some seconds later.
+    LedgerAppliesLate,
+    /// No call to the ledger returns until the fault ends.
+    LedgerHangs,
+    /// The process is killed, and started again when the fault ends.
+    Kill,
+    /// The process is stopped gracefully, and started again when the fault ends.
+    Stop,
+    /// The process gets no processor time.
+    Freeze,
+    /// The process takes a wrong reading of the ledger's clock.
+    ClockOff,
+    /// The process starts with a clock that is far from the ledger's.
+    ClockAtStart,
+    /// The process is started again with another configuration: it runs fewer classes.
+    ConfigChange,
+    /// The members cannot be read or written.
+    MembersUnreachable,
+    /// The process sees the members as they were when the fault began.
+    MembersStale,
+    /// The process sees itself alone.
+    MembersSplit,
+    /// The process is told that the other members are gone.
+    MembersFalseDeath,
+    /// Signals are lost.
+    SignalsLost,
+    /// Signals are late.
+    SignalsLate,
+    /// Signals come twice.
+    SignalsTwice,
+    /// Signals come for tasks that are not due, or do not exist.
+    SignalsForged,
+    /// Signals name an older arming than the present one.
+    SignalsOld,
+    /// The timer refuses to arm and to disarm.
+    TimerRefuses,
+    /// A program runs for longer than the lease of its task.
+    RunsLong,
+}
+
+impl FaultKind {
+    pub const ALL: [Self; 24] = [
+        Self::LedgerSlow,
+        Self::LedgerUnreachable,
+        Self::LedgerRefuses,
+        Self::LedgerLocked,
+        Self::LedgerAnswerLost,
+        Self::LedgerAppliesLate,
+        Self::LedgerHangs,
+        Self::Kill,
+        Self::Stop,
+        Self::Freeze,
+        Self::ClockOff,
+        Self::ClockAtStart,
+        Self::ConfigChange,
+        Self::MembersUnreachable,
+        Self::MembersStale,
+        Self::MembersSplit,
+        Self::MembersFalseDeath,
+        Self::SignalsLost,
+        Self::SignalsLate,
+        Self::SignalsTwice,
+        Self::SignalsForged,
+        Self::SignalsOld,
+        Self::TimerRefuses,
+        Self::RunsLong,
+    ];
+
+    pub fn name(self) -> String {
+        let name = format!("{self:?}");
+        let mut words = String::new();
+        for letter in name.chars() {
+            if letter.is_uppercase() && !words.is_empty() {
+                words.push('_');
+            }
+            words.extend(letter.to_lowercase());
+        }
+        words
+    }
+
+    /// True if a producer may have it, too.
+    fn is_of_connections(self) -> bool {
+        matches!(
+            self,
+            Self::LedgerSlow
+                | Self::LedgerUnreachable
+                | Self::LedgerRefuses
+                | Self::LedgerLocked
+                | Self::LedgerAnswerLost
+                | Self::LedgerAppliesLate
+                | Self::LedgerHangs
+                | Self::ClockOff
+                | Self::TimerRefuses
+        )
+    }
+}
+
+/// A fault, from the time of its step on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub kind: FaultKind,
+    /// The daemon, or, from their number on, the producer.
+    pub process: usize,
+    pub length: Duration,
+    /// How often it strikes, of a hundred calls.
+    pub percent: u64,
+}
+
+/// What a producer or an operator does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verb {
+    Create {
+        delay: Duration,
+        absolute: bool,
+        policy: Policy,
+    },
+    CreateMany {
+        keys: Vec<usize>,
+        delay: Duration,
+    },
+    Cancel,
+    Reschedule {
+        delay: Duration,
+    },
+    RunNow,
+    Redrive,
+    Discard,
+    Pause,
+    Resume,
+    /// An old program sets `sts = 1`.
+    SqlCancel,
+    /// A program writes the row in a transaction of its own.
+    SqlCreate {
+        delay: Duration,
+    },
+}
+
+/// What to do if the task is pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    Move,
+    Keep,
+    Refuse,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Op {
+    pub producer: usize,
+    pub key: usize,
+    pub verb: Verb,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Op(Op),
+    Fault(Fault),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub at: Duration,
+    pub action: Action,
+}
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub daemons: usize,
+    pub producers: usize,
+    pub lease: Duration,
+    pub concurrency: usize,
+    /// Names of the tasks.
+    pub keys: Vec<String>,
+    /// The daemon that is healed for good.
+    pub core: usize,
+    /// Whether the others stay as they are when the faults end.
+    pub others_stay_down: bool,
+    pub steps: Vec<Step>,
+}
+
+/// What the programs of each method do.
+pub const METHODS: [&str; 6] = ["ok", "flaky", "slow", "hopeless", "snooze", "fatal"];
+
+impl Plan {
+    pub fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(seed, "plan");
+        let daemons = *rng.pick(&[1, 2, 2, 3, 3, 4]);
+        let keys = (0..rng.within(3, 9)).map(|n| {
+            let method = rng.pick(&METHODS);
+            let class = rng.pick(&["Job", "Job", "Mail"]);
+            format!("{class}@{method}@{n}")
+        });
+        let mut plan = Self {
+            seed,
+            daemons,
+            producers: 3,
+            keys: keys.collect(),
+            lease: Duration::from_secs(*rng.pick(&[3, 6, 10])),
+            concurrency: *rng.pick(&[1, 2, 4, 16, 64]),
+            core: usize::try_from(rng.below(daemons as u64)).expect("an index"),
+            others_stay_down: rng.percent(50),
+            steps: Vec::new(),
+        };
+        plan.draw_ops(&mut Rng::new(seed, "operations"));
+        plan.draw_faults(&mut Rng::new(seed, "faults"));
+        plan.steps.sort_by_key(|step| step.at);
+        plan
+    }
+
+    fn draw_ops(&mut self, rng: &mut Rng) {
+        let count = rng.within(10, 70);
+        for _ in 0..count {
+            let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64));
+            let key = rng.below(self.keys.len() as u64) as usize;
+            let producer = rng.below(self.producers as u64) as usize;
+            let verb = self.draw_verb(rng);
+            let op = Op {
+                producer,
+                key,
+                verb,
+            };
+            self.push(at, Action::Op(op));
+            // What meets in the same moment is where races are.
+            if rng.percent(30) {
+                let verb = self.draw_verb(rng);
+                let producer = rng.below(self.producers as u64) as usize;
+                let after = Duration::from_millis(*rng.pick(&[0, 1, 2, 5, 40, 300]));
+                let op = Op {
+                    producer,
+                    key,
+                    verb,
+                };
+                self.push(at + after, Action::Op(op));
+            }
+        }
+    }
+
+    fn draw_verb(&self, rng: &mut Rng) -> Verb {
+        let delay = |rng: &mut Rng| {
+            let most = *rng.pick(&[0, 50, 900, 3_000, 20_000, 60_000]);
+            Duration::from_millis(rng.below(most + 1))
+        };
+        match rng.below(20) {
+            0..=8 => Verb::Create {
+                delay: delay(rng),
+                absolute: rng.percent(50),
+                policy: *rng.pick(&[Policy::Move, Policy::Move, Policy::Keep, Policy::Refuse]),
+            },
+            9 => Verb::CreateMany {
+                keys: (0..self.keys.len()).filter(|_| rng.percent(60)).collect(),
+                delay: delay(rng),
+            },
+            10 | 11 => Verb::Cancel,
+            12 | 13 => Verb::Reschedule { delay: delay(rng) },
+            14 => Verb::RunNow,
+            15 => Verb::Redrive,
+            16 => Verb::Discard,
+            17 => Verb::Pause,
+            18 => Verb::Resume,
+            _ if rng.percent(50) => Verb::SqlCancel,
+            _ => Verb::SqlCreate { delay: delay(rng) },
+        }
+    }
+
+    fn draw_faults(&mut self, rng: &mut Rng) {
+        let chance = rng.within(10, 60);
+        let kinds: Vec<FaultKind> = FaultKind::ALL
+            .into_iter()
+            .filter(|_| rng.percent(chance))
+            .collect();
+        if kinds.is_empty() {
+            return;
+        }
+        for _ in 0..rng.within(1, 14) {
+            let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64));
+            let kind = *rng.pick(&kinds);
+            let processes = match kind.is_of_connections() {
+                true => self.daemons + self.producers,
+                false => self.daemons,
+            };
+            let fault = Fault {
+                kind,
+                process: rng.below(processes as u64) as usize,
+                length: Duration::from_millis(
+                    *rng.pick(&[200, 1_000, 2_800, 7_000, 15_000, 31_000]),
+                ),
+                percent: *rng.pick(&[10, 50, 90, 100]),
+            };
+            self.push(at, Action::Fault(fault));
+        }
+    }
+
+    fn push(&mut self, at: Duration, action: Action) {
+        self.steps.push(Step { at, action });
+    }
+
+    /// Returns the plan without some of its steps.
+    pub fn without(&self, left_out: &[usize]) -> Self {
+        let steps = self.steps.iter().enumerate();
+        let steps = steps.filter(|(place, _)| !left_out.contains(place));
+        Self {
+            steps: steps.map(|(_, step)| step.clone()).collect(),
+            ..self.clone()
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} daemons (core {}, others {}), {} slots, lease {:?}",
+            self.daemons,
+            self.core,
+            if self.others_stay_down { "stay as they are" } else { "are healed" },
+            self.concurrency,
+            self.lease,
+        )?;
+        for (number, key) in self.keys.iter().enumerate() {
+            writeln!(f, "key {number}: {key}")?;
+        }
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>7} ms  ", self.at.as_millis())?;
+        match &self.action {
+            Action::Op(Op {
+                producer,
+                key,
+                verb,
+            }) => write!(f, "producer {producer}: key {key}: {verb:?}"),
+            Action::Fault(fault) => write!(
+                f,
+                "process {}: {} for {} ms, {} %",
+                fault.process,
+                fault.kind.name(),
+                fault.length.as_millis(),
+                fault.percent
+            ),
+        }
+    }
+}

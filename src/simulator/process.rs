@@ -1,0 +1,127 @@
+//! A simulated process, as the rest of the world sees it: whether it is alive, gets time, and which faults it has.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::history::{Actor, History};
+use crate::plan::{Fault, FaultKind};
+use crate::random::Rng;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Running,
+    Frozen,
+    Dead,
+}
+
+/// One run of a process: what it calls goes through here.
+#[derive(Debug)]
+pub struct Process {
+    pub actor: Actor,
+    life: watch::Sender<Life>,
+    faults: Mutex<BTreeMap<FaultKind, (Instant, u64)>>,
+    rng: Mutex<Rng>,
+    history: Arc<History>,
+}
+
+impl Process {
+    pub fn new(actor: Actor, seed: u64, history: Arc<History>) -> Arc<Self> {
+        Arc::new(Self {
+            life: watch::Sender::new(Life::Running),
+            faults: Mutex::default(),
+            rng: Mutex::new(Rng::new(seed, &format!("{actor:?}"))),
+            actor,
+            history,
+        })
+    }
+
+    /// Nothing that it does has an effect from now on.
+    pub fn kill(&self) {
+        self.life.send_replace(Life::Dead);
+    }
+
+    pub fn is_dead(&self) -> bool {
+        *self.life.borrow() == Life::Dead
+    }
+
+    pub fn freeze(&self) {
+        self.life.send_if_modified(|life| {
+            let runs = *life == Life::Running;
+            if runs {
+                *life = Life::Frozen;
+            }
+            runs
+        });
+    }
+
+    pub fn thaw(&self) {
+        self.life.send_if_modified(|life| {
+            let frozen = *life == Life::Frozen;
+            if frozen {
+                *life = Life::Running;
+            }
+            frozen
+        });
+    }
+
+    /// Waits while the process is frozen, and for ever once it is dead.
+    pub async fn runs(&self) {
+        let mut life = self.life.subscribe();
+        if life.wait_for(|life| *life == Life::Running).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub fn begin(&self, fault: &Fault) {
+        let until = Instant::now() + fault.length;
+        let mut faults = self.faults();
+        let (end, percent) = faults.entry(fault.kind).or_insert((until, fault.percent));
+        *end = until.max(*end);
+        *percent = fault.percent.max(*percent);
+    }
+
+    pub fn heal(&self) {
+        self.faults().clear();
+    }
+
+    /// True if this fault strikes now. Counts it.
+    pub fn strikes(&self, kind: FaultKind) -> bool {
+        let Some(percent) = self.has(kind) else {
+            return false;
+        };
+        let strikes = self.rng().percent(percent);
+        if strikes {
+            self.history.struck(kind, self.actor);
+        }
+        strikes
+    }
+
+    /// Returns the chance of this fault, if the process has it now.
+    pub fn has(&self, kind: FaultKind) -> Option<u64> {
+        let (until, percent) = *self.faults().get(&kind)?;
+        (Instant::now() < until).then_some(percent)
+    }
+
+    /// Waits until this fault has ended.
+    pub async fn outlasts(&self, kind: FaultKind) {
+        while self.has(kind).is_some() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub fn draw(&self, from: u64, to: u64) -> u64 {
+        self.rng().within(from, to)
+    }
+
+    fn faults(&self) -> MutexGuard<'_, BTreeMap<FaultKind, (Instant, u64)>> {
+        self.faults.lock().expect("nothing panics while holding it")
+    }
+
+    fn rng(&self) -> MutexGuard<'_, Rng> {
+        self.rng.lock().expect("nothing panics while holding it")
+    }
+}

@@ -1,0 +1,220 @@
+//! Producers and operators: each does one operation after the other.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use lapsed::TaskClient;
+use lapsed::client::{ClientError, Task};
+use lapsed_core::ledger::memory::MemoryLedger;
+use lapsed_core::ledger::row::{Row, Status};
+use lapsed_core::ledger::rows::store::{At, Columns, Parts, Store};
+use lapsed_core::ledger::rows::{Length, RowLedger};
+use lapsed_core::ledger::{
+    CancelAnswer, IfPending, Ledger, LedgerError, RescheduleAnswer, RunNowAnswer,
+};
+use lapsed_core::task::{Contents, Due, Origin, Scope, TaskKey, UnixMs};
+use lapsed_core::timer::ledger_poll::LedgerPoll;
+use tokio::sync::mpsc;
+
+use crate::history::{Answer, History};
+use crate::ledger::SimLedger;
+use crate::plan::{Op, Policy, Verb};
+use crate::process::Process;
+use crate::signals::SimTimer;
+
+pub struct Producer {
+    tasks: TaskClient,
+    ledger: Arc<SimLedger>,
+    truth: Arc<MemoryLedger>,
+    history: Arc<History>,
+    keys: Vec<String>,
+    /// Paused scopes.
+    paused: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Producer {
+    pub fn new(
+        process: Arc<Process>,
+        truth: Arc<MemoryLedger>,
+        history: Arc<History>,
+        keys: Vec<String>,
+        paused: Arc<Mutex<BTreeSet<String>>>,
+    ) -> Self {
+        let ledger = SimLedger::new(
+            Arc::clone(&truth),
+            Arc::clone(&process),
+            Arc::clone(&history),
+            0,
+        );
+        let ledger = Arc::new(ledger);
+        let timer = SimTimer {
+            inner: Arc::new(LedgerPoll::new(ledger.clock().clone())),
+            process,
+        };
+        Self {
+            tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::new(timer)),
+            ledger,
+            truth,
+            history,
+            keys,
+            paused,
+        }
+    }
+
+    pub async fn run(self, mut ops: mpsc::UnboundedReceiver<Op>) {
+        while let Some(op) = ops.recv().await {
+            let number = self.history.invoked(&op, self.truth.clock().now());
+            let answer = self.act(number, &op).await;
+            let answer = answer.unwrap_or_else(|error| Answer::Failed(error.to_string()));
+            let now = self.truth.clock().now();
+            self.history.answered(number, answer, now);
+        }
+    }
+
+    async fn act(&self, number: usize, op: &Op) -> Result<Answer, ClientError> {
+        let text = &self.keys[op.key];
+        let key = TaskKey::parse(text).expect("a task key");
+        let payload = format!("{{\"op\":{number}}}");
+        let armed = |row, due| Answer::Armed { row, due };
+        Ok(match &op.verb {
+            Verb::Create {
+                delay,
+                absolute,
+                policy,
+            } => {
+                let policy = match policy {
+                    Policy::Move => IfPending::Move,
+                    Policy::Keep => IfPending::Keep,
+                    Policy::Refuse => IfPending::Refuse,
+                };
+                let task = Task::from(key).payload(payload).if_pending(policy);
+                let due = match absolute {
+                    true => Due::at(self.truth.clock().now().plus(*delay)),
+                    false => Due::after(*delay),
+                };
+                let made = self.tasks.create_many(vec![(task, due?)]).await?;
+                armed(made[0].arming().row, made[0].due())
+            }
+            Verb::CreateMany { keys, delay } => {
+                let tasks = keys.iter().map(|key| {
+                    let key = TaskKey::parse(&self.keys[*key]).expect("a task key");
+                    let due = Due::after(*delay).expect("a delay");
+                    (Task::from(key).payload(payload.clone()), due)
+                });
+                let made = self.tasks.create_many(tasks.collect()).await?;
+                made.first().map_or(Answer::Other("none".into()), |made| {
+                    armed(made.arming().row, made.due())
+                })
+            }
+            Verb::Cancel => match self.tasks.cancel(key).await? {
+                CancelAnswer::Cancelled => Answer::Cancelled,
+                CancelAnswer::Running => Answer::Cancelling,
+                answer => Answer::Other(format!("{answer:?}")),
+            },
+            Verb::Reschedule { delay } => match self.tasks.reschedule(key, *delay).await? {
+                RescheduleAnswer::Moved(arming) => armed(arming.row, arming.due),
+                answer => Answer::Other(format!("{answer:?}")),
+            },
+            Verb::RunNow => match self.tasks.run_now(key).await? {
+                RunNowAnswer::Due(arming) => armed(arming.row, arming.due),
+                answer => Answer::Other(format!("{answer:?}")),
+            },
+            Verb::Redrive => match self.tasks.redrive(key).await? {
+                RunNowAnswer::Due(arming) => armed(arming.row, arming.due),
+                answer => Answer::Other(format!("{answer:?}")),
+            },
+            Verb::Discard => Answer::Other(format!("{}", self.tasks.discard(key).await?)),
+            Verb::Pause => {
+                let scope = class_of(text);
+                self.paused().insert(scope.clone());
+                let scope: Scope = scope.parse().expect("a scope");
+                let answer = self.tasks.pause(&scope, "simulator", "").await?;
+                Answer::Other(format!("{answer:?}"))
+            }
+            Verb::Resume => {
+                let name = class_of(text);
+                let scope: Scope = name.parse().expect("a scope");
+                self.tasks.resume(&scope).await?;
+                self.paused().remove(&name);
+                Answer::Other("resumed".into())
+            }
+            Verb::SqlCancel => {
+                let cancel = move |store: &mut dyn Store| sql_cancel(store, &key);
+                self.ledger.write(Length::Short, cancel).await?;
+                Answer::Other("written".into())
+            }
+            Verb::SqlCreate { delay } => {
+                let due = self.truth.clock().now().plus(*delay);
+                let create = move |store: &mut dyn Store| sql_create(store, key, due, payload);
+                let row = self.ledger.write(Length::Short, create).await?;
+                armed(row, due)
+            }
+        })
+    }
+
+    fn paused(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.paused.lock().expect("nothing panics while holding it")
+    }
+}
+
+fn class_of(key: &str) -> String {
+    key.split('@').next().unwrap_or_default().to_owned()
+}
+
+/// What a program does that knows only the first six columns.
+fn sql_cancel(store: &mut dyn Store, key: &TaskKey) -> Result<(), LedgerError> {
+    if let Some(mut stored) = store.row(At::Key(key), Parts::Whole)?
+        && stored.row.status == Status::Unprocessed
+    {
+        stored.row.deleted = true;
+        store.save(&stored.row, Columns::All)?;
+    }
+    Ok(())
+}
+
+/// The `INSERT .. ON DUPLICATE KEY UPDATE` of the documentation. Returns the id of the row.
+fn sql_create(
+    store: &mut dyn Store,
+    key: TaskKey,
+    due: UnixMs,
+    payload: String,
+) -> Result<u64, LedgerError> {
+    let now = store.now();
+    if let Some(mut stored) = store.row(At::Key(&key), Parts::Whole)? {
+        let row = &mut stored.row;
+        (row.status, row.deleted) = (Status::Unprocessed, false);
+        (row.start_time, row.end_time) = (now, due);
+        row.contents.payload = Some(payload);
+        row.finished_at = None;
+        store.save(&stored.row, Columns::All)?;
+        return Ok(stored.row.id);
+    }
+    let row = Row {
+        id: 0,
+        key,
+        status: Status::Unprocessed,
+        deleted: false,
+        start_time: now,
+        end_time: due,
+        owner: None,
+        daemon: String::new(),
+        lease_until: UnixMs(0),
+        run_end: UnixMs(0),
+        retry_at: UnixMs(0),
+        attempt: 0,
+        crashes: 0,
+        contents: Contents {
+            payload: Some(payload),
+            ..Contents::default()
+        },
+        recurrence: None,
+        last_error: None,
+        reason: None,
+        history: Vec::new(),
+        result: None,
+        finished_at: None,
+        changed_at: now,
+        origin: Origin::Row,
+    };
+    Ok(store.insert(&row)?.unwrap_or_default())
+}

@@ -1,0 +1,80 @@
+//! What the tasks do: programs that succeed, fail, take long, and tell the history.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapsed::{HandlerError, Handlers, RetryPolicy, TaskContext};
+use lapsed_core::clock::LedgerClock;
+use tokio::time::sleep;
+
+use crate::history::{Call, End, History};
+use crate::plan::{FaultKind, METHODS};
+use crate::process::Process;
+
+/// The retries of all tasks.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The handlers of a process, for the tasks of these classes.
+pub fn handlers(
+    classes: &[&'static str],
+    process: &Arc<Process>,
+    history: &Arc<History>,
+    clock: &LedgerClock,
+) -> Handlers {
+    let mut handlers = Handlers::new();
+    for class in classes {
+        for method in METHODS {
+            let (process, history) = (Arc::clone(process), Arc::clone(history));
+            let clock = clock.clone();
+            let run = move |task: TaskContext, _: Vec<String>| {
+                let (process, history) = (Arc::clone(&process), Arc::clone(&history));
+                let clock = clock.clone();
+                async move { run(method, &task, &process, &history, &clock).await }
+            };
+            handlers
+                .on((*class, method), run)
+                .retry(RetryPolicy::fixed(RETRY));
+        }
+    }
+    handlers
+}
+
+async fn run(
+    method: &str,
+    task: &TaskContext,
+    process: &Process,
+    history: &History,
+    clock: &LedgerClock,
+) -> Result<(), HandlerError> {
+    process.runs().await;
+    let id = task.id();
+    let row = id.split('-').next().and_then(|row| row.parse().ok());
+    let call = Call {
+        row: row.unwrap_or_default(),
+        id,
+        due: task.due(),
+        attempt: task.attempt(),
+        payload: task.payload_json().map(str::to_owned),
+    };
+    history.called(process.actor, &call, clock.now());
+    let takes = match method {
+        "slow" => process.draw(500, 12_000),
+        _ => process.draw(0, 60),
+    };
+    sleep(Duration::from_millis(takes)).await;
+    if process.strikes(FaultKind::RunsLong) {
+        sleep(Duration::from_millis(process.draw(3_000, 40_000))).await;
+    }
+    process.runs().await;
+    let (end, result) = match (method, call.attempt) {
+        ("flaky", 1 | 2) | ("hopeless", _) => (End::Failed, Err(HandlerError::new("not yet"))),
+        ("fatal", _) => (End::FailedForGood, Err(HandlerError::permanent("never"))),
+        ("snooze", _) if process.draw(0, 1) == 0 => {
+            let after = Duration::from_millis(process.draw(10, 5_000));
+            (End::Snoozed, Err(HandlerError::snooze(after)))
+        }
+        _ => (End::Succeeded, Ok(())),
+    };
+    history.ended(process.actor, &call, end);
+    result
+}

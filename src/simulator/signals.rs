@@ -1,0 +1,188 @@
+//! A timer whose signals are lost, late, repeated, forged or old.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapsed_core::task::{Arming, TaskKey, UnixMs};
+use lapsed_core::timer::{
+    AdoptionCandidate, AdoptionSink, Alarm, ArmMode, Armed, Cause, EngineSink, Entries, Listening,
+    Peers, Remaining, Signal, SignalSink, Timer, TimerError,
+};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::plan::FaultKind;
+use crate::process::Process;
+
+pub struct SimTimer {
+    pub inner: Arc<dyn Timer>,
+    pub process: Arc<Process>,
+}
+
+impl SimTimer {
+    async fn pass(&self) -> Result<(), TimerError> {
+        self.process.runs().await;
+        match self.process.strikes(FaultKind::TimerRefuses) {
+            true => Err(TimerError::new("the timer refuses", "a fault")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Timer for SimTimer {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        let sink = Arc::new(SimSink {
+            inner: sink,
+            process: Arc::clone(&self.process),
+        });
+        self.inner.run(sink, stop).await;
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        self.pass().await?;
+        self.inner.arm(alarms, mode).await
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        self.inner.horizon()
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.pass().await?;
+        self.inner.disarm(keys).await
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        self.pass().await?;
+        self.inner.remaining(keys).await
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        self.inner.expect(alarms);
+    }
+
+    fn scope(&self) -> String {
+        self.inner.scope()
+    }
+
+    fn entries(self: Arc<Self>) -> Option<Arc<dyn Entries>> {
+        Arc::clone(&self.inner).entries()
+    }
+
+    fn listening(self: Arc<Self>) -> Option<Arc<dyn Listening>> {
+        Arc::clone(&self.inner).listening()
+    }
+}
+
+struct SimSink {
+    inner: Arc<dyn EngineSink>,
+    process: Arc<Process>,
+}
+
+impl SimSink {
+    fn pass_on(&self, signal: Signal) {
+        if self.process.strikes(FaultKind::SignalsLate) {
+            let (inner, process) = (Arc::clone(&self.inner), Arc::clone(&self.process));
+            let late = Duration::from_millis(process.draw(1, 4_000));
+            tokio::spawn(async move {
+                sleep(late).await;
+                process.runs().await;
+                inner.raise(signal);
+            });
+        } else {
+            self.inner.raise(signal);
+        }
+    }
+}
+
+impl SignalSink for SimSink {
+    fn raise(&self, signal: Signal) {
+        let process = &self.process;
+        if process.is_dead() {
+            return;
+        }
+        if process.strikes(FaultKind::SignalsForged) {
+            let row = process.draw(0, 12);
+            let due = UnixMs(signal.arming.map_or(0, |arming| arming.due.0) + 1);
+            self.pass_on(Signal {
+                arming: Some(Arming { row, due }),
+                ..signal.clone()
+            });
+        }
+        if process.strikes(FaultKind::SignalsOld)
+            && let Some(arming) = signal.arming
+        {
+            let due = UnixMs(arming.due.0 - i64::try_from(process.draw(1, 9_000)).unwrap_or(1));
+            self.pass_on(Signal {
+                arming: Some(Arming { due, ..arming }),
+                ..signal.clone()
+            });
+        }
+        if process.strikes(FaultKind::SignalsLost) {
+            return;
+        }
+        if process.strikes(FaultKind::SignalsTwice) {
+            self.pass_on(signal.clone());
+        }
+        self.pass_on(signal);
+    }
+
+    fn sweep(&self, cause: Cause) {
+        self.inner.sweep(cause);
+    }
+
+    fn audit(&self, cause: Cause) {
+        self.inner.audit(cause);
+    }
+
+    fn wants(&self, key: &TaskKey) -> bool {
+        self.inner.wants(key)
+    }
+
+    fn owns(&self, key: &TaskKey) -> bool {
+        self.inner.owns(key)
+    }
+}
+
+#[async_trait]
+impl AdoptionSink for SimSink {
+    fn adopts(&self, key: &TaskKey) -> bool {
+        self.inner.adopts(key)
+    }
+
+    fn propose(&self, candidate: AdoptionCandidate) {
+        self.inner.propose(candidate);
+    }
+
+    fn propose_alone(&self, candidate: AdoptionCandidate) {
+        self.inner.propose_alone(candidate);
+    }
+
+    fn expired_elsewhere(&self, key: &TaskKey, is_told: bool) {
+        self.inner.expired_elsewhere(key, is_told);
+    }
+
+    async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
+        self.inner.are_known(keys).await
+    }
+}
+
+impl Peers for SimSink {
+    fn senior_listeners(&self, key: &TaskKey) -> usize {
+        self.inner.senior_listeners(key)
+    }
+
+    fn hint_recipient(&self, key: &TaskKey) -> Option<u64> {
+        self.inner.hint_recipient(key)
+    }
+
+    fn member(&self) -> Option<u64> {
+        self.inner.member()
+    }
+
+    fn may_stop_listening(&self, armings: bool) -> bool {
+        self.inner.may_stop_listening(armings)
+    }
+}

@@ -1,0 +1,393 @@
+//! A run: carries out a plan, heals a core, and demands that everything is settled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use lapsed_core::clock::{self, MachineClocks};
+use lapsed_core::ledger::memory::MemoryLedger;
+use lapsed_core::ledger::{Ledger as _, Pauses as _};
+use lapsed_core::task::{Scope, UnixMs};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::daemon::{Daemon, Ground, Start};
+use crate::history::{Actor, History};
+use crate::judge::{Anomaly, Judge, Violation};
+use crate::plan::{Action, FAULTS, Fault, FaultKind, Op, Plan, Policy, Verb};
+use crate::process::Process;
+use crate::producer::Producer;
+
+/// When the ledger's clock starts.
+const START: UnixMs = UnixMs(1_800_000_000_000);
+
+/// How long after the faults everything may take at most to be settled.
+const SETTLED_WITHIN: Duration = Duration::from_secs(400);
+
+/// How many tasks are created after the faults, to see that all is well.
+const PROBES: usize = 4;
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    pub violations: Vec<Violation>,
+    pub struck: BTreeMap<FaultKind, u64>,
+    /// Guards of the product that were taken: the counters of its daemons that are not zero.
+    pub guards: BTreeSet<String>,
+    pub claims: u64,
+    pub writes: u64,
+    /// Virtual time, of all daemons together.
+    pub daemon_time: Duration,
+    pub lines: u64,
+    pub digest: u64,
+}
+
+/// The start of virtual time.
+static BEGIN: OnceLock<Instant> = OnceLock::new();
+
+fn virtual_time() -> Duration {
+    let run = BEGIN.get().map(Instant::elapsed).unwrap_or_default();
+    Duration::from_millis(START.0.unsigned_abs()) + run
+}
+
+/// Carries out a plan in this process, which can do so once.
+pub fn simulate(plan: Plan, prints: bool) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let outcome = runtime.block_on(async move {
+        BEGIN.get_or_init(Instant::now);
+        clock::simulate(MachineClocks {
+            wall: virtual_time,
+            monotonic: virtual_time,
+        });
+        World::new(plan, prints).run().await
+    });
+    // Tasks of dead processes wait for ever.
+    runtime.shutdown_background();
+    outcome
+}
+
+struct World {
+    ground: Arc<Ground>,
+    daemons: Vec<Option<Daemon>>,
+    starts: Vec<usize>,
+    producers: Vec<(Arc<Process>, mpsc::UnboundedSender<Op>)>,
+    paused: Arc<Mutex<BTreeSet<String>>>,
+    guards: BTreeSet<String>,
+    began: Instant,
+}
+
+/// What a fault does at its end.
+enum AtEnd {
+    Start(usize, Start),
+    Thaw(Arc<Process>),
+}
+
+impl World {
+    fn new(plan: Plan, prints: bool) -> Self {
+        let mut keys = plan.keys.clone();
+        keys.extend((0..PROBES).map(|n| format!("Job@ok@probe{n}")));
+        let history = History::new(Judge::new(keys.clone()), prints);
+        let ledger = Arc::new(MemoryLedger::new(START));
+        let paused = Arc::<Mutex<BTreeSet<String>>>::default();
+        let producers = (0..plan.producers).map(|number| {
+            let process = Process::new(Actor::Producer(number), plan.seed, Arc::clone(&history));
+            let producer = Producer::new(
+                Arc::clone(&process),
+                Arc::clone(&ledger),
+                Arc::clone(&history),
+                keys.clone(),
+                Arc::clone(&paused),
+            );
+            let (ops, receiver) = mpsc::unbounded_channel();
+            tokio::spawn(producer.run(receiver));
+            (process, ops)
+        });
+        let producers = producers.collect();
+        let count = plan.daemons;
+        Self {
+            daemons: (0..count).map(|_| None).collect(),
+            starts: vec![0; count],
+            producers,
+            paused,
+            guards: BTreeSet::new(),
+            began: Instant::now(),
+            ground: Arc::new(Ground {
+                plan,
+                ledger,
+                members: Arc::default(),
+                limiter: Arc::default(),
+                history,
+            }),
+        }
+    }
+
+    fn history(&self) -> &Arc<History> {
+        &self.ground.history
+    }
+
+    async fn run(mut self) -> Outcome {
+        for number in 0..self.daemons.len() {
+            self.start(number, Start::default());
+        }
+        self.disturb().await;
+        self.heal().await;
+        self.demand().await;
+        self.finish()
+    }
+
+    /// The first phase: operations and faults.
+    async fn disturb(&mut self) {
+        let mut ends: Vec<(Instant, AtEnd)> = Vec::new();
+        let steps = self.ground.plan.steps.clone();
+        let mut steps = steps.into_iter().peekable();
+        let over = self.began + FAULTS;
+        loop {
+            let next_step = steps.peek().map(|step| self.began + step.at);
+            let next_end = ends.iter().map(|(at, _)| *at).min();
+            let next = next_step.into_iter().chain(next_end).min();
+            let Some(next) = next.filter(|next| *next < over) else {
+                break;
+            };
+            sleep_until(next).await;
+            if next_step == Some(next) {
+                let step = steps.next().expect("it was seen");
+                match step.action {
+                    Action::Op(op) => self.send(op),
+                    Action::Fault(fault) => {
+                        let end = self.begin(&fault).await;
+                        ends.extend(end.map(|end| (next + fault.length, end)));
+                    }
+                }
+                continue;
+            }
+            let place = ends.iter().position(|(at, _)| *at == next);
+            let (_, end) = ends.swap_remove(place.expect("it was seen"));
+            self.end(end);
+        }
+        sleep_until(over).await;
+    }
+
+    fn send(&self, op: Op) {
+        let (_, ops) = &self.producers[op.producer];
+        let _ = ops.send(op);
+    }
+
+    /// Begins a fault.
+    async fn begin(&mut self, fault: &Fault) -> Option<AtEnd> {
+        let Fault { kind, process, .. } = *fault;
+        self.history().say(format!("fault: {fault:?}"));
+        if let Some(producer) = process.checked_sub(self.daemons.len()) {
+            self.producers[producer].0.begin(fault);
+            return None;
+        }
+        let restart = match kind {
+            FaultKind::ConfigChange => Start {
+                has_fewer_classes: true,
+                ahead_ms: 0,
+            },
+            FaultKind::ClockAtStart => Start {
+                has_fewer_classes: false,
+                ahead_ms: [-7_000, -900, 900, 7_000][fault.percent as usize % 4],
+            },
+            _ => Start::default(),
+        };
+        match kind {
+            FaultKind::Kill | FaultKind::ClockAtStart => {
+                let daemon = self.take(process)?;
+                self.history().struck(kind, daemon.process.actor);
+                daemon.kill();
+                Some(AtEnd::Start(process, restart))
+            }
+            FaultKind::Stop | FaultKind::ConfigChange => {
+                let daemon = self.take(process)?;
+                self.history().struck(kind, daemon.process.actor);
+                tokio::spawn(daemon.stop());
+                Some(AtEnd::Start(process, restart))
+            }
+            FaultKind::Freeze => {
+                let daemon = self.daemons[process].as_ref()?;
+                let process = Arc::clone(&daemon.process);
+                process.freeze();
+                self.history().struck(kind, process.actor);
+                Some(AtEnd::Thaw(process))
+            }
+            _ => {
+                let daemon = self.daemons[process].as_ref()?;
+                daemon.process.begin(fault);
+                None
+            }
+        }
+    }
+
+    fn end(&mut self, end: AtEnd) {
+        match end {
+            AtEnd::Start(number, how) => self.start(number, how),
+            AtEnd::Thaw(process) => {
+                self.history().struck(FaultKind::Freeze, process.actor);
+                process.thaw();
+            }
+        }
+    }
+
+    fn start(&mut self, number: usize, how: Start) {
+        if self.daemons[number].is_some() {
+            return;
+        }
+        let starts = self.starts[number];
+        self.starts[number] += 1;
+        self.history().say(format!("daemon {number} starts ({how:?})"));
+        let daemon = Daemon::start(&self.ground, number, starts, how);
+        self.daemons[number] = Some(daemon);
+    }
+
+    fn take(&mut self, number: usize) -> Option<Daemon> {
+        let daemon = self.daemons[number].take()?;
+        self.note_guards(&daemon);
+        Some(daemon)
+    }
+
+    /// The counters of a daemon that are not zero name the guards that were taken.
+    fn note_guards(&mut self, daemon: &Daemon) {
+        for line in daemon.metrics.render().lines() {
+            if let Some((name, value)) = line.rsplit_once(' ')
+                && name.contains("_total")
+                && value != "0"
+                && !line.starts_with('#')
+            {
+                self.guards.insert(name.to_owned());
+            }
+        }
+    }
+
+    /// The second phase begins: one daemon and all connections are well, for good.
+    async fn heal(&mut self) {
+        self.history().say("healed");
+        for (process, _) in &self.producers {
+            process.heal();
+        }
+        let (core, others_stay_down) = {
+            let plan = &self.ground.plan;
+            (plan.core, plan.others_stay_down)
+        };
+        for number in 0..self.daemons.len() {
+            if let Some(daemon) = &self.daemons[number] {
+                daemon.process.heal();
+                daemon.process.thaw();
+                self.history().struck(FaultKind::Stop, daemon.process.actor);
+            }
+            // A core that runs fewer classes could not run the others' tasks.
+            if number == core || !others_stay_down {
+                if let Some(daemon) = self.take(number) {
+                    daemon.kill();
+                }
+                self.start(number, Start::default());
+            }
+        }
+        self.resume_all().await;
+    }
+
+    async fn resume_all(&self) {
+        for class in ["Job", "Mail"] {
+            let scope: Scope = class.parse().expect("a scope");
+            self.ground.ledger.resume(&scope).await.expect("the ledger answers");
+        }
+        self.paused.lock().expect("nothing panics while holding it").clear();
+    }
+
+    /// Demands that everything is settled, and that what is created now runs in time.
+    async fn demand(&mut self) {
+        let lease = self.ground.plan.lease;
+        // Late statements, restarts, leases of the dead.
+        sleep(lease + Duration::from_secs(20)).await;
+        self.resume_all().await;
+        self.revive();
+        let settled_by = Instant::now() + SETTLED_WITHIN;
+        let has_slots = self.ground.plan.concurrency >= 16;
+        self.probe();
+        sleep(Duration::from_secs(3)).await;
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            self.revive();
+            let now = self.ground.ledger.clock().now();
+            let is_over = Instant::now() >= settled_by;
+            let is_settled = self.history().judge(|judge| {
+                if has_slots {
+                    for row in judge.overdue(now, 2_000, |_| false) {
+                        let text = format!("at {} not started: {row}", now.0);
+                        judge.accuse(Anomaly::Late, text);
+                    }
+                }
+                let unfinished = judge.unfinished(|_| false);
+                if is_over {
+                    for row in &unfinished {
+                        judge.accuse(Anomaly::Stuck, format!("not settled: {row}"));
+                    }
+                }
+                unfinished.is_empty() || !judge.violations.is_empty()
+            });
+            if is_settled || is_over {
+                break;
+            }
+        }
+        sleep(Duration::from_secs(2)).await;
+        for daemon in self.daemons.iter().flatten() {
+            let running = daemon.handle.running();
+            if running > 0 {
+                let text = format!("{:?} has {running} runs", daemon.process.actor);
+                self.history().judge(|judge| judge.accuse(Anomaly::NotEmpty, text));
+            }
+        }
+    }
+
+    /// Starts the core again if it could not use the ledger at its start.
+    fn revive(&mut self) {
+        let core = self.ground.plan.core;
+        if self.daemons[core].as_ref().is_some_and(Daemon::has_ended) {
+            self.daemons[core] = None;
+            self.start(core, Start::default());
+        }
+    }
+
+    /// Creates tasks whose runs must be in time.
+    fn probe(&self) {
+        let first = self.ground.plan.keys.len();
+        for number in 0..PROBES {
+            let delay = Duration::from_millis(700 * number as u64);
+            self.send(Op {
+                producer: number % self.producers.len(),
+                key: first + number,
+                verb: Verb::Create {
+                    delay,
+                    absolute: false,
+                    policy: Policy::Move,
+                },
+            });
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        for number in 0..self.daemons.len() {
+            drop(self.take(number));
+        }
+        let ran = self.began.elapsed();
+        let history = Arc::clone(self.history());
+        let struck = history.struck_by_kind();
+        let (lines, digest) = history.digest();
+        let guards = std::mem::take(&mut self.guards);
+        let daemons = u32::try_from(self.daemons.len()).unwrap_or(1);
+        history.judge(|judge| Outcome {
+            violations: judge.violations.clone(),
+            struck,
+            guards,
+            claims: judge.claims_seen,
+            writes: judge.writes_seen,
+            daemon_time: ran * daemons,
+            lines,
+            digest,
+        })
+    }
+}
