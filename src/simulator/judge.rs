@@ -48,9 +48,6 @@ impl fmt::Display for Violation {
 struct Invocation {
     op: Op,
     at: UnixMs,
-    answered: bool,
-    /// Rows that it has cancelled.
-    cancelled: Vec<u64>,
 }
 
 /// A claim of a row.
@@ -74,6 +71,8 @@ pub struct Judge {
     rows: BTreeMap<u64, Row>,
     /// When each row had each due time, the latest last.
     armings: BTreeMap<(u64, UnixMs), Vec<(UnixMs, Option<UnixMs>)>>,
+    /// When each key was last cancelled, and until when.
+    cancelled: BTreeMap<String, (UnixMs, Option<UnixMs>)>,
     claims: BTreeMap<[u8; 16], Claim>,
     ops: Vec<Invocation>,
     pub violations: Vec<Violation>,
@@ -98,8 +97,6 @@ impl Judge {
         self.ops.push(Invocation {
             op,
             at,
-            answered: false,
-            cancelled: Vec::new(),
         });
         self.ops.len() - 1
     }
@@ -156,6 +153,12 @@ impl Judge {
                 }
                 _ => self.without_cause(actor, old, new, "moved"),
             }
+        }
+        let is_cancelled = |row: &Row| row.deleted || row.status == Status::Cancelled;
+        if is_cancelled(new) && !is_cancelled(old) {
+            self.cancelled.insert(new.key.to_string(), (now, None));
+        } else if !is_cancelled(new) && let Some((_, to)) = self.cancelled.get_mut(new.key.as_str()) {
+            *to = to.or(Some(now));
         }
         if old.owner != new.owner && new.lease_until >= now && new.owner.is_some() {
             self.claimed(actor, now, old, new);
@@ -274,7 +277,6 @@ impl Judge {
             (Status::Cancelled, Actor::Daemon { .. }) if old.deleted => {}
             (Status::Cancelled, Actor::Op(number)) => {
                 self.is_cancel(number, new);
-                self.ops[number].cancelled.push(new.id);
             }
             (Status::Unprocessed, Actor::Op(_)) => self.is_for_key(actor, new, "made pending"),
             _ => self.accuse(Anomaly::ChangedWithoutCause, what),
@@ -347,9 +349,7 @@ impl Judge {
     }
 
     pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
-        let invocation = &mut self.ops[number];
-        invocation.answered = true;
-        let (from, cancelled) = (invocation.at, invocation.cancelled.clone());
+        let Invocation { op, at: from } = self.ops[number].clone();
         match answer {
             Answer::Armed { row, due } => {
                 let times = self.armings.get(&(row, due)).map(Vec::as_slice).unwrap_or_default();
@@ -359,10 +359,14 @@ impl Judge {
                     self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
                 }
             }
-            Answer::Cancelled if cancelled.is_empty() => {
-                self.accuse(Anomaly::WrongAnswer, format!("op {number} was told `cancelled`, and cancelled nothing"));
+            Answer::Cancelled | Answer::Cancelling => {
+                let was = self.cancelled.get(&self.keys[op.key]);
+                if !was.is_some_and(|(_, to)| to.is_none_or(|to| to >= from)) {
+                    let text = format!("op {number} was told {answer:?}, and nothing is cancelled");
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
             }
-            Answer::Cancelled | Answer::Cancelling | Answer::Other(_) | Answer::Failed(_) => {}
+            Answer::Other(_) | Answer::Failed(_) => {}
         }
     }
 

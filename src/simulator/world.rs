@@ -333,6 +333,9 @@ impl World {
                 break;
             }
         }
+        if self.history().judge(|judge| !judge.violations.is_empty()) {
+            return;
+        }
         sleep(Duration::from_secs(2)).await;
         for daemon in self.daemons.iter().flatten() {
             let running = daemon.handle.running();
