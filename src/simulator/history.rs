@@ -160,7 +160,7 @@ impl History {
         let mut state = self.state();
         *state.struck.entry(kind).or_default() += 1;
         state.actors.insert(actor);
-        state.judge.disturbed(actor);
+        state.judge.disturbed(actor, kind);
     }
 
     /// Lets the judge look.

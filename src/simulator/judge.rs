@@ -11,7 +11,7 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 
 use crate::history::{Actor, Answer, Call, End};
-use crate::plan::{Op, Verb};
+use crate::plan::{FaultKind, Op, Verb};
 
 /// What must not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +62,8 @@ struct Claim {
     end: Option<End>,
     /// True if something has disturbed its process since.
     is_disturbed: bool,
+    /// True if its process may have died since.
+    may_crash: bool,
     lease_until: UnixMs,
 }
 
@@ -69,6 +71,10 @@ struct Claim {
 pub struct Judge {
     keys: Vec<String>,
     rows: BTreeMap<u64, Row>,
+    /// When each row was last changed.
+    since: BTreeMap<u64, UnixMs>,
+    /// No demand on lateness before this time: something is or was wrong.
+    rest_from: UnixMs,
     /// When each row had each due time, the latest last.
     armings: BTreeMap<(u64, UnixMs), Vec<(UnixMs, Option<UnixMs>)>>,
     /// When each key was last cancelled, and until when.
@@ -102,9 +108,26 @@ impl Judge {
     }
 
     /// Something has disturbed this process: what it has claimed may be lost to it.
-    pub fn disturbed(&mut self, actor: Actor) {
+    pub fn disturbed(&mut self, actor: Actor, kind: FaultKind) {
         for claim in self.claims.values_mut().filter(|claim| claim.by == actor) {
             claim.is_disturbed = true;
+            claim.may_crash |= kind.may_crash();
+        }
+    }
+
+    /// Demands nothing on lateness before this time.
+    pub fn unrest(&mut self, until: UnixMs) {
+        self.rest_from = self.rest_from.max(until);
+    }
+
+    /// Looks for rows that should have started by now, if all has been well for long enough.
+    pub fn patrol(&mut self, now: UnixMs, is_paused: impl Fn(&str) -> bool) {
+        if now < self.rest_from {
+            return;
+        }
+        for row in self.overdue(now, is_paused) {
+            let text = format!("at {} not started: {row}", now.0);
+            self.accuse(Anomaly::Late, text);
         }
     }
 
@@ -116,6 +139,9 @@ impl Judge {
         let mut lines = Vec::new();
         let ids: std::collections::BTreeSet<u64> = before.keys().chain(after.keys()).copied().collect();
         for id in ids {
+            if before.get(&id).zip(after.get(&id)).is_none_or(|(old, new)| !same(old, new)) {
+                self.since.insert(id, now);
+            }
             match (before.get(&id), after.get(&id)) {
                 (None, Some(row)) => {
                     lines.push(format!("{actor:?} inserts {}", brief(row)));
@@ -203,9 +229,9 @@ impl Judge {
             self.accuse(Anomaly::ChangedWithoutCause, &what);
         }
         if new.crashes > old.crashes && old.run_end == old.end_time {
-            let holder = old.owner.and_then(|owner| self.claims.get(&owner.0));
+            let holder = old.owner.and_then(|owner| self.claims.get(&key_of(owner, old.id)));
             if let Some(holder) = holder
-                && !holder.is_disturbed
+                && !holder.may_crash
             {
                 let text = format!("{what}: a crash is counted, and nothing disturbed {:?}", holder.by);
                 self.accuse(Anomaly::LeaseLostWithoutCause, text);
@@ -223,6 +249,7 @@ impl Judge {
                 is_called: false,
                 end: None,
                 is_disturbed: false,
+                may_crash: false,
                 lease_until: new.lease_until,
             },
         );
@@ -398,14 +425,26 @@ impl Judge {
         }
     }
 
-    /// Returns the rows that should have started by now, and have not.
-    pub fn overdue(&self, now: UnixMs, by_ms: i64, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
+    /// Returns the rows that could have started two seconds ago, and have not.
+    fn overdue(&self, now: UnixMs, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
         let rows = self.rows.values().filter(|row| {
+            let since = self.since.get(&row.id).copied().unwrap_or(now);
             row.status == Status::Unprocessed
                 && !row.deleted
                 && row.lease_until < now
-                && due_at(row).0 + by_ms < now.0
+                && due_at(row).max(since).0 + 2_000 < now.0
                 && !is_paused(row.key.as_str())
+        });
+        rows.map(brief).collect()
+    }
+
+    /// Returns the rows that a run has left deleted and unfinished.
+    pub fn abandoned(&self, now: UnixMs) -> Vec<String> {
+        let rows = self.rows.values().filter(|row| {
+            row.status == Status::Unprocessed
+                && row.deleted
+                && row.lease_until.0 > 0
+                && row.lease_until < now
         });
         rows.map(brief).collect()
     }

@@ -103,6 +103,14 @@ impl FaultKind {
         words
     }
 
+    /// True if the process may lose what it has claimed, so that a crash is counted.
+    pub fn may_crash(self) -> bool {
+        matches!(
+            self,
+            Self::Kill | Self::ClockAtStart | Self::Freeze | Self::LedgerAppliesLate
+        )
+    }
+
     /// True if a producer may have it, too.
     fn is_of_connections(self) -> bool {
         matches!(

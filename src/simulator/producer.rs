@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lapsed::TaskClient;
 use lapsed::client::{ClientError, Task};
@@ -136,6 +137,10 @@ impl Producer {
                 let scope: Scope = name.parse().expect("a scope");
                 self.tasks.resume(&scope).await?;
                 self.paused().remove(&name);
+                // The daemons hear of it within seconds.
+                let now = self.truth.clock().now();
+                self.history
+                    .judge(|judge| judge.unrest(now.plus(Duration::from_secs(6))));
                 Answer::Other("resumed".into())
             }
             Verb::SqlCancel => {

@@ -9,6 +9,7 @@ use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::{Ledger as _, Pauses as _};
 use lapsed_core::task::{Scope, UnixMs};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::daemon::{Daemon, Ground, Start};
@@ -133,9 +134,14 @@ impl World {
         for number in 0..self.daemons.len() {
             self.start(number, Start::default());
         }
+        self.unrest(Duration::from_secs(5));
+        let patrol = self.patrol();
         self.disturb().await;
         self.heal().await;
         self.demand().await;
+        if let Some(patrol) = patrol {
+            patrol.abort();
+        }
         self.finish()
     }
 
@@ -171,6 +177,27 @@ impl World {
         sleep_until(over).await;
     }
 
+    fn unrest(&self, lasts: Duration) {
+        let until = self.ground.ledger.clock().now().plus(lasts);
+        self.history().judge(|judge| judge.unrest(until));
+    }
+
+    /// Looks for late tasks, if the slots suffice for all of them.
+    fn patrol(&self) -> Option<JoinHandle<()>> {
+        let has_slots = self.ground.plan.concurrency >= 16;
+        let (ground, paused) = (Arc::clone(&self.ground), Arc::clone(&self.paused));
+        let patrol = async move {
+            loop {
+                sleep(Duration::from_millis(500)).await;
+                let now = ground.ledger.clock().now();
+                let paused = paused.lock().expect("nothing panics while holding it").clone();
+                let is_paused = |key: &str| paused.iter().any(|class| key.starts_with(class));
+                ground.history.judge(|judge| judge.patrol(now, is_paused));
+            }
+        };
+        has_slots.then(|| tokio::spawn(patrol))
+    }
+
     fn send(&self, op: Op) {
         let (_, ops) = &self.producers[op.producer];
         let _ = ops.send(op);
@@ -180,6 +207,13 @@ impl World {
     async fn begin(&mut self, fault: &Fault) -> Option<AtEnd> {
         let Fault { kind, process, .. } = *fault;
         self.history().say(format!("fault: {fault:?}"));
+        // Its leases, late statements and signals outlast it.
+        let after = self.ground.plan.lease + Duration::from_secs(15);
+        let lasts = match kind {
+            FaultKind::ConfigChange => FAULTS,
+            _ => fault.length,
+        };
+        self.unrest(lasts + after);
         if let Some(producer) = process.checked_sub(self.daemons.len()) {
             self.producers[producer].0.begin(fault);
             return None;
@@ -266,6 +300,7 @@ impl World {
     /// The second phase begins: one daemon and all connections are well, for good.
     async fn heal(&mut self) {
         self.history().say("healed");
+        self.unrest(self.ground.plan.lease + Duration::from_secs(20));
         for (process, _) in &self.producers {
             process.heal();
         }
@@ -304,9 +339,9 @@ impl World {
         // Late statements, restarts, leases of the dead.
         sleep(lease + Duration::from_secs(20)).await;
         self.resume_all().await;
+        self.unrest(Duration::from_secs(6));
         self.revive();
         let settled_by = Instant::now() + SETTLED_WITHIN;
-        let has_slots = self.ground.plan.concurrency >= 16;
         self.probe();
         sleep(Duration::from_secs(3)).await;
         loop {
@@ -315,13 +350,8 @@ impl World {
             let now = self.ground.ledger.clock().now();
             let is_over = Instant::now() >= settled_by;
             let is_settled = self.history().judge(|judge| {
-                if has_slots {
-                    for row in judge.overdue(now, 2_000, |_| false) {
-                        let text = format!("at {} not started: {row}", now.0);
-                        judge.accuse(Anomaly::Late, text);
-                    }
-                }
-                let unfinished = judge.unfinished(|_| false);
+                let mut unfinished = judge.unfinished(|_| false);
+                unfinished.extend(judge.abandoned(now));
                 if is_over {
                     for row in &unfinished {
                         judge.accuse(Anomaly::Stuck, format!("not settled: {row}"));
@@ -352,6 +382,7 @@ impl World {
         if self.daemons[core].as_ref().is_some_and(Daemon::has_ended) {
             self.daemons[core] = None;
             self.start(core, Start::default());
+            self.unrest(Duration::from_secs(5));
         }
     }
 
