@@ -1,4 +1,4 @@
-.PHONY: help demo demo-servers test soak lint doc clean
+.PHONY: help demo demo-servers test simulate soak lint doc clean
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
@@ -21,6 +21,9 @@ test: ## every test, doc tests too
 		set -x; LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) \
 			$(CARGO) test --locked --workspace --features lapsed-cli/otel || status=$$?; } && \
 		cat $$notes && rm -f $$notes && exit $$status
+
+simulate: ## new seeds of the simulator for SIMULATE_SECONDS (3600), on virtual time
+	$(CARGO) run --locked --release --package lapsed-simulator -- seeds 1000000000 --seconds $${SIMULATE_SECONDS:-3600}
 
 soak: ## the promises in milliseconds, then random tests with new seeds for SOAK_MINUTES (20)
 	@scripts/install-servers

@@ -70,7 +70,9 @@ impl Shown {
                 }
                 "guard" => drop(shown.guards.insert(rest.to_owned())),
                 "numbers" => {
-                    let numbers = rest.split(' ').map(|number| number.parse().unwrap_or_default());
+                    let numbers = rest
+                        .split(' ')
+                        .map(|number| number.parse().unwrap_or_default());
                     shown.numbers = numbers.collect();
                 }
                 "digest" => rest.clone_into(&mut shown.digest),
@@ -86,15 +88,23 @@ impl Shown {
     }
 }
 
-/// Runs one seed in a process of its own.
+/// Runs one seed in a process of its own, without these steps of its plan.
 pub fn run(seed: u64, without: &[usize]) -> io::Result<Shown> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("seed").arg(seed.to_string());
-    if !without.is_empty() {
-        let steps: Vec<String> = without.iter().map(ToString::to_string).collect();
-        command.arg("--without").arg(steps.join(","));
+    if without.is_empty() {
+        return run_with(seed, &[]);
     }
-    let ended = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let steps: Vec<String> = without.iter().map(ToString::to_string).collect();
+    run_with(seed, &["--without", &steps.join(",")])
+}
+
+/// Runs one seed in a process of its own, with these options.
+pub fn run_with(seed: u64, options: &[&str]) -> io::Result<Shown> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("seed").arg(seed.to_string()).args(options);
+    let ended = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()?;
     let mut shown = Shown::of(&String::from_utf8_lossy(&ended.stdout));
     // A panic of the product is a finding, too.
     let errors = String::from_utf8_lossy(&ended.stderr);
@@ -131,7 +141,9 @@ pub fn run_many(first: u64, count: u64, time: Option<Duration>, jobs: usize) -> 
             });
         }
     });
-    report.into_inner().expect("nothing panics while holding it")
+    report
+        .into_inner()
+        .expect("nothing panics while holding it")
 }
 
 impl Report {
@@ -158,6 +170,8 @@ impl Report {
     /// Returns the kinds of faults that have not struck.
     pub fn not_struck(&self) -> Vec<String> {
         let kinds = FaultKind::ALL.into_iter().map(FaultKind::name);
-        kinds.filter(|kind| !self.struck.contains_key(kind)).collect()
+        kinds
+            .filter(|kind| !self.struck.contains_key(kind))
+            .collect()
     }
 }

@@ -1,6 +1,6 @@
 //! What happened, in order, and what the judge says about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use lapsed_core::ledger::row::Row;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::judge::Judge;
 use crate::plan::{FaultKind, Op};
+use crate::random::Rng;
 
 /// Who acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +60,8 @@ pub enum Answer {
 pub struct History {
     started: Instant,
     prints: bool,
+    /// Transactions that are forgotten, of a hundred: to see that the judge finds it.
+    forgets: u64,
     state: Mutex<State>,
 }
 
@@ -70,21 +73,22 @@ struct State {
     struck: BTreeMap<FaultKind, u64>,
     lines: u64,
     digest: u64,
-    actors: BTreeSet<Actor>,
+    forgetful: Rng,
 }
 
 impl History {
-    pub fn new(judge: Judge, prints: bool) -> Arc<Self> {
+    pub fn new(judge: Judge, prints: bool, forgets: u64) -> Arc<Self> {
         Arc::new(Self {
             started: Instant::now(),
             prints,
+            forgets,
             state: Mutex::new(State {
                 judge,
                 ops: BTreeMap::new(),
                 struck: BTreeMap::new(),
                 lines: 0,
                 digest: 0xcbf2_9ce4_8422_2325,
-                actors: BTreeSet::new(),
+                forgetful: Rng::new(0, "forgets"),
             }),
         })
     }
@@ -112,6 +116,11 @@ impl History {
         for line in state.judge.wrote(actor, now, rows) {
             self.trace(&mut state, &line);
         }
+    }
+
+    /// True if the ledger forgets this transaction.
+    pub fn forgets(&self) -> bool {
+        self.forgets > 0 && self.state().forgetful.percent(self.forgets)
     }
 
     /// The actor of a change by this process.
@@ -150,7 +159,10 @@ impl History {
 
     pub fn ended(&self, actor: Actor, call: &Call, end: End) {
         let mut state = self.state();
-        let line = format!("{actor:?} ends {} attempt {}: {end:?}", call.id, call.attempt);
+        let line = format!(
+            "{actor:?} ends {} attempt {}: {end:?}",
+            call.id, call.attempt
+        );
         self.trace(&mut state, &line);
         state.judge.ended(actor, call, end);
     }
@@ -159,7 +171,6 @@ impl History {
     pub fn struck(&self, kind: FaultKind, actor: Actor) {
         let mut state = self.state();
         *state.struck.entry(kind).or_default() += 1;
-        state.actors.insert(actor);
         state.judge.disturbed(actor, kind);
     }
 

@@ -50,6 +50,9 @@ struct Invocation {
     at: UnixMs,
 }
 
+/// From when, and until when.
+type Span = (UnixMs, Option<UnixMs>);
+
 /// A claim of a row.
 #[derive(Debug, Clone)]
 struct Claim {
@@ -76,9 +79,9 @@ pub struct Judge {
     /// No demand on lateness before this time: something is or was wrong.
     rest_from: UnixMs,
     /// When each row had each due time, the latest last.
-    armings: BTreeMap<(u64, UnixMs), Vec<(UnixMs, Option<UnixMs>)>>,
+    armings: BTreeMap<(u64, UnixMs), Vec<Span>>,
     /// When each key was last cancelled, and until when.
-    cancelled: BTreeMap<String, (UnixMs, Option<UnixMs>)>,
+    cancelled: BTreeMap<String, Span>,
     claims: BTreeMap<[u8; 16], Claim>,
     ops: Vec<Invocation>,
     pub violations: Vec<Violation>,
@@ -100,10 +103,7 @@ impl Judge {
     }
 
     pub fn invoked(&mut self, op: Op, at: UnixMs) -> usize {
-        self.ops.push(Invocation {
-            op,
-            at,
-        });
+        self.ops.push(Invocation { op, at });
         self.ops.len() - 1
     }
 
@@ -137,9 +137,14 @@ impl Judge {
         let after: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
         let before = std::mem::replace(&mut self.rows, after.clone());
         let mut lines = Vec::new();
-        let ids: std::collections::BTreeSet<u64> = before.keys().chain(after.keys()).copied().collect();
+        let ids: std::collections::BTreeSet<u64> =
+            before.keys().chain(after.keys()).copied().collect();
         for id in ids {
-            if before.get(&id).zip(after.get(&id)).is_none_or(|(old, new)| !same(old, new)) {
+            if before
+                .get(&id)
+                .zip(after.get(&id))
+                .is_none_or(|(old, new)| !same(old, new))
+            {
                 self.since.insert(id, now);
             }
             match (before.get(&id), after.get(&id)) {
@@ -183,7 +188,9 @@ impl Judge {
         let is_cancelled = |row: &Row| row.deleted || row.status == Status::Cancelled;
         if is_cancelled(new) && !is_cancelled(old) {
             self.cancelled.insert(new.key.to_string(), (now, None));
-        } else if !is_cancelled(new) && let Some((_, to)) = self.cancelled.get_mut(new.key.as_str()) {
+        } else if !is_cancelled(new)
+            && let Some((_, to)) = self.cancelled.get_mut(new.key.as_str())
+        {
             *to = to.or(Some(now));
         }
         if old.owner != new.owner && new.lease_until >= now && new.owner.is_some() {
@@ -229,11 +236,16 @@ impl Judge {
             self.accuse(Anomaly::ChangedWithoutCause, &what);
         }
         if new.crashes > old.crashes && old.run_end == old.end_time {
-            let holder = old.owner.and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+            let holder = old
+                .owner
+                .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
             if let Some(holder) = holder
                 && !holder.may_crash
             {
-                let text = format!("{what}: a crash is counted, and nothing disturbed {:?}", holder.by);
+                let text = format!(
+                    "{what}: a crash is counted, and nothing disturbed {:?}",
+                    holder.by
+                );
                 self.accuse(Anomaly::LeaseLostWithoutCause, text);
             }
         }
@@ -257,7 +269,9 @@ impl Judge {
 
     fn renewed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
         let text = format!("{actor:?} renewed {} at {}", brief(old), now.0);
-        let claim = old.owner.and_then(|owner| self.claims.get_mut(&key_of(owner, old.id)));
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get_mut(&key_of(owner, old.id)));
         let by = claim.map(|claim| {
             claim.lease_until = new.lease_until;
             claim.by
@@ -271,21 +285,32 @@ impl Judge {
     }
 
     fn released(&mut self, actor: Actor, old: &Row, new: &Row) {
-        let claim = old.owner.and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
         let Some(claim) = claim else { return };
         let is_dead = claim.is_disturbed;
         if claim.by != actor && !is_dead && !matches!(actor, Actor::Op(_)) {
-            let text = format!("{actor:?} ended the lease of {:?}: {} -> {}", claim.by, brief(old), brief(new));
+            let text = format!(
+                "{actor:?} ended the lease of {:?}: {} -> {}",
+                claim.by,
+                brief(old),
+                brief(new)
+            );
             self.accuse(Anomaly::Doubled, text);
         }
     }
 
     fn ended_in_ledger(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
         let what = format!("{actor:?} at {}: {} -> {}", now.0, brief(old), brief(new));
-        let claim = old.owner.and_then(|owner| self.claims.get(&key_of(owner, old.id)).cloned());
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get(&key_of(owner, old.id)).cloned());
         match (new.status, actor) {
             (Status::Processed, Actor::Daemon { .. }) => {
-                let fits = claim.as_ref().is_some_and(|claim| claim.by == actor && claim.due == old.end_time);
+                let fits = claim
+                    .as_ref()
+                    .is_some_and(|claim| claim.by == actor && claim.due == old.end_time);
                 if !fits {
                     self.accuse(Anomaly::FencedResultApplied, what);
                 } else if claim.and_then(|claim| claim.end) != Some(End::Succeeded) {
@@ -293,7 +318,9 @@ impl Judge {
                 }
             }
             (Status::Dead, Actor::Daemon { .. }) => {
-                let end = claim.filter(|claim| claim.due == old.end_time).and_then(|claim| claim.end);
+                let end = claim
+                    .filter(|claim| claim.due == old.end_time)
+                    .and_then(|claim| claim.end);
                 if end == Some(End::Succeeded) {
                     self.accuse(Anomaly::Lost, format!("{what}: dead, and had succeeded"));
                 }
@@ -341,7 +368,12 @@ impl Judge {
             | Verb::Reschedule { delay }
             | Verb::SqlCreate { delay } => *delay,
             Verb::RunNow | Verb::Redrive => std::time::Duration::ZERO,
-            _ => return self.accuse(Anomaly::ChangedWithoutCause, format!("op {number} moved {}", brief(row))),
+            _ => {
+                return self.accuse(
+                    Anomaly::ChangedWithoutCause,
+                    format!("op {number} moved {}", brief(row)),
+                );
+            }
         };
         let asked = at.plus(delay);
         // A relative time counts from the estimate of the process, which may be off by its faults.
@@ -370,7 +402,11 @@ impl Judge {
     }
 
     fn disarmed(&mut self, row: &Row, now: UnixMs) {
-        if let Some((_, to)) = self.armings.get_mut(&(row.id, row.end_time)).and_then(|times| times.last_mut()) {
+        if let Some((_, to)) = self
+            .armings
+            .get_mut(&(row.id, row.end_time))
+            .and_then(|times| times.last_mut())
+        {
             *to = Some(now);
         }
     }
@@ -379,8 +415,14 @@ impl Judge {
         let Invocation { op, at: from } = self.ops[number].clone();
         match answer {
             Answer::Armed { row, due } => {
-                let times = self.armings.get(&(row, due)).map(Vec::as_slice).unwrap_or_default();
-                let was = times.iter().any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
+                let times = self
+                    .armings
+                    .get(&(row, due))
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
+                let was = times
+                    .iter()
+                    .any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
                 if !was {
                     let text = format!("op {number} was told that {row}-{} exists", due.0);
                     self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
@@ -398,9 +440,16 @@ impl Judge {
     }
 
     pub fn called(&mut self, actor: Actor, call: &Call, now: UnixMs) {
-        let what = format!("{actor:?} ran {} attempt {} at {}", call.id, call.attempt, now.0);
+        let what = format!(
+            "{actor:?} ran {} attempt {} at {}",
+            call.id, call.attempt, now.0
+        );
         let claim = self.claims.values_mut().find(|claim| {
-            claim.by == actor && claim.row == call.row && claim.due == call.due && claim.attempt == call.attempt && !claim.is_called
+            claim.by == actor
+                && claim.row == call.row
+                && claim.due == call.due
+                && claim.attempt == call.attempt
+                && !claim.is_called
         });
         let Some(claim) = claim else {
             return self.accuse(Anomaly::Doubled, format!("{what} without a claim"));
@@ -418,7 +467,12 @@ impl Judge {
 
     pub fn ended(&mut self, actor: Actor, call: &Call, end: End) {
         let claim = self.claims.values_mut().find(|claim| {
-            claim.by == actor && claim.row == call.row && claim.due == call.due && claim.attempt == call.attempt && claim.is_called && claim.end.is_none()
+            claim.by == actor
+                && claim.row == call.row
+                && claim.due == call.due
+                && claim.attempt == call.attempt
+                && claim.is_called
+                && claim.end.is_none()
         });
         if let Some(claim) = claim {
             claim.end = Some(end);
@@ -452,7 +506,9 @@ impl Judge {
     /// Returns the rows that have not ended.
     pub fn unfinished(&self, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
         let rows = self.rows.values();
-        let rows = rows.filter(|row| row.status == Status::Unprocessed && !row.deleted && !is_paused(row.key.as_str()));
+        let rows = rows.filter(|row| {
+            row.status == Status::Unprocessed && !row.deleted && !is_paused(row.key.as_str())
+        });
         rows.map(brief).collect()
     }
 }

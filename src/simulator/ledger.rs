@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::row::Row;
-use lapsed_core::ledger::rows::store::{Parts, Range, Store};
+use lapsed_core::ledger::rows::store::{Columns, Parts, Range, Store};
 use lapsed_core::ledger::rows::{Length, RowLedger};
 use lapsed_core::ledger::{Ledger, LedgerError};
 use lapsed_core::task::UnixMs;
@@ -102,7 +102,11 @@ where
     V: FnOnce(&mut dyn Store) -> Result<T, LedgerError> + Send + 'static,
 {
     let noting = move |store: &mut dyn Store| {
+        let before = history.forgets().then(|| all_rows(store)).transpose()?;
         let answer = verb(store);
+        if let Some(before) = before {
+            restore(store, before)?;
+        }
         let rows = all_rows(store)?;
         history.wrote(actor, store.now(), rows);
         answer
@@ -122,6 +126,18 @@ fn all_rows(store: &mut dyn Store) -> Result<Vec<Row>, LedgerError> {
         },
     )?;
     Ok(rows)
+}
+
+/// Takes back what a transaction has changed.
+fn restore(store: &mut dyn Store, before: Vec<Row>) -> Result<(), LedgerError> {
+    for row in all_rows(store)? {
+        if before.iter().all(|old| old.id != row.id) {
+            store.delete(row.id)?;
+        }
+    }
+    before
+        .iter()
+        .try_for_each(|row| store.save(row, Columns::All))
 }
 
 fn unavailable(message: &str) -> LedgerError {

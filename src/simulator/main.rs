@@ -47,6 +47,12 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         first: u64,
     },
+    /// Let the ledger forget transactions, and see that it is found
+    Canary {
+        /// Number of seeds
+        #[arg(default_value_t = 10)]
+        count: u64,
+    },
     /// Find the smallest plan of a seed that still fails, and tell its story
     Shrink {
         /// The seed
@@ -83,6 +89,9 @@ struct Seed {
     /// Print what happens
     #[arg(long)]
     trace: bool,
+    /// Let the ledger forget this many of a hundred transactions, which must be found
+    #[arg(long, default_value_t = 0)]
+    canary: u64,
 }
 
 fn main() -> ExitCode {
@@ -90,6 +99,7 @@ fn main() -> ExitCode {
         Command::Seeds(seeds) => run_seeds(&seeds),
         Command::Seed(seed) => run_seed(&seed),
         Command::Twice { count, first } => run_twice(first, count),
+        Command::Canary { count } => run_canary(count),
         Command::Shrink { seed } => shrink::shrink(seed),
     };
     ExitCode::from(u8::from(!is_well))
@@ -104,16 +114,16 @@ fn run_seed(options: &Seed) -> bool {
         log.without_time().with_ansi(false).init();
         print!("{plan}");
     }
-    let outcome = world::simulate(plan, options.trace);
+    let outcome = world::simulate(plan, options.trace, options.canary);
     outcome.print();
     outcome.violations.is_empty()
 }
 
 fn run_seeds(options: &Seeds) -> bool {
     let first = options.first.unwrap_or_else(seed_of_the_clock);
-    let jobs = options.jobs.unwrap_or_else(|| {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-    });
+    let jobs = options
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     let began = tokio::time::Instant::now();
     if options.expect_failure {
         return until_failure(first, options.count);
@@ -129,7 +139,11 @@ fn run_seeds(options: &Seeds) -> bool {
         report.claims,
         report.writes,
     );
-    let struck: Vec<String> = report.struck.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let struck: Vec<String> = report
+        .struck
+        .iter()
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect();
     println!("faults: {}", struck.join(", "));
     println!("guards: {}", report.guards.len());
     for (guard, seeds) in &report.guards {
@@ -147,7 +161,10 @@ fn run_seeds(options: &Seeds) -> bool {
         }
     }
     if let Some(seed) = report.failed.keys().next() {
-        println!("{} seeds failed; `simulate shrink {seed}` tells the story", report.failed.len());
+        println!(
+            "{} seeds failed; `simulate shrink {seed}` tells the story",
+            report.failed.len()
+        );
     }
     report.failed.is_empty()
 }
@@ -180,6 +197,16 @@ fn run_twice(first: u64, count: u64) -> bool {
     }
     println!("{count} seeds twice: {} differ {differ:?}", differ.len());
     differ.is_empty()
+}
+
+fn run_canary(count: u64) -> bool {
+    let found = (1..=count).filter(|seed| {
+        let shown = batch::run_with(*seed, &["--canary", "5"]);
+        shown.is_ok_and(|shown| shown.has_failed())
+    });
+    let found = found.count();
+    println!("a ledger that forgets: found by {found} of {count} seeds");
+    found > 0
 }
 
 fn seed_of_the_clock() -> u64 {

@@ -45,8 +45,6 @@ pub enum FaultKind {
     MembersStale,
     /// The process sees itself alone.
     MembersSplit,
-    /// The process is told that the other members are gone.
-    MembersFalseDeath,
     /// Signals are lost.
     SignalsLost,
     /// Signals are late.
@@ -64,7 +62,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 23] = [
         Self::LedgerSlow,
         Self::LedgerUnreachable,
         Self::LedgerRefuses,
@@ -81,7 +79,6 @@ impl FaultKind {
         Self::MembersUnreachable,
         Self::MembersStale,
         Self::MembersSplit,
-        Self::MembersFalseDeath,
         Self::SignalsLost,
         Self::SignalsLate,
         Self::SignalsTwice,
@@ -345,7 +342,11 @@ impl fmt::Display for Plan {
             "{} daemons (core {}, others {}), {} slots, lease {:?}",
             self.daemons,
             self.core,
-            if self.others_stay_down { "stay as they are" } else { "are healed" },
+            if self.others_stay_down {
+                "stay as they are"
+            } else {
+                "are healed"
+            },
             self.concurrency,
             self.lease,
         )?;

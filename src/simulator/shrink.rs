@@ -30,10 +30,16 @@ pub fn shrink(seed: u64) -> bool {
         }
         size /= 2;
     }
-    println!("seed {seed}: {anomaly}; {} of {steps} steps are enough:", steps - left_out.len());
+    println!(
+        "seed {seed}: {anomaly}; {} of {steps} steps are enough:",
+        steps - left_out.len()
+    );
     print!("{}", Plan::draw(seed).without(&left_out));
     let numbers: Vec<String> = left_out.iter().map(ToString::to_string).collect();
-    println!("simulate seed {seed} --trace --without {}", numbers.join(","));
+    println!(
+        "simulate seed {seed} --trace --without {}",
+        numbers.join(",")
+    );
     false
 }
 
@@ -43,5 +49,7 @@ fn failure(seed: u64, without: &[usize]) -> Option<String> {
         violations, broken, ..
     } = batch::run(seed, without).ok()?;
     let first = violations.first().and_then(|text| text.split(':').next());
-    first.map(str::to_owned).or(broken.map(|_| "broken".to_owned()))
+    first
+        .map(str::to_owned)
+        .or(broken.map(|_| "broken".to_owned()))
 }

@@ -52,7 +52,7 @@ fn virtual_time() -> Duration {
 }
 
 /// Carries out a plan in this process, which can do so once.
-pub fn simulate(plan: Plan, prints: bool) -> Outcome {
+pub fn simulate(plan: Plan, prints: bool, forgets: u64) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -64,7 +64,7 @@ pub fn simulate(plan: Plan, prints: bool) -> Outcome {
             wall: virtual_time,
             monotonic: virtual_time,
         });
-        World::new(plan, prints).run().await
+        World::new(plan, prints, forgets).run().await
     });
     // Tasks of dead processes wait for ever.
     runtime.shutdown_background();
@@ -88,10 +88,10 @@ enum AtEnd {
 }
 
 impl World {
-    fn new(plan: Plan, prints: bool) -> Self {
+    fn new(plan: Plan, prints: bool, forgets: u64) -> Self {
         let mut keys = plan.keys.clone();
         keys.extend((0..PROBES).map(|n| format!("Job@ok@probe{n}")));
-        let history = History::new(Judge::new(keys.clone()), prints);
+        let history = History::new(Judge::new(keys.clone()), prints, forgets);
         let ledger = Arc::new(MemoryLedger::new(START));
         let paused = Arc::<Mutex<BTreeSet<String>>>::default();
         let producers = (0..plan.producers).map(|number| {
@@ -190,7 +190,10 @@ impl World {
             loop {
                 sleep(Duration::from_millis(500)).await;
                 let now = ground.ledger.clock().now();
-                let paused = paused.lock().expect("nothing panics while holding it").clone();
+                let paused = paused
+                    .lock()
+                    .expect("nothing panics while holding it")
+                    .clone();
                 let is_paused = |key: &str| paused.iter().any(|class| key.starts_with(class));
                 ground.history.judge(|judge| judge.patrol(now, is_paused));
             }
@@ -273,7 +276,8 @@ impl World {
         }
         let starts = self.starts[number];
         self.starts[number] += 1;
-        self.history().say(format!("daemon {number} starts ({how:?})"));
+        self.history()
+            .say(format!("daemon {number} starts ({how:?})"));
         let daemon = Daemon::start(&self.ground, number, starts, how);
         self.daemons[number] = Some(daemon);
     }
@@ -312,11 +316,11 @@ impl World {
             if let Some(daemon) = &self.daemons[number] {
                 daemon.process.heal();
                 daemon.process.thaw();
-                self.history().struck(FaultKind::Stop, daemon.process.actor);
             }
             // A core that runs fewer classes could not run the others' tasks.
             if number == core || !others_stay_down {
                 if let Some(daemon) = self.take(number) {
+                    self.history().struck(FaultKind::Kill, daemon.process.actor);
                     daemon.kill();
                 }
                 self.start(number, Start::default());
@@ -328,9 +332,16 @@ impl World {
     async fn resume_all(&self) {
         for class in ["Job", "Mail"] {
             let scope: Scope = class.parse().expect("a scope");
-            self.ground.ledger.resume(&scope).await.expect("the ledger answers");
+            self.ground
+                .ledger
+                .resume(&scope)
+                .await
+                .expect("the ledger answers");
         }
-        self.paused.lock().expect("nothing panics while holding it").clear();
+        self.paused
+            .lock()
+            .expect("nothing panics while holding it")
+            .clear();
     }
 
     /// Demands that everything is settled, and that what is created now runs in time.
@@ -371,7 +382,8 @@ impl World {
             let running = daemon.handle.running();
             if running > 0 {
                 let text = format!("{:?} has {running} runs", daemon.process.actor);
-                self.history().judge(|judge| judge.accuse(Anomaly::NotEmpty, text));
+                self.history()
+                    .judge(|judge| judge.accuse(Anomaly::NotEmpty, text));
             }
         }
     }
