@@ -87,9 +87,9 @@ impl AdoptionSink for TimerSink {
 }
 
 impl Peers for TimerSink {
-    fn senior_listeners(&self, key: &TaskKey) -> usize {
+    fn listener_rank(&self, key: &TaskKey) -> usize {
         let adopts = || self.router.adopts(key);
-        self.ownership.senior_listeners(key, adopts)
+        self.ownership.listener_rank(key, adopts)
     }
 
     fn hint_recipient(&self, key: &TaskKey) -> Option<u64> {

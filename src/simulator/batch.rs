@@ -9,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use crate::plan::FaultKind;
-use crate::world::Outcome;
 
 /// What many runs have shown.
 #[derive(Debug, Default)]
@@ -24,7 +23,7 @@ pub struct Report {
     pub daemon_ms: u64,
 }
 
-/// What one run has shown, as it is passed from its process to this one.
+/// What one run has shown, read from what its process has printed of its [`Outcome`](crate::world::Outcome).
 #[derive(Debug, Default)]
 pub struct Shown {
     pub violations: Vec<String>,
@@ -35,24 +34,6 @@ pub struct Shown {
     pub digest: String,
     /// What it wrote if it ended otherwise than it should.
     pub broken: Option<String>,
-}
-
-impl Outcome {
-    /// Writes it for [`Shown::of`].
-    pub fn print(&self) {
-        for violation in &self.violations {
-            println!("violation {violation}");
-        }
-        for (kind, count) in &self.struck {
-            println!("struck {} {count}", kind.name());
-        }
-        for guard in &self.guards {
-            println!("guard {guard}");
-        }
-        let time = self.daemon_time.as_millis();
-        println!("numbers {} {} {time}", self.claims, self.writes);
-        println!("digest {} {:016x}", self.lines, self.digest);
-    }
 }
 
 impl Shown {

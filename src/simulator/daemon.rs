@@ -13,12 +13,13 @@ use lapsed_core::timer::ledger_poll::LedgerPoll;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::history::{Actor, History};
+use crate::history::History;
 use crate::ledger::SimLedger;
 use crate::members::SimMembers;
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::programs;
+use crate::record::Actor;
 use crate::signals::SimTimer;
 
 /// What daemons share.

@@ -10,51 +10,7 @@ use tokio::time::Instant;
 use crate::judge::Judge;
 use crate::plan::{FaultKind, Op};
 use crate::random::Rng;
-
-/// Who acts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Actor {
-    /// A run of a daemon: its number, and how often it was started before.
-    Daemon { number: usize, start: usize },
-    /// A producer, between its operations.
-    Producer(usize),
-    /// An operation, by its place in the history.
-    Op(usize),
-}
-
-/// What the handler of a task was called with.
-#[derive(Debug, Clone)]
-pub struct Call {
-    pub id: String,
-    pub row: u64,
-    pub due: UnixMs,
-    pub attempt: u16,
-    pub payload: Option<String>,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Succeeded,
-    Failed,
-    FailedForGood,
-    Snoozed,
-}
-
-/// The answer to an operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// The ledger holds this arming.
-    Armed { row: u64, due: UnixMs },
-    /// The task is cancelled.
-    Cancelled,
-    /// The task runs, and no further attempt will start.
-    Cancelling,
-    /// Something else, which promises nothing.
-    Other(String),
-    /// It failed: it may have been done or not.
-    Failed(String),
-}
+use crate::record::{Actor, Answer, Call, End};
 
 #[derive(Debug)]
 pub struct History {

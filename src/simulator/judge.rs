@@ -10,8 +10,8 @@ use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 
-use crate::history::{Actor, Answer, Call, End};
 use crate::plan::{FaultKind, Op, Verb};
+use crate::record::{Actor, Answer, Call, End};
 
 /// What must not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +56,7 @@ type Span = (UnixMs, Option<UnixMs>);
 /// A claim of a row.
 #[derive(Debug, Clone)]
 struct Claim {
+    number: u64,
     by: Actor,
     row: u64,
     due: UnixMs,
@@ -253,6 +254,7 @@ impl Judge {
         self.claims.insert(
             key_of(owner, new.id),
             Claim {
+                number: self.claims_seen,
                 by: actor,
                 row: new.id,
                 due: new.end_time,
@@ -444,13 +446,17 @@ impl Judge {
             "{actor:?} ran {} attempt {} at {}",
             call.id, call.attempt, now.0
         );
-        let claim = self.claims.values_mut().find(|claim| {
-            claim.by == actor
-                && claim.row == call.row
-                && claim.due == call.due
-                && claim.attempt == call.attempt
-                && !claim.is_called
-        });
+        let claim = self
+            .claims
+            .values_mut()
+            .filter(|claim| {
+                claim.by == actor
+                    && claim.row == call.row
+                    && claim.due == call.due
+                    && claim.attempt == call.attempt
+                    && !claim.is_called
+            })
+            .max_by_key(|claim| claim.number);
         let Some(claim) = claim else {
             return self.accuse(Anomaly::Doubled, format!("{what} without a claim"));
         };
@@ -466,14 +472,18 @@ impl Judge {
     }
 
     pub fn ended(&mut self, actor: Actor, call: &Call, end: End) {
-        let claim = self.claims.values_mut().find(|claim| {
-            claim.by == actor
-                && claim.row == call.row
-                && claim.due == call.due
-                && claim.attempt == call.attempt
-                && claim.is_called
-                && claim.end.is_none()
-        });
+        let claim = self
+            .claims
+            .values_mut()
+            .filter(|claim| {
+                claim.by == actor
+                    && claim.row == call.row
+                    && claim.due == call.due
+                    && claim.attempt == call.attempt
+                    && claim.is_called
+                    && claim.end.is_none()
+            })
+            .max_by_key(|claim| claim.number);
         if let Some(claim) = claim {
             claim.end = Some(end);
         }
@@ -488,17 +498,6 @@ impl Judge {
                 && row.lease_until < now
                 && due_at(row).max(since).0 + 2_000 < now.0
                 && !is_paused(row.key.as_str())
-        });
-        rows.map(brief).collect()
-    }
-
-    /// Returns the rows that a run has left deleted and unfinished.
-    pub fn abandoned(&self, now: UnixMs) -> Vec<String> {
-        let rows = self.rows.values().filter(|row| {
-            row.status == Status::Unprocessed
-                && row.deleted
-                && row.lease_until.0 > 0
-                && row.lease_until < now
         });
         rows.map(brief).collect()
     }

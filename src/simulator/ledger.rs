@@ -15,9 +15,10 @@ use lapsed_core::ledger::{Ledger, LedgerError};
 use lapsed_core::task::UnixMs;
 use tokio::time::{Instant, sleep};
 
-use crate::history::{Actor, History};
+use crate::history::History;
 use crate::plan::FaultKind;
 use crate::process::Process;
+use crate::record::Actor;
 
 /// As the limit of a statement in MySQL.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -170,7 +171,9 @@ impl RowLedger for SimLedger {
             let (inner, after) = (Arc::clone(&self.inner), process.draw(100, 9_000));
             tokio::spawn(async move {
                 sleep(Duration::from_millis(after)).await;
-                let _ = apply(&inner, history, actor, length, verb).await;
+                let _ = apply(&inner, Arc::clone(&history), actor, length, verb).await;
+                // What it has claimed is known to nothing, until its lease ends.
+                history.struck(FaultKind::LedgerAppliesLate, actor);
             });
             sleep(Duration::from_millis(process.draw(1, 5_000))).await;
             process.runs().await;

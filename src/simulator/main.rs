@@ -14,6 +14,7 @@ mod process;
 mod producer;
 mod programs;
 mod random;
+mod record;
 mod shrink;
 mod signals;
 mod world;
@@ -115,7 +116,7 @@ fn run_seed(options: &Seed) -> bool {
         print!("{plan}");
     }
     let outcome = world::simulate(plan, options.trace, options.canary);
-    outcome.print();
+    print!("{outcome}");
     outcome.violations.is_empty()
 }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::history::{Actor, History};
+use crate::history::History;
 use crate::plan::{Fault, FaultKind};
 use crate::random::Rng;
+use crate::record::Actor;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {

@@ -17,10 +17,11 @@ use lapsed_core::task::{Contents, Due, Origin, Scope, TaskKey, UnixMs};
 use lapsed_core::timer::ledger_poll::LedgerPoll;
 use tokio::sync::mpsc;
 
-use crate::history::{Answer, History};
+use crate::history::History;
 use crate::ledger::SimLedger;
 use crate::plan::{Op, Policy, Verb};
 use crate::process::Process;
+use crate::record::Answer;
 use crate::signals::SimTimer;
 
 pub struct Producer {

@@ -7,9 +7,10 @@ use lapsed::{HandlerError, Handlers, RetryPolicy, TaskContext};
 use lapsed_core::clock::LedgerClock;
 use tokio::time::sleep;
 
-use crate::history::{Call, End, History};
+use crate::history::History;
 use crate::plan::{FaultKind, METHODS};
 use crate::process::Process;
+use crate::record::{Call, End};
 
 /// The retries of all tasks.
 const RETRY: Duration = Duration::from_secs(2);

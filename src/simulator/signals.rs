@@ -160,8 +160,8 @@ impl AdoptionSink for SimSink {
         self.inner.propose_alone(candidate);
     }
 
-    fn expired_elsewhere(&self, key: &TaskKey, is_told: bool) {
-        self.inner.expired_elsewhere(key, is_told);
+    fn expired_elsewhere(&self, key: &TaskKey, is_notified: bool) {
+        self.inner.expired_elsewhere(key, is_notified);
     }
 
     async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
@@ -170,8 +170,8 @@ impl AdoptionSink for SimSink {
 }
 
 impl Peers for SimSink {
-    fn senior_listeners(&self, key: &TaskKey) -> usize {
-        self.inner.senior_listeners(key)
+    fn listener_rank(&self, key: &TaskKey) -> usize {
+        self.inner.listener_rank(key)
     }
 
     fn hint_recipient(&self, key: &TaskKey) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! A run: carries out a plan, heals a core, and demands that everything is settled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -13,11 +14,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::daemon::{Daemon, Ground, Start};
-use crate::history::{Actor, History};
+use crate::history::History;
 use crate::judge::{Anomaly, Judge, Violation};
 use crate::plan::{Action, FAULTS, Fault, FaultKind, Op, Plan, Policy, Verb};
 use crate::process::Process;
 use crate::producer::Producer;
+use crate::record::Actor;
 
 /// When the ledger's clock starts.
 const START: UnixMs = UnixMs(1_800_000_000_000);
@@ -41,6 +43,24 @@ pub struct Outcome {
     pub daemon_time: Duration,
     pub lines: u64,
     pub digest: u64,
+}
+
+impl fmt::Display for Outcome {
+    /// Writes it for [`Shown`](crate::batch::Shown).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for violation in &self.violations {
+            writeln!(f, "violation {violation}")?;
+        }
+        for (kind, count) in &self.struck {
+            writeln!(f, "struck {} {count}", kind.name())?;
+        }
+        for guard in &self.guards {
+            writeln!(f, "guard {guard}")?;
+        }
+        let time = self.daemon_time.as_millis();
+        writeln!(f, "numbers {} {} {time}", self.claims, self.writes)?;
+        writeln!(f, "digest {} {:016x}", self.lines, self.digest)
+    }
 }
 
 /// The start of virtual time.
@@ -358,11 +378,9 @@ impl World {
         loop {
             sleep(Duration::from_secs(1)).await;
             self.revive();
-            let now = self.ground.ledger.clock().now();
             let is_over = Instant::now() >= settled_by;
             let is_settled = self.history().judge(|judge| {
-                let mut unfinished = judge.unfinished(|_| false);
-                unfinished.extend(judge.abandoned(now));
+                let unfinished = judge.unfinished(|_| false);
                 if is_over {
                     for row in &unfinished {
                         judge.accuse(Anomaly::Stuck, format!("not settled: {row}"));

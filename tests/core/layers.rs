@@ -154,7 +154,7 @@ const DRIVERS: [(&str, &[&str]); 9] = [
     ("axum", &["server/http"]),
     ("askama", &["server/http/dashboard"]),
     ("argon2", &["server/resp/auth.rs"]),
-    ("clap", &["cli"]),
+    ("clap", &["cli", "simulator"]),
 ];
 
 /// Adapters, and the only places that may name them.

@@ -42,7 +42,14 @@ fn read_all() -> Vec<SourceFile> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut paths, mut packages, mut places) = (Vec::new(), Vec::new(), vec![root.clone()]);
     while let Some(place) = places.pop() {
-        if place.is_dir() {
+        let is_of_package = |place: &Path| {
+            place
+                .parent()
+                .is_some_and(|at| at.join("Cargo.toml").is_file())
+        };
+        if place.ends_with("tests") && is_of_package(&place) && place != root.join("tests") {
+            // Test binaries of a package.
+        } else if place.is_dir() {
             let entries = std::fs::read_dir(&place).unwrap();
             places.extend(entries.map(|entry| entry.unwrap().path()));
         } else if place.ends_with("Cargo.toml") {

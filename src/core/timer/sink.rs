@@ -56,7 +56,7 @@ pub trait Peers: Send + Sync + 'static {
     /// Number of daemons that come first and receive the arming of this key too. 0: this daemon acts on it. 1: it acts
     /// if the first one did not. Higher: it remembers the event. Daemons that adopt the key come first, then the more
     /// senior ones.
-    fn senior_listeners(&self, _key: &TaskKey) -> usize {
+    fn listener_rank(&self, _key: &TaskKey) -> usize {
         0
     }
 

@@ -165,7 +165,7 @@ impl Ownership {
 
     /// Returns how many members that receive the arming of this key act on it before we do. 0: we act first. A member
     /// that adopts the key comes before one that does not; `adopts` says whether we do.
-    pub fn senior_listeners(&self, key: &TaskKey, adopts: impl FnOnce() -> bool) -> usize {
+    pub fn listener_rank(&self, key: &TaskKey, adopts: impl FnOnce() -> bool) -> usize {
         let view = self.view();
         view.before_us(self.me, self.clock.now(), key, adopts)
             .count()
@@ -191,7 +191,7 @@ impl Ownership {
         let owner = able.max_by_key(|peer| peer.claim(hash))?;
         let ours = view.own_claim(self.me, hash);
         let is_behind_us = view.can_start(key) && owner.claim(hash) < ours;
-        let mut senior = view.senior_listeners(self.me, now);
+        let mut senior = view.listener_rank(self.me, now);
         let is_informed =
             owner.hears_expiries() || is_behind_us || senior.any(|peer| peer.can_run(key));
         (!is_informed).then_some(owner.id)
@@ -212,7 +212,7 @@ impl Ownership {
         let before_us = able.filter(|peer| Some(peer.claim(hash)) > ours);
         let owner = before_us.max_by_key(|peer| peer.claim(hash));
         let is_left = owner.is_some_and(|owner| !owner.can_adopt(key, true));
-        let mut senior = view.senior_listeners(self.me, now);
+        let mut senior = view.listener_rank(self.me, now);
         is_left && adopts() && !senior.any(|peer| peer.can_run(key) && peer.can_adopt(key, true))
     }
 
@@ -227,7 +227,7 @@ impl Ownership {
     /// forward our expired keys.
     pub fn may_stop_listening(&self, armings: bool) -> bool {
         let view = self.view();
-        let senior = view.senior_listeners(self.me, self.clock.now());
+        let senior = view.listener_rank(self.me, self.clock.now());
         let equals = senior
             .filter(|peer| peer.has_our_routes && peer.forwards && (peer.listening || !armings));
         equals.count() >= LISTENERS

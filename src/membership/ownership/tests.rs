@@ -178,7 +178,7 @@ async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening
         let others: Vec<Heartbeat> = all[3 - expected..].to_vec();
         us.refresh(&others).await;
         us.refresh(&others).await;
-        assert_eq!(us.0.senior_listeners(&key, || true), expected);
+        assert_eq!(us.0.listener_rank(&key, || true), expected);
         assert_eq!(us.0.may_stop_listening(true), may_stop, "{expected}");
     }
     type Spoil = fn(&mut Heartbeat);
@@ -199,7 +199,7 @@ async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening
     tokio::time::advance(LIFETIME).await;
     assert_eq!(
         (
-            us.0.senior_listeners(&key, || true),
+            us.0.listener_rank(&key, || true),
             us.0.may_stop_listening(true)
         ),
         (0, false)
@@ -376,19 +376,15 @@ async fn a_member_that_adopts_a_key_acts_before_more_senior_ones_that_do_not() {
     for _ in 0..2 {
         us.refresh(&elders).await;
     }
-    assert_eq!(us.0.senior_listeners(&key, || true), 0);
+    assert_eq!(us.0.listener_rank(&key, || true), 0);
     assert_eq!(us.0.most_senior_listener(&key), None);
-    assert_eq!(
-        us.0.senior_listeners(&key, || false),
-        3,
-        "as we do not adopt"
-    );
+    assert_eq!(us.0.listener_rank(&key, || false), 3, "as we do not adopt");
     assert!(!us.0.may_stop_listening(true), "they adopt less than we do");
     // A member that adopts comes before us if we do not.
     let mut own = ready(1);
     own.capabilities.handlers_unadopted = true;
     us.refresh_as(&own, std::slice::from_ref(&younger));
-    assert_eq!(us.0.senior_listeners(&key, || false), 1);
+    assert_eq!(us.0.listener_rank(&key, || false), 1);
     assert!(us.0.others_adopt());
     us.refresh(&elders).await;
     assert!(!us.0.others_adopt());
@@ -409,7 +405,7 @@ async fn a_member_that_hears_no_armings_is_not_relied_on_for_them() {
     for _ in 0..2 {
         us.refresh(&elders).await;
     }
-    assert_eq!(us.0.senior_listeners(&key, || true), 0);
+    assert_eq!(us.0.listener_rank(&key, || true), 0);
     assert!(!us.0.may_stop_listening(true));
     assert!(us.0.may_stop_listening(false), "they hear what we do");
     // They hear expired keys themselves.

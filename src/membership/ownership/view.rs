@@ -66,11 +66,7 @@ impl View {
     }
 
     /// The others that receive the expiry of all keys and joined before us.
-    pub(super) fn senior_listeners(
-        &self,
-        me: MemberId,
-        now: UnixMs,
-    ) -> impl Iterator<Item = &Peer> {
+    pub(super) fn listener_rank(&self, me: MemberId, now: UnixMs) -> impl Iterator<Item = &Peer> {
         self.owners(now)
             .filter(move |peer| peer.hears_expiries() && peer.joined_before(self.since, me))
     }

@@ -257,7 +257,7 @@ impl KeyInspector {
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
-                    if due <= answered.plus(self.horizon) && sink.senior_listeners(&key) == 0 {
+                    if due <= answered.plus(self.horizon) && sink.listener_rank(&key) == 0 {
                         soon.push((key.clone(), due));
                     }
                     if expires_as_armed(value, due) {

@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
 
     /// Inspects the key, or leaves it to the daemons that come first.
     fn changed(&self, key: TaskKey, change: Change, receipt: Receipt) {
-        match self.sink.senior_listeners(&key) {
+        match self.sink.listener_rank(&key) {
             0 | 1 => self.state.inspector.note(key, change, receipt, self.sink),
             _ => self
                 .state
