@@ -1,35 +1,8 @@
-//! The commands of docs/http.md, as they are.
-
-use std::process::Command;
+//! The endpoints that docs/http.md names.
 
 use super::rig::Api;
 
 const PAGE: &str = include_str!("../../../docs/http.md");
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_commands_of_the_page_work() {
-    let api = Api::start().await;
-    let blocks = PAGE.split("```sh\n").skip(1);
-    let script: String = blocks
-        .map(|block| block.split("```").next().unwrap())
-        .collect();
-    let script = script.replace("http://127.0.0.1:8787", &api.url(""));
-    assert!(script.matches("curl ").count() > 25, "{script}");
-    let run = tokio::task::spawn_blocking(move || {
-        Command::new("bash")
-            .args(["-e", "-x", "-o", "pipefail", "-c", &script])
-            .output()
-            .expect("bash is there")
-    });
-    let ended = run.await.unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        ended.status.success(),
-        "{}\n{}",
-        text(&ended.stdout),
-        text(&ended.stderr)
-    );
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_names_every_endpoint_of_the_description() {

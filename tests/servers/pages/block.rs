@@ -93,21 +93,28 @@ pub fn blocks(page: &str) -> Vec<Block> {
             .take_while(|line| line.trim() != "```")
             .map(|line| line.get(indent..).unwrap_or_default())
             .collect();
-        let above: Vec<&str> = lines[..number]
+        let mut above = lines[..number]
             .iter()
             .rev()
             .map(|line| line.trim())
-            .filter(|line| !line.is_empty())
-            .take(2)
+            .filter(|line| !line.is_empty());
+        let comments: Vec<&str> = above
+            .clone()
+            .map_while(|line| line.strip_prefix("<!-- ")?.strip_suffix(" -->"))
             .collect();
+        let nearest = above.nth(comments.len()).unwrap_or_default();
         let place = format!("{page}:{}", number + 1);
-        let after_ctrl_c = above.first() == Some(&"<!-- run: after Ctrl-C -->");
+        let after_ctrl_c = comments.contains(&"run: after Ctrl-C");
+        let marker = comments
+            .into_iter()
+            .filter_map(|comment| comment.strip_prefix("run: "))
+            .find(|marker| *marker != "after Ctrl-C");
         found.push(Block {
             page: page.to_owned(),
             line: number + 1,
             language: language.to_owned(),
             text: inside.iter().map(|line| format!("{line}\n")).collect(),
-            use_: use_of(language, &above[usize::from(after_ctrl_c)..], &place),
+            use_: use_of(language, marker, nearest, &place),
             after_ctrl_c,
         });
         number += inside.len() + 2;
@@ -115,12 +122,8 @@ pub fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// `above` are the two lines above the fence, the nearest first.
-fn use_of(language: &str, above: &[&str], place: &str) -> Use {
-    let nearest = above.first().copied().unwrap_or_default();
-    let marker = nearest
-        .strip_prefix("<!-- run: ")
-        .and_then(|rest| rest.strip_suffix(" -->"));
+/// `nearest` is the sentence above the block.
+fn use_of(language: &str, marker: Option<&str>, nearest: &str, place: &str) -> Use {
     if let Some(marker) = marker {
         return match marker.split_once(' ').unwrap_or((marker, "")) {
             ("no,", reason) => Use::NotRun(reason.to_owned()),
@@ -138,7 +141,7 @@ fn use_of(language: &str, above: &[&str], place: &str) -> Use {
         .strip_suffix("`:")
         .and_then(|line| line.rsplit_once('`'))
         .map(|(_, name)| name)
-        .filter(|name| name.contains('.') && !name.contains([' ', '=']));
+        .filter(|name| name.contains('.') && !name.contains([' ', '=', '[']));
     match (language, name) {
         ("toml" | "php" | "python" | "js", Some(name)) => Use::File(name.to_owned()),
         ("toml", None) => Use::Configuration,

@@ -70,6 +70,10 @@ impl Machine {
             .await;
         let python = String::from_utf8(python.expect("`python3` was not found").stdout).unwrap();
         link(Path::new(python.trim()), "python");
+        let redis_cli = Command::new("sh")
+            .args(["-c", "command -v redis-cli"])
+            .output();
+        let redis_cli = String::from_utf8(redis_cli.await.unwrap().stdout).unwrap();
         let mut shell = shell(directory.path())
             .spawn()
             .expect("`unshare` was not found");
@@ -84,11 +88,18 @@ impl Machine {
             _redis: redis,
             maria,
         };
+        // In a terminal it shows the types of replies.
+        machine.program(
+            "redis-cli",
+            &format!("exec {} --no-raw \"$@\"", redis_cli.trim()),
+        );
         let path = std::env::var("PATH").unwrap();
         machine
             .must(&format!("export PATH='{}:{path}'", programs.display()))
             .await;
-        machine.must("ip link set lo up").await;
+        machine
+            .must("ip link set lo up; hostname vm; export USER=ada")
+            .await;
         let doors = format!(
             "'{}' --exact pages::machine::doors --ignored >../doors.log 2>&1 &",
             std::env::current_exe().unwrap().display()
@@ -110,7 +121,9 @@ impl Machine {
     }
 
     pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.home.join(name), text).unwrap();
+        let path = self.home.join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in the home")).unwrap();
+        std::fs::write(path, text).unwrap();
     }
 
     /// Types lines in the shell.
@@ -159,20 +172,25 @@ impl Machine {
     /// # Errors
     /// If it ends, or listens on none.
     pub async fn leave(&mut self, command: &str) -> Result<(), String> {
+        let command = command.trim_end().trim_end_matches(" &");
         let before = self.listening().await?;
         let log = self
             .directory
             .path()
             .join(format!("terminal-{}", self.staying.len()));
         // A process group of its own, which Ctrl-C reaches.
-        let command = format!(
+        let typed = format!(
             "set -m\n{{ {command}\n}} >'{}' 2>&1 </dev/null &\nstaying=$!; groups=\"$groups -$staying\"; set +m",
             log.display()
         );
         self.staying.push(log);
-        let said = self.type_(&command).await?;
+        let said = self.type_(&typed).await?;
         if said.failed {
             return Err(said.stderr);
+        }
+        // What moves tasks listens nowhere.
+        if command.contains("--follow") {
+            return Ok(());
         }
         self.until_listening(before + 1).await
     }
@@ -270,6 +288,7 @@ fn shell(directory: &Path) -> Command {
     }
     command.args([
         "--net",
+        "--uts",
         "--pid",
         "--fork",
         "--mount-proc",

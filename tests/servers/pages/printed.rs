@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use regex::{Captures, Regex};
 
 /// What differs from one run to the next. The same text on the page is the same text in what is printed.
-const VARIABLE: [&str; 5] = [
+const VARIABLE: [&str; 6] = [
+    // A claim, which pages cut.
+    r"\b\d+-1[789]\d{11}-[0-9a-f]+[0-9A-Za-z._-]*",
     // A time.
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}Z",
     // An id: a row, and the milliseconds of a due time.
@@ -15,7 +17,7 @@ const VARIABLE: [&str; 5] = [
     // What makes a key unique.
     r"~[0-9a-z]{26}",
     // A measured time.
-    r"\b\d+\.\d+ m?s\b",
+    r"\b\d+\.\d+(?: m?s)?\b",
 ];
 
 /// What pages and programs have said the same of so far.
@@ -35,7 +37,7 @@ impl Known {
         let found: Vec<&str> = printed.lines().map(str::trim_end).collect();
         let (mut at, mut skips) = (0, false);
         for line in expected {
-            if matches!(line, ".." | "...") {
+            if matches!(line.trim(), ".." | "...") {
                 skips = true;
                 continue;
             }
@@ -63,11 +65,23 @@ impl Known {
         }
     }
 
-    /// Whether a line of the page is one of these.
-    pub fn has(&mut self, line: &str, printed: &str) -> bool {
-        printed
-            .lines()
-            .any(|found| self.same_line(line, found.trim_end()))
+    /// Whether a line of the page is one of these, which begin with their time.
+    pub fn is_logged(&mut self, line: &str, log: &str) -> bool {
+        let line = format!("..{line}");
+        log.lines()
+            .any(|found| self.same_line(&line, found.trim_end()))
+    }
+
+    /// A command of the page, with what was printed here.
+    pub fn replace(&self, command: &str) -> String {
+        // Longer texts first: a claim begins with an id.
+        let mut texts: Vec<(&String, &String)> = self.texts.iter().collect();
+        texts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        texts
+            .into_iter()
+            .fold(command.to_owned(), |command, (page, printed)| {
+                command.replace(page.as_str(), printed)
+            })
     }
 
     fn same_line(&mut self, page: &str, printed: &str) -> bool {
@@ -97,7 +111,7 @@ impl Known {
         let pairs: Vec<(&str, &str)> = texts
             .iter()
             .enumerate()
-            .filter(|(_, text)| !text.ends_with('s'))
+            .filter(|(_, text)| text.contains(['-', '~', ':']))
             .map(|(number, text)| {
                 (
                     *text,

@@ -25,8 +25,12 @@ pub struct Page {
     pub files: &'static [(&'static str, &'static str)],
     /// Programs that are not installed for tests: what they do here.
     pub programs: &'static [(&'static str, &'static str)],
-    /// What the page tells to do elsewhere, before its first block.
+    /// What the page tells to do elsewhere, before its first block that is typed.
     pub before: &'static str,
+    /// What it takes for granted before the block with this text.
+    pub first: &'static [(&'static str, &'static str)],
+    /// What is so when the reader has followed it.
+    pub then: &'static str,
     /// Text of blocks that stands for something of the reader's.
     pub means: &'static [(&'static str, &'static str)],
 }
@@ -38,6 +42,8 @@ impl Page {
             files: &[],
             programs: &[],
             before: "",
+            first: &[],
+            then: "",
             means: &[],
         }
     }
@@ -72,6 +78,7 @@ impl Page {
             page: self,
             printed: String::new(),
             differences: Vec::new(),
+            before: self.before.to_owned(),
         };
         reader.prepare().await?;
         for block in &blocks {
@@ -86,6 +93,11 @@ impl Page {
                 )
             })?;
         }
+        let rest = format!("{}\n{}", reader.before, self.then);
+        reader
+            .shell(&rest)
+            .await
+            .map_err(|error| format!("{}: {error}\n{}", self.path, reader.machine.log()))?;
         match reader.differences.is_empty() {
             true => Ok(()),
             false => Err(reader.differences.join("\n\n")),
@@ -101,6 +113,8 @@ struct Reader {
     printed: String,
     /// Where the page shows what is not printed.
     differences: Vec<String>,
+    /// Not yet typed.
+    before: String,
 }
 
 impl Reader {
@@ -123,15 +137,14 @@ impl Reader {
         std::os::unix::fs::symlink(npm.join("node_modules"), modules).unwrap();
         let path = format!("export PYTHONPATH='{}'", pip.join("packages").display());
         self.machine.type_(&path).await?;
-        if self
-            .page
-            .files
-            .iter()
+        let texts = self.page.files.iter().chain(self.page.means);
+        if texts
+            .into_iter()
             .any(|(_, text)| text.contains("/lapsed_try"))
         {
             self.machine.create_database("lapsed_try").await?;
         }
-        self.shell(self.page.before).await
+        Ok(())
     }
 
     /// What the text of a block means here.
@@ -146,8 +159,21 @@ impl Reader {
 
     async fn follow(&mut self, block: &Block) -> Result<(), String> {
         let text = self.meant(&block.text);
+        let is_typed = !matches!(
+            block.use_,
+            Use::File(_) | Use::Append(_) | Use::Configuration | Use::NotRun(_)
+        );
+        if is_typed {
+            let before = std::mem::take(&mut self.before);
+            self.shell(&before).await?;
+        }
         if block.after_ctrl_c {
             self.machine.stop().await?;
+        }
+        for (in_block, commands) in self.page.first {
+            if block.text.contains(in_block) {
+                self.shell(commands).await?;
+            }
         }
         match &block.use_ {
             Use::NotRun(_) => Ok(()),
@@ -190,7 +216,7 @@ impl Reader {
         for line in text.lines() {
             let (machine, known) = (&self.machine, std::sync::Mutex::new(&mut self.known));
             until(format!("`{line}` is logged"), async || {
-                known.lock().unwrap().has(line, &machine.log())
+                known.lock().unwrap().is_logged(line, &machine.log())
             })
             .await;
         }
@@ -239,8 +265,11 @@ impl Reader {
             }
         }
         for (command, expected) in commands {
+            // What the page shows of an id is the one that was printed here.
+            let command = self.known.replace(&command);
             if stays(&command) {
                 self.machine.leave(&command).await?;
+                self.logged(&expected).await?;
                 continue;
             }
             let said = self.machine.type_(&command).await?;
@@ -322,7 +351,11 @@ fn stays(line: &str) -> bool {
         return false;
     }
     let mut words = words.skip_while(|word| *word == "--config" || word.ends_with(".toml"));
-    matches!(words.next(), Some("listen" | "dev"))
+    match words.next() {
+        Some("listen" | "dev") => true,
+        Some("move") => words.any(|word| word == "--follow"),
+        _ => false,
+    }
 }
 
 fn succeeded(lines: &str, said: &Said) -> Result<(), String> {
