@@ -19,8 +19,8 @@ use crate::support::wait::DEADLINE;
 /// The ports of Redis and MariaDB, as pages write them.
 const PORTS: [u16; 2] = [6379, 3306];
 
-/// Where the doors of a machine are.
-const DOORS: &str = "LAPSED_TEST_DOORS";
+/// Where the sockets behind the ports of a machine are.
+const PORTS_OF: &str = "LAPSED_TEST_PORTS";
 
 const MARK: &str = "lapsed-page-mark";
 
@@ -100,11 +100,11 @@ impl Machine {
         machine
             .must("ip link set lo up; hostname vm; export USER=ada")
             .await;
-        let doors = format!(
-            "'{}' --exact pages::machine::doors --ignored >../doors.log 2>&1 &",
+        let serve = format!(
+            "'{}' --exact pages::machine::serve_ports --ignored >../ports.log 2>&1 &",
             std::env::current_exe().unwrap().display()
         );
-        machine.must(&doors).await;
+        machine.must(&serve).await;
         machine
             .until_listening(1 + usize::from(with_maria))
             .await
@@ -200,11 +200,11 @@ impl Machine {
     /// # Errors
     /// If the shell has ended.
     pub async fn stop(&mut self) -> Result<(), String> {
-        let doors = 1 + usize::from(self.maria.is_some());
+        let servers = 1 + usize::from(self.maria.is_some());
         self.type_("kill -INT -- $groups; groups=; staying=")
             .await?;
         let deadline = tokio::time::Instant::now() + DEADLINE;
-        while self.listening().await? > doors {
+        while self.listening().await? > servers {
             if tokio::time::Instant::now() > deadline {
                 return Err(format!("a program goes on after Ctrl-C: {}", self.log()));
             }
@@ -299,7 +299,7 @@ fn shell(directory: &Path) -> Command {
     for name in settings.filter(|name| name.as_encoded_bytes().starts_with(b"LAPSED")) {
         command.env_remove(name);
     }
-    command.env(DOORS, directory);
+    command.env(PORTS_OF, directory);
     command.current_dir(directory.join("home"));
     command
         .stdin(Stdio::piped())
@@ -324,11 +324,11 @@ fn open_to(directory: &Path, name: u16, port: u16) {
 
 #[tokio::test]
 #[ignore = "a program in the network of a machine: the ports of its servers"]
-async fn doors() {
-    let directory = PathBuf::from(std::env::var_os(DOORS).expect("started by a machine"));
+async fn serve_ports() {
+    let directory = PathBuf::from(std::env::var_os(PORTS_OF).expect("started by a machine"));
     for port in PORTS {
-        let door = directory.join(port.to_string());
-        if !door.exists() {
+        let socket = directory.join(port.to_string());
+        if !socket.exists() {
             continue;
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
@@ -336,9 +336,9 @@ async fn doors() {
             .unwrap();
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
-                let door = door.clone();
+                let socket = socket.clone();
                 tokio::spawn(async move {
-                    if let Ok(mut server) = UnixStream::connect(door).await {
+                    if let Ok(mut server) = UnixStream::connect(socket).await {
                         let _ = copy_bidirectional(&mut client, &mut server).await;
                     }
                 });

@@ -29,6 +29,13 @@ const LOGGED: (&str, &str) = (
      [[routes]]\nmatch = '.'\nlog = {}\n",
 );
 
+/// A route of orders alone.
+const ORDERS: (&str, &str) = (
+    "lapsed.toml",
+    "redis.url = 'redis://127.0.0.1:6379/0'\nledger.url = 'mysql://root@127.0.0.1:3306/lapsed_try'\n\
+     [[routes]]\nmatch = '^Order@'\nlog = {}\n",
+);
+
 macro_rules! pages {
     ($($name:ident: $page:expr;)*) => {
         $(
@@ -160,29 +167,115 @@ pages! {
         ..Page::new("docs/alerts.md")
     };
     access: Page::new("docs/access.md");
+    pausing: Page {
+        files: &[LOGGED],
+        before: "lapsed migrate
+            lapsed listen",
+        first: &[
+            ("lapsed pause Invoice@send && lapsed run", "lapsed schedule Invoice@send@7 --in 1h"),
+            ("--hold-overdue", "lapsed resume Invoice@send
+                lapsed cancel --class Invoice
+                for n in 101 103 105; do
+                    lapsed schedule Order@close@$n --at $(date -ud \"-$((3600 - n)) sec\" +%Y-%m-%dT%H:%M:%SZ)
+                    lapsed schedule Invoice@send@$((n + 1)) --at $(date -ud \"-$((3599 - n)) sec\" +%Y-%m-%dT%H:%M:%SZ)
+                done"),
+        ],
+        ..Page::new("docs/pausing.md")
+    };
+    retention: Page {
+        files: &[ORDERS],
+        before: "lapsed migrate
+            lapsed listen
+            for n in 1 2 3; do lapsed schedule Order@close@$n --in 0s; done
+            until [ $(lapsed list --state done | grep -c ' Order@close@') = 3 ]; do sleep 0.1; done
+            mariadb -h127.0.0.1 -uroot lapsed_try -e 'UPDATE tb_time_limit_task SET finished_at = finished_at - 700000, end_time = end_time - 700000, start_time = start_time - 700000'",
+        first: &[("jq .result", "lapsed listen
+            lapsed schedule Report@build@1 --in 0s
+            until lapsed list --state done | grep ' Report@build@1 '; do sleep 0.1; done")],
+        ..Page::new("docs/retention.md")
+    };
+    retries: Page {
+        files: &[
+            ("lapsed.toml", "redis.url = 'redis://127.0.0.1:6379/0'\nledger.url = 'mysql://root@127.0.0.1:3306/lapsed_try'\n\
+                [[routes]]\nmatch = '^Mail@'\nexec = ['sh', '-c', 'echo connection refused >&2; exit 75']\n\
+                retry = { backoff = 'fixed', delay = '700ms', jitter = 0.0, max_attempts = 3 }\n"),
+            ("broken.toml", "retry.deadline = '0s'\n[[routes]]\nmatch = '^Mail@'\nlog = {}\nexpire_after = 24\n\
+                retry = { backoff = 'fixed', base = '2s' }\n"),
+        ],
+        before: "lapsed migrate
+            lapsed listen
+            lapsed schedule Mail@send@7 --in 0s
+            lapsed schedule Mail@send@8 --in 0s
+            until [ $(lapsed list --state dead | grep -c ' Mail@send@') = 2 ]; do sleep 0.1; done",
+        ..Page::new("docs/retries-and-dead-letters.md")
+    };
+    tasks: Page {
+        files: &[LOGGED, ("mail.json", "{}")],
+        before: "lapsed migrate",
+        ..Page::new("docs/tasks.md")
+    };
+    troubleshooting: Page {
+        files: &[("lapsed.toml", "redis.url = 'redis://127.0.0.1:6379/0'\nledger.url = 'mysql://root@127.0.0.1:3306/lapsed_try'\n\
+            [[routes]]\nmatch = '^Gone@'\nexec = ['/no/such/program']\n\
+            [[routes]]\nmatch = '^Order@close(@|$)'\nexec = ['sh', '-c', 'echo on stderr >&2; exit 75']\nretry = { max_attempts = 1 }\n")],
+        before: "lapsed migrate
+            redis-cli CONFIG SET notify-keyspace-events Exg
+            lapsed schedule Order@close@42 --in 1h",
+        first: &[
+            ("built-in defaults", "mv lapsed.toml aside.toml"),
+            ("Order@nothere@1", "mv aside.toml lapsed.toml"),
+            ("Order@close@0", "lapsed cancel Order@nothere@1
+                lapsed schedule Order@close@0 --in 0s; sleep 0.1"),
+            (" Order@close  paused ", "lapsed pause Order@close --reason test"),
+            ("not a key", "lapsed cancel --class Order
+                lapsed resume Order@close
+                mariadb -h127.0.0.1 -uroot lapsed_try -e \"INSERT INTO tb_time_limit_task (\\`key\\`, start_time, end_time) VALUES ('not a key', 1, 1)\""),
+            ("lapsed show Gone@a", "lapsed listen
+                lapsed schedule Gone@a --in 0s
+                until lapsed show Gone@a | grep waiting; do sleep 0.1; done"),
+            ("exhausted", "lapsed schedule Order@close@75 --in 0s
+                until lapsed list --state dead | grep ' Order@close@75 '; do sleep 0.1; done"),
+            ("allkeys-lru", "redis-cli CONFIG SET notify-keyspace-events ''
+                redis-cli CONFIG SET maxmemory-policy allkeys-lru"),
+            ("lapsed --json doctor", "redis-cli CONFIG SET notify-keyspace-events Exg
+                lapsed cancel --prefix 'not a key'"),
+        ],
+        ..Page::new("docs/troubleshooting.md")
+    };
+    setups: Page {
+        first: &[
+            ("lapsed show Hello@world", "redis-cli -p 6380 SETEX Hello@world 60 ''"),
+            ("lapsed move", "LAPSED__LEDGER__URL=mysql://root@127.0.0.1:3306/lapsed_try lapsed migrate"),
+        ],
+        means: &[("lapsed:secret@127.0.0.1:3306/shop", "root@127.0.0.1:3306/lapsed_try")],
+        ..Page::new("docs/setups.md")
+    };
+    targets: Page {
+        files: &[SERVERS, WEBHOOK_KEY],
+        first: &[("UPDATE orders", "mariadb -h127.0.0.1 -uroot lapsed_try -e 'CREATE TABLE orders (id INT PRIMARY KEY, state TEXT)'")],
+        means: &[("/etc/lapsed/", ""), ("examples/", concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/"))],
+        ..Page::new("docs/targets.md")
+    };
+    import: Page::new("docs/import.md");
+    http_access: Page {
+        first: &[("base_path", "export LAPSED__HTTP__TOKENS='[\"0123456789abcdef0123456789abcdef\"]'")],
+        ..Page::new("docs/http-access.md")
+    };
+    middleware: Page {
+        files: &[LOGGED, ("lapsed-payments", "0123456789abcdef0123456789abcdef\n")],
+        before: "lapsed migrate",
+        means: &[("/run/secrets/", "")],
+        ..Page::new("docs/middleware.md")
+    };
+    otel: Page::new("docs/otel.md");
+    testing: Page::new("docs/testing.md");
+    transactions: Page::new("docs/transactions.md");
     from_php_listener: Page {
         files: &[LOGGED],
         programs: &[("systemctl", "[ \"$*\" != 'start lapsed' ] || lapsed listen >/dev/null 2>&1 </dev/null &")],
         ..Page::new("docs/from-php-listener.md")
     };
 }
-
-/// Pages whose blocks nobody has followed yet.
-const UNREAD: &[&str] = &[
-    "docs/http-access.md",
-    "docs/import.md",
-    "docs/middleware.md",
-    "docs/otel.md",
-    "docs/pausing.md",
-    "docs/retention.md",
-    "docs/retries-and-dead-letters.md",
-    "docs/setups.md",
-    "docs/targets.md",
-    "docs/tasks.md",
-    "docs/testing.md",
-    "docs/transactions.md",
-    "docs/troubleshooting.md",
-];
 
 /// The pages with code that are for users, without the design and the decision records.
 fn all_pages() -> Vec<String> {
@@ -205,10 +298,6 @@ fn all_pages() -> Vec<String> {
 fn every_block_of_a_page_is_run_or_listed_with_its_reason() {
     let mut lines = Vec::new();
     for page in all_pages() {
-        if UNREAD.contains(&page.as_str()) {
-            lines.push(format!("{page}: NOT READ"));
-            continue;
-        }
         let mut uses = BTreeMap::new();
         for block in blocks(&page) {
             *uses.entry(block.summary()).or_insert(0) += 1;
@@ -220,7 +309,7 @@ fn every_block_of_a_page_is_run_or_listed_with_its_reason() {
                 .map(|(summary, count)| format!("{summary}, {count}")),
         );
     }
-    let not_run = lines.iter().filter(|line| line.contains("NOT R"));
+    let not_run = lines.iter().filter(|line| line.contains("NOT RUN"));
     println!(
         "{} lines of {} are about blocks that are not run",
         not_run.count(),

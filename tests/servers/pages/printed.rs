@@ -17,7 +17,7 @@ const VARIABLE: [&str; 6] = [
     // What makes a key unique.
     r"~[0-9a-z]{26}",
     // A measured time.
-    r"\b\d+\.\d+(?: m?s)?\b",
+    r"\b\d+(?:\.\d+)? m?s\b|\b\d+\.\d+\b",
 ];
 
 /// What pages and programs have said the same of so far.
