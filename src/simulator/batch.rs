@@ -21,6 +21,7 @@ pub struct Report {
     pub claims: u64,
     pub writes: u64,
     pub daemon_ms: u64,
+    pub expectations: u64,
 }
 
 /// What one run has shown, read from what its process has printed of its [`Outcome`](crate::world::Outcome).
@@ -140,12 +141,13 @@ impl Report {
         for guard in shown.guards {
             *self.guards.entry(guard).or_default() += 1;
         }
-        let [claims, writes, ms] = shown.numbers[..] else {
+        let [claims, writes, ms, expectations] = shown.numbers[..] else {
             return;
         };
         self.claims += claims;
         self.writes += writes;
         self.daemon_ms += ms;
+        self.expectations += expectations;
     }
 
     /// Returns the kinds of faults that have not struck.

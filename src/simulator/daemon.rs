@@ -9,11 +9,12 @@ use lapsed::membership::MemoryMembership;
 use lapsed::{Config, Engine};
 use lapsed_core::ledger::Ledger;
 use lapsed_core::ledger::memory::MemoryLedger;
-use lapsed_core::timer::ledger_poll::LedgerPoll;
+use lapsed_model_redis::{Link, ModelRedis};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::history::History;
+use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::members::SimMembers;
 use crate::plan::Plan;
@@ -29,6 +30,8 @@ pub struct Ground {
     pub members: Arc<MemoryMembership>,
     pub limiter: Arc<MemoryLimiter>,
     pub history: Arc<History>,
+    /// `None`: there is no Redis.
+    pub redis: Option<Arc<ModelRedis>>,
 }
 
 /// How a daemon is started.
@@ -45,6 +48,7 @@ pub struct Daemon {
     pub process: Arc<Process>,
     pub handle: Handle,
     pub metrics: Arc<Metrics>,
+    pub link: Option<Arc<Link>>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<()>,
 }
@@ -57,6 +61,7 @@ impl Daemon {
             members,
             limiter,
             history,
+            redis,
         } = ground;
         let actor = Actor::Daemon {
             number,
@@ -69,26 +74,33 @@ impl Daemon {
             Arc::clone(history),
             how.ahead_ms,
         );
-        let timer = SimTimer {
-            inner: Arc::new(LedgerPoll::new(sim_ledger.clock().clone())),
-            process: Arc::clone(&process),
-        };
         let config = Config::from_toml(&format!(
             "engine.concurrency = {}\nengine.lease = '{}s'\nengine.drain_timeout = '5s'\nengine.timeout = '2m'\nretry.max_attempts = 4\n",
             plan.concurrency,
             plan.lease.as_secs(),
         ))
         .expect("a valid configuration");
+        let metrics = Arc::new(Metrics::default());
+        let link = redis.as_ref();
+        let link = link.map(|redis| Link::new(redis, &format!("daemon-{number}-{starts}")));
+        let clock = sim_ledger.clock().clone();
+        let timer = SimTimer {
+            inner: keyed::timer(link.as_ref(), &config, clock, &metrics),
+            process: Arc::clone(&process),
+        };
+        let members = match &link {
+            Some(link) => keyed::members(link, &config),
+            None => Arc::clone(members) as _,
+        };
         let classes: &[&str] = match how.has_fewer_classes {
             true => &["Job"],
             false => &["Job", "Mail"],
         };
         let handlers = programs::handlers(classes, &process, history, ledger.clock());
-        let metrics = Arc::new(Metrics::default());
         let parts = Parts {
             ledger: Arc::new(sim_ledger),
             timer: Arc::new(timer),
-            membership: Arc::new(SimMembers::new(Arc::clone(members), Arc::clone(&process))),
+            membership: Arc::new(SimMembers::new(members, Arc::clone(&process))),
             limiter: Arc::clone(limiter) as _,
             router: Arc::new(Router::new(handlers, &config)),
             metrics: Arc::clone(&metrics),
@@ -111,6 +123,7 @@ impl Daemon {
             process,
             handle,
             metrics,
+            link,
             stop: Some(stop),
             running,
         }
@@ -120,6 +133,15 @@ impl Daemon {
     pub fn kill(self) {
         self.process.kill();
         self.running.abort();
+        self.cut();
+    }
+
+    /// Its connections are closed, as the kernel does.
+    fn cut(&self) {
+        if let Some(link) = &self.link {
+            link.refuse(true);
+            link.kill();
+        }
     }
 
     pub fn has_ended(&self) -> bool {
@@ -131,7 +153,8 @@ impl Daemon {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
-        let _ = self.running.await;
+        let _ = (&mut self.running).await;
         self.process.kill();
+        self.cut();
     }
 }

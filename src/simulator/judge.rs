@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
+use lapsed_model_redis::{Change, ModelRedis};
 
 use crate::plan::{FaultKind, Op, Verb};
 use crate::record::{Actor, Answer, Call, End};
@@ -53,6 +55,26 @@ struct Invocation {
 /// From when, and until when.
 type Span = (UnixMs, Option<UnixMs>);
 
+/// A change of a key in Redis.
+#[derive(Debug)]
+struct Touch {
+    at: UnixMs,
+    due: Option<UnixMs>,
+    what: &'static str,
+}
+
+/// What the ledger should have of a key, some seconds after a program has changed it in Redis.
+#[derive(Debug)]
+struct Expected {
+    key: String,
+    at: UnixMs,
+    /// `None`: the task is cancelled.
+    due: Option<UnixMs>,
+}
+
+/// How far a due time that was read from a key may be off: the clocks of Redis and of the ledger differ by a fault.
+const TOLERANCE_MS: u64 = 5_000;
+
 /// A claim of a row.
 #[derive(Debug, Clone)]
 struct Claim {
@@ -74,6 +96,11 @@ struct Claim {
 #[derive(Debug, Default)]
 pub struct Judge {
     keys: Vec<String>,
+    redis: Option<Arc<ModelRedis>>,
+    /// What programs and clients have done to each key in Redis, the latest last.
+    touched: BTreeMap<String, Vec<Touch>>,
+    expected: Vec<Expected>,
+    pub expectations: u64,
     rows: BTreeMap<u64, Row>,
     /// When each row was last changed.
     since: BTreeMap<u64, UnixMs>,
@@ -91,9 +118,10 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn new(keys: Vec<String>) -> Self {
+    pub fn new(keys: Vec<String>, redis: Option<Arc<ModelRedis>>) -> Self {
         Self {
             keys,
+            redis,
             ..Self::default()
         }
     }
@@ -122,8 +150,9 @@ impl Judge {
     }
 
     /// Looks for rows that should have started by now, if all has been well for long enough.
-    pub fn patrol(&mut self, now: UnixMs, is_paused: impl Fn(&str) -> bool) {
-        if now < self.rest_from {
+    pub fn patrol(&mut self, now: UnixMs, has_slots: bool, is_paused: impl Fn(&str) -> bool) {
+        self.adopted(now);
+        if !has_slots || now < self.rest_from {
             return;
         }
         for row in self.overdue(now, is_paused) {
@@ -135,6 +164,7 @@ impl Judge {
     /// Compares the rows with those before, and judges each difference. Returns a line for each.
     pub fn wrote(&mut self, actor: Actor, now: UnixMs, rows: Vec<Row>) -> Vec<String> {
         self.writes_seen += 1;
+        self.read_redis();
         let after: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
         let before = std::mem::replace(&mut self.rows, after.clone());
         let mut lines = Vec::new();
@@ -152,8 +182,13 @@ impl Judge {
                 (None, Some(row)) => {
                     lines.push(format!("{actor:?} inserts {}", brief(row)));
                     self.armed(row, now);
-                    self.is_for_key(actor, row, "inserted");
-                    self.is_due_of(actor, row);
+                    match actor {
+                        Actor::Daemon { .. } => self.is_of_a_key(actor, now, row, "inserted"),
+                        _ => {
+                            self.is_for_key(actor, row, "inserted");
+                            self.is_due_of(actor, row);
+                        }
+                    }
                 }
                 (Some(old), Some(new)) if !same(old, new) => {
                     lines.push(format!("{actor:?} writes {} -> {}", brief(old), brief(new)));
@@ -183,7 +218,7 @@ impl Judge {
                     self.is_for_key(actor, new, "moved");
                     self.is_due_of(actor, new);
                 }
-                _ => self.without_cause(actor, old, new, "moved"),
+                _ => self.is_of_a_key(actor, now, new, "moved"),
             }
         }
         let is_cancelled = |row: &Row| row.deleted || row.status == Status::Cancelled;
@@ -207,6 +242,7 @@ impl Judge {
         if !old.deleted && new.deleted {
             match actor {
                 Actor::Op(number) => self.is_cancel(number, new),
+                _ if new.status == Status::Cancelled || self.was_removed(old) => {}
                 _ => self.without_cause(actor, old, new, "deleted"),
             }
         }
@@ -331,6 +367,10 @@ impl Judge {
                 }
             }
             (Status::Cancelled, Actor::Daemon { .. }) if old.deleted => {}
+            (Status::Cancelled, Actor::Daemon { .. }) if self.was_removed(old) => {}
+            (Status::Unprocessed, Actor::Daemon { .. }) => {
+                self.is_of_a_key(actor, now, new, "made pending");
+            }
             (Status::Cancelled, Actor::Op(number)) => {
                 self.is_cancel(number, new);
             }
@@ -383,6 +423,115 @@ impl Judge {
             let text = format!("op {number} asked for {}, wrote {}", asked.0, brief(row));
             self.accuse(Anomaly::WrongAnswer, text);
         }
+    }
+
+    /// Reads what has happened in Redis since.
+    fn read_redis(&mut self) {
+        let Some(redis) = &self.redis else { return };
+        for change in redis.take_history() {
+            let key = String::from_utf8_lossy(&change.key).into_owned();
+            if let Some(expected) = self.expected_of(&key, &change) {
+                self.expected.push(expected);
+            }
+            self.touched.entry(key).or_default().push(Touch {
+                at: change.at,
+                due: change.due,
+                what: change.what,
+            });
+        }
+    }
+
+    /// What a command of a program promises for the row of its key.
+    fn expected_of(&self, key: &str, change: &Change) -> Option<Expected> {
+        let command = change.command.as_ref()?.first()?;
+        let touched = self.touched.get(key).and_then(|touched| touched.last());
+        let due = match (&command[..], change.what) {
+            (b"PSETEX", "expire") => Some(change.due?),
+            // Only a deletion of a key that a program has armed, some time before, cancels its task.
+            (b"DEL", "del") if self.is_foreign(key) => {
+                let touched = touched?;
+                let is_old = touched.at.0 + 3_000 < change.at.0;
+                (is_old && touched.due?.0 > change.at.0 + 5_000).then_some(())?;
+                None
+            }
+            _ => return None,
+        };
+        let (key, at) = (key.to_owned(), change.at);
+        Some(Expected { key, at, due })
+    }
+
+    /// True if a program has armed the key, by the one operation on it for some time.
+    fn is_foreign(&self, key: &str) -> bool {
+        let named = self.ops.iter().rev().filter(|invocation| {
+            self.keys[invocation.op.key] == key
+                || matches!(invocation.op.verb, Verb::CreateMany { .. })
+        });
+        // The latest is the deletion itself.
+        let before = named.map(|invocation| &invocation.op.verb).nth(1);
+        matches!(before, Some(Verb::KeySet { .. }))
+    }
+
+    /// Looks whether what programs did in Redis has come to the ledger, where all was well and nothing else was done to the
+    /// key.
+    fn adopted(&mut self, now: UnixMs) {
+        self.read_redis();
+        let is_due = |expected: &Expected| expected.at.0 + 3_000 <= now.0;
+        let (due, later) = std::mem::take(&mut self.expected)
+            .into_iter()
+            .partition(is_due);
+        self.expected = later;
+        let due: Vec<Expected> = due;
+        for expected in due {
+            let Expected { key, at, due } = &expected;
+            let others = self.ops.iter().filter(|invocation| {
+                let is_near = invocation.at.0 + 4_000 > at.0;
+                let is_of_key = self.keys[invocation.op.key] == *key
+                    || matches!(invocation.op.verb, Verb::CreateMany { .. });
+                is_near && is_of_key
+            });
+            if self.rest_from > *at || others.count() > 1 {
+                continue;
+            }
+            let row = self.rows.values().find(|row| row.key.as_str() == key);
+            let fits = match (row, due) {
+                (Some(row), Some(due)) => row.end_time.0.abs_diff(due.0) <= 2_100,
+                (Some(row), None) => row.deleted || row.status != Status::Unprocessed,
+                (None, due) => due.is_none(),
+            };
+            self.expectations += 1;
+            if !fits {
+                let text = format!(
+                    "at {}: {expected:?}, and the ledger has {:?}",
+                    now.0,
+                    row.map(brief)
+                );
+                self.accuse(Anomaly::Lost, text);
+            }
+        }
+    }
+
+    /// A daemon may write the due time that a key has in Redis, or has had until it expired, and the time of an expiry.
+    fn is_of_a_key(&mut self, actor: Actor, now: UnixMs, row: &Row, what: &str) {
+        let touched = self.touched.get(row.key.as_str());
+        let mut touched = touched.map(Vec::as_slice).unwrap_or_default().iter();
+        let is_known = touched.any(|touch| {
+            let is_due = touch
+                .due
+                .is_some_and(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
+            let is_expiry =
+                matches!(touch.what, "expired" | "forged") && row.end_time.0 <= now.0 + 50;
+            is_due || is_expiry && touch.at <= now
+        });
+        if !is_known {
+            let text = format!("{actor:?} {what} {} at {}", brief(row), now.0);
+            self.accuse(Anomaly::ChangedWithoutCause, text);
+        }
+    }
+
+    /// True if the key of a row was removed, or has lost its expiry.
+    fn was_removed(&self, row: &Row) -> bool {
+        let touched = self.touched.get(row.key.as_str());
+        touched.is_some_and(|touched| touched.iter().any(|touch| touch.due.is_none()))
     }
 
     fn is_cancel(&mut self, number: usize, row: &Row) {

@@ -7,6 +7,7 @@ mod batch;
 mod daemon;
 mod history;
 mod judge;
+mod keyed;
 mod ledger;
 mod members;
 mod plan;
@@ -134,11 +135,12 @@ fn run_seeds(options: &Seeds) -> bool {
     let took = began.elapsed();
     let time = Duration::from_millis(report.daemon_ms);
     println!(
-        "{} seeds from {first} in {took:.1?}: {:.1} hours of daemons, {} claims, {} transactions",
+        "{} seeds from {first} in {took:.1?}: {:.1} hours of daemons, {} claims, {} transactions, {} commands in Redis followed to the ledger",
         report.seeds,
         time.as_secs_f64() / 3_600.0,
         report.claims,
         report.writes,
+        report.expectations,
     );
     let struck: Vec<String> = report
         .struck

@@ -3,22 +3,20 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use lapsed::membership::{
-    Audit, AuditLockState, Heartbeat, MemberId, Membership, MembershipError, MemoryMembership,
-};
+use lapsed::membership::{Audit, AuditLockState, Heartbeat, MemberId, Membership, MembershipError};
 use lapsed_core::task::UnixMs;
 
 use crate::plan::FaultKind;
 use crate::process::Process;
 
 pub struct SimMembers {
-    inner: Arc<MemoryMembership>,
+    inner: Arc<dyn Membership>,
     process: Arc<Process>,
     seen: Mutex<Option<Vec<Heartbeat>>>,
 }
 
 impl SimMembers {
-    pub fn new(inner: Arc<MemoryMembership>, process: Arc<Process>) -> Self {
+    pub fn new(inner: Arc<dyn Membership>, process: Arc<Process>) -> Self {
         Self {
             inner,
             process,
@@ -66,9 +64,12 @@ impl Membership for SimMembers {
         self.inner.leave(id).await
     }
 
-    async fn is_reachable(&self, _: MemberId) -> Result<bool, MembershipError> {
+    async fn is_reachable(&self, id: MemberId) -> Result<bool, MembershipError> {
         self.pass().await?;
-        Ok(true)
+        match self.process.strikes(FaultKind::MembersFalseDeath) {
+            true => Ok(false),
+            false => self.inner.is_reachable(id).await,
+        }
     }
 
     async fn lock_audit(

@@ -45,6 +45,38 @@ pub enum FaultKind {
     MembersStale,
     /// The process sees itself alone.
     MembersSplit,
+    /// The process is told that the other members are gone.
+    MembersFalseDeath,
+    /// Redis answers nothing.
+    RedisHangs,
+    /// Redis accepts no connection.
+    RedisRefuses,
+    /// Redis is restarted and has lost everything.
+    RedisRestartsEmpty,
+    /// Redis is restarted with what it had some seconds ago.
+    RedisRestartsOlder,
+    /// All keys are deleted, without an event.
+    RedisFlushed,
+    /// Redis publishes no events until the flags are set again.
+    RedisFlagsCleared,
+    /// The clock of Redis is set forward, and back.
+    RedisClockSteps,
+    /// Events of keys are lost.
+    EventsLost,
+    /// Events of keys come twice.
+    EventsTwice,
+    /// Events of keys come late, behind others.
+    EventsLate,
+    /// A client publishes the expiry of keys that have not expired.
+    EventsForged,
+    /// The connections to Redis are closed.
+    LinkCut,
+    /// The process cannot connect to Redis.
+    LinkRefused,
+    /// What the process sends to Redis is held back.
+    LinkRequestsHeld,
+    /// What Redis answers to the process is held back.
+    LinkRepliesHeld,
     /// Signals are lost.
     SignalsLost,
     /// Signals are late.
@@ -62,7 +94,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 39] = [
         Self::LedgerSlow,
         Self::LedgerUnreachable,
         Self::LedgerRefuses,
@@ -79,6 +111,22 @@ impl FaultKind {
         Self::MembersUnreachable,
         Self::MembersStale,
         Self::MembersSplit,
+        Self::MembersFalseDeath,
+        Self::RedisHangs,
+        Self::RedisRefuses,
+        Self::RedisRestartsEmpty,
+        Self::RedisRestartsOlder,
+        Self::RedisFlushed,
+        Self::RedisFlagsCleared,
+        Self::RedisClockSteps,
+        Self::EventsLost,
+        Self::EventsTwice,
+        Self::EventsLate,
+        Self::EventsForged,
+        Self::LinkCut,
+        Self::LinkRefused,
+        Self::LinkRequestsHeld,
+        Self::LinkRepliesHeld,
         Self::SignalsLost,
         Self::SignalsLate,
         Self::SignalsTwice,
@@ -105,6 +153,29 @@ impl FaultKind {
     pub fn may_crash(self) -> bool {
         matches!(self, Self::Kill | Self::ClockAtStart | Self::Freeze)
             || self.is_of_connections() && self != Self::ClockOff
+    }
+
+    /// True if it is a fault of Redis, or on the way there.
+    pub fn is_of_redis(self) -> bool {
+        matches!(
+            self,
+            Self::MembersFalseDeath
+                | Self::RedisHangs
+                | Self::RedisRefuses
+                | Self::RedisRestartsEmpty
+                | Self::RedisRestartsOlder
+                | Self::RedisFlushed
+                | Self::RedisFlagsCleared
+                | Self::RedisClockSteps
+                | Self::EventsLost
+                | Self::EventsTwice
+                | Self::EventsLate
+                | Self::EventsForged
+                | Self::LinkCut
+                | Self::LinkRefused
+                | Self::LinkRequestsHeld
+                | Self::LinkRepliesHeld
+        )
     }
 
     /// True if a producer may have it, too.
@@ -162,6 +233,25 @@ pub enum Verb {
     SqlCreate {
         delay: Duration,
     },
+    /// A program arms the key: `PSETEX`.
+    KeySet {
+        delay: Duration,
+    },
+    /// `PEXPIRE`.
+    KeyExpire {
+        delay: Duration,
+    },
+    /// `DEL`.
+    KeyDelete,
+    /// `PERSIST`.
+    KeyPersist,
+}
+
+/// The timer of the daemons and of the producers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimerKind {
+    LedgerPoll,
+    KeyExpiry,
 }
 
 /// What to do if the task is pending.
@@ -198,6 +288,9 @@ pub struct Plan {
     pub producers: usize,
     pub lease: Duration,
     pub concurrency: usize,
+    pub timer: TimerKind,
+    /// Redis stays down when the faults end.
+    pub redis_stays_down: bool,
     /// Names of the tasks.
     pub keys: Vec<String>,
     /// The daemon that is healed for good.
@@ -214,7 +307,10 @@ impl Plan {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::new(seed, "plan");
         let daemons = *rng.pick(&[1, 2, 2, 3, 3, 4]);
-        let keys = (0..rng.within(3, 9)).map(|n| {
+        // Without faults and with more keys, every promise is demanded all the time.
+        let is_calm = rng.percent(20);
+        let count = if is_calm { 24 } else { rng.within(3, 9) };
+        let keys = (0..count).map(|n| {
             let method = rng.pick(&METHODS);
             let class = rng.pick(&["Job", "Job", "Mail"]);
             format!("{class}@{method}@{n}")
@@ -228,10 +324,18 @@ impl Plan {
             concurrency: *rng.pick(&[1, 2, 4, 16, 64]),
             core: usize::try_from(rng.below(daemons as u64)).expect("an index"),
             others_stay_down: rng.percent(50),
+            timer: *rng.pick(&[
+                TimerKind::LedgerPoll,
+                TimerKind::KeyExpiry,
+                TimerKind::KeyExpiry,
+            ]),
+            redis_stays_down: rng.percent(40),
             steps: Vec::new(),
         };
         plan.draw_ops(&mut Rng::new(seed, "operations"));
-        plan.draw_faults(&mut Rng::new(seed, "faults"));
+        if !is_calm {
+            plan.draw_faults(&mut Rng::new(seed, "faults"));
+        }
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
@@ -269,7 +373,11 @@ impl Plan {
             let most = *rng.pick(&[0, 50, 900, 3_000, 20_000, 60_000]);
             Duration::from_millis(rng.below(most + 1))
         };
-        match rng.below(20) {
+        let verbs = match self.timer {
+            TimerKind::LedgerPoll => 20,
+            TimerKind::KeyExpiry => 32,
+        };
+        match rng.below(verbs) {
             0..=8 => Verb::Create {
                 delay: delay(rng),
                 absolute: rng.percent(50),
@@ -286,6 +394,10 @@ impl Plan {
             16 => Verb::Discard,
             17 => Verb::Pause,
             18 => Verb::Resume,
+            20..=26 => Verb::KeySet { delay: delay(rng) },
+            27 | 28 => Verb::KeyExpire { delay: delay(rng) },
+            29 | 30 => Verb::KeyDelete,
+            31 => Verb::KeyPersist,
             _ if rng.percent(50) => Verb::SqlCancel,
             _ => Verb::SqlCreate { delay: delay(rng) },
         }
@@ -295,6 +407,7 @@ impl Plan {
         let chance = rng.within(10, 60);
         let kinds: Vec<FaultKind> = FaultKind::ALL
             .into_iter()
+            .filter(|kind| !kind.is_of_redis() || self.timer != TimerKind::LedgerPoll)
             .filter(|_| rng.percent(chance))
             .collect();
         if kinds.is_empty() {
@@ -338,8 +451,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} daemons (core {}, others {}), {} slots, lease {:?}",
+            "{} daemons on {:?} (core {}, others {}), {} slots, lease {:?}, Redis {}",
             self.daemons,
+            self.timer,
             self.core,
             if self.others_stay_down {
                 "stay as they are"
@@ -348,6 +462,11 @@ impl fmt::Display for Plan {
             },
             self.concurrency,
             self.lease,
+            if self.redis_stays_down {
+                "stays down"
+            } else {
+                "is healed"
+            },
         )?;
         for (number, key) in self.keys.iter().enumerate() {
             writeln!(f, "key {number}: {key}")?;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lapsed::TaskClient;
 use lapsed::client::{ClientError, Task};
+use lapsed::{Config, TaskClient};
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::ledger::rows::store::{At, Columns, Parts, Store};
@@ -14,10 +14,11 @@ use lapsed_core::ledger::{
     CancelAnswer, IfPending, Ledger, LedgerError, RescheduleAnswer, RunNowAnswer,
 };
 use lapsed_core::task::{Contents, Due, Origin, Scope, TaskKey, UnixMs};
-use lapsed_core::timer::ledger_poll::LedgerPoll;
+use lapsed_model_redis::{Link, ModelRedis};
 use tokio::sync::mpsc;
 
 use crate::history::History;
+use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::plan::{Op, Policy, Verb};
 use crate::process::Process;
@@ -32,6 +33,7 @@ pub struct Producer {
     keys: Vec<String>,
     /// Paused scopes.
     paused: Arc<Mutex<BTreeSet<String>>>,
+    redis: Option<Arc<ModelRedis>>,
 }
 
 impl Producer {
@@ -41,6 +43,7 @@ impl Producer {
         history: Arc<History>,
         keys: Vec<String>,
         paused: Arc<Mutex<BTreeSet<String>>>,
+        redis: Option<Arc<ModelRedis>>,
     ) -> Self {
         let ledger = SimLedger::new(
             Arc::clone(&truth),
@@ -49,8 +52,15 @@ impl Producer {
             0,
         );
         let ledger = Arc::new(ledger);
+        let link = redis.as_ref();
+        let link = link.map(|redis| Link::new(redis, &format!("{:?}", process.actor)));
         let timer = SimTimer {
-            inner: Arc::new(LedgerPoll::new(ledger.clock().clone())),
+            inner: keyed::timer(
+                link.as_ref(),
+                &Config::default(),
+                ledger.clock().clone(),
+                &Arc::default(),
+            ),
             process,
         };
         Self {
@@ -60,6 +70,7 @@ impl Producer {
             history,
             keys,
             paused,
+            redis,
         }
     }
 
@@ -144,6 +155,10 @@ impl Producer {
                     .judge(|judge| judge.unrest(now.plus(Duration::from_secs(6))));
                 Answer::Other("resumed".into())
             }
+            Verb::KeySet { delay } => self.in_redis(&["PSETEX", text, &ms(*delay), ""]),
+            Verb::KeyExpire { delay } => self.in_redis(&["PEXPIRE", text, &ms(*delay)]),
+            Verb::KeyDelete => self.in_redis(&["DEL", text]),
+            Verb::KeyPersist => self.in_redis(&["PERSIST", text]),
             Verb::SqlCancel => {
                 let cancel = move |store: &mut dyn Store| sql_cancel(store, &key);
                 self.ledger.write(Length::Short, cancel).await?;
@@ -158,9 +173,19 @@ impl Producer {
         })
     }
 
+    /// A program in another language sends a command.
+    fn in_redis(&self, words: &[&str]) -> Answer {
+        let reply = self.redis.as_ref().map(|redis| redis.execute(0, words));
+        Answer::Other(format!("{words:?}: {reply:?}"))
+    }
+
     fn paused(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.paused.lock().expect("nothing panics while holding it")
     }
+}
+
+fn ms(delay: Duration) -> String {
+    delay.as_millis().max(1).to_string()
 }
 
 fn class_of(key: &str) -> String {

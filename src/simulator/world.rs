@@ -9,6 +9,7 @@ use lapsed_core::clock::{self, MachineClocks};
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::{Ledger as _, Pauses as _};
 use lapsed_core::task::{Scope, UnixMs};
+use lapsed_model_redis::{ModelRedis, Options};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -16,7 +17,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::daemon::{Daemon, Ground, Start};
 use crate::history::History;
 use crate::judge::{Anomaly, Judge, Violation};
-use crate::plan::{Action, FAULTS, Fault, FaultKind, Op, Plan, Policy, Verb};
+use crate::keyed;
+use crate::plan::{Action, FAULTS, Fault, FaultKind, Op, Plan, Policy, TimerKind, Verb};
 use crate::process::Process;
 use crate::producer::Producer;
 use crate::record::Actor;
@@ -39,6 +41,8 @@ pub struct Outcome {
     pub guards: BTreeSet<String>,
     pub claims: u64,
     pub writes: u64,
+    /// Commands of programs in Redis whose effect in the ledger was looked at.
+    pub expectations: u64,
     /// Virtual time, of all daemons together.
     pub daemon_time: Duration,
     pub lines: u64,
@@ -58,7 +62,11 @@ impl fmt::Display for Outcome {
             writeln!(f, "guard {guard}")?;
         }
         let time = self.daemon_time.as_millis();
-        writeln!(f, "numbers {} {} {time}", self.claims, self.writes)?;
+        writeln!(
+            f,
+            "numbers {} {} {time} {}",
+            self.claims, self.writes, self.expectations
+        )?;
         writeln!(f, "digest {} {:016x}", self.lines, self.digest)
     }
 }
@@ -111,7 +119,13 @@ impl World {
     fn new(plan: Plan, prints: bool, forgets: u64) -> Self {
         let mut keys = plan.keys.clone();
         keys.extend((0..PROBES).map(|n| format!("Job@ok@probe{n}")));
-        let history = History::new(Judge::new(keys.clone()), prints, forgets);
+        let options = Options {
+            start: START,
+            seed: plan.seed,
+            ..Options::default()
+        };
+        let redis = (plan.timer == TimerKind::KeyExpiry).then(|| ModelRedis::new(options));
+        let history = History::new(Judge::new(keys.clone(), redis.clone()), prints, forgets);
         let ledger = Arc::new(MemoryLedger::new(START));
         let paused = Arc::<Mutex<BTreeSet<String>>>::default();
         let producers = (0..plan.producers).map(|number| {
@@ -122,6 +136,7 @@ impl World {
                 Arc::clone(&history),
                 keys.clone(),
                 Arc::clone(&paused),
+                redis.clone(),
             );
             let (ops, receiver) = mpsc::unbounded_channel();
             tokio::spawn(producer.run(receiver));
@@ -142,6 +157,7 @@ impl World {
                 members: Arc::default(),
                 limiter: Arc::default(),
                 history,
+                redis,
             }),
         }
     }
@@ -159,9 +175,7 @@ impl World {
         self.disturb().await;
         self.heal().await;
         self.demand().await;
-        if let Some(patrol) = patrol {
-            patrol.abort();
-        }
+        patrol.abort();
         self.finish()
     }
 
@@ -202,8 +216,8 @@ impl World {
         self.history().judge(|judge| judge.unrest(until));
     }
 
-    /// Looks for late tasks, if the slots suffice for all of them.
-    fn patrol(&self) -> Option<JoinHandle<()>> {
+    /// Looks for late tasks, if the slots suffice for all of them, and for keys that were not adopted.
+    fn patrol(&self) -> JoinHandle<()> {
         let has_slots = self.ground.plan.concurrency >= 16;
         let (ground, paused) = (Arc::clone(&self.ground), Arc::clone(&self.paused));
         let patrol = async move {
@@ -215,10 +229,12 @@ impl World {
                     .expect("nothing panics while holding it")
                     .clone();
                 let is_paused = |key: &str| paused.iter().any(|class| key.starts_with(class));
-                ground.history.judge(|judge| judge.patrol(now, is_paused));
+                ground
+                    .history
+                    .judge(|judge| judge.patrol(now, has_slots, is_paused));
             }
         };
-        has_slots.then(|| tokio::spawn(patrol))
+        tokio::spawn(patrol)
     }
 
     fn send(&self, op: Op) {
@@ -239,6 +255,13 @@ impl World {
         self.unrest(lasts + after);
         if let Some(producer) = process.checked_sub(self.daemons.len()) {
             self.producers[producer].0.begin(fault);
+            return None;
+        }
+        if kind.is_of_redis() && kind != FaultKind::MembersFalseDeath {
+            let daemon = self.daemons[process].as_ref()?;
+            let (redis, link) = (self.ground.redis.as_ref()?, daemon.link.as_ref()?);
+            keyed::begin(redis, link, fault, &self.ground.plan.keys);
+            self.history().struck(kind, daemon.process.actor);
             return None;
         }
         let restart = match kind {
@@ -346,6 +369,13 @@ impl World {
                 self.start(number, Start::default());
             }
         }
+        if let Some(redis) = &self.ground.redis {
+            keyed::heal(redis);
+            if self.ground.plan.redis_stays_down {
+                redis.refuse(true);
+                redis.kill_connections(|_| true);
+            }
+        }
         self.resume_all().await;
     }
 
@@ -449,6 +479,7 @@ impl World {
             guards,
             claims: judge.claims_seen,
             writes: judge.writes_seen,
+            expectations: judge.expectations,
             daemon_time: ran * daemons,
             lines,
             digest,

@@ -1,0 +1,129 @@
+//! The model of Redis, and the timer of the product on it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use lapsed::Config;
+use lapsed::engine::Metrics;
+use lapsed::membership::{Membership, RedisMembership};
+use lapsed_core::clock::LedgerClock;
+use lapsed_core::timer::Timer;
+use lapsed_core::timer::ledger_poll::LedgerPoll;
+use lapsed_model_redis::{Keep, Link, ModelRedis};
+use lapsed_redis::timer::key_expiry::{Events, KeyExpiry};
+use lapsed_redis::{Endpoint, LedgerName};
+use tokio::time::sleep;
+
+use crate::plan::{Fault, FaultKind};
+
+/// How far the clock of Redis is set.
+const STEP_MS: i64 = 3_000;
+
+fn name() -> LedgerName {
+    LedgerName::new("simulated", Arc::new(OnceLock::new()))
+}
+
+/// The timer of a process: on Redis if there is one.
+pub fn timer(
+    link: Option<&Arc<Link>>,
+    config: &Config,
+    clock: LedgerClock,
+    metrics: &Arc<Metrics>,
+) -> Arc<dyn Timer> {
+    let Some(link) = link else {
+        return Arc::new(LedgerPoll::new(clock));
+    };
+    Arc::new(KeyExpiry::on(
+        endpoint(link, config),
+        &config.redis,
+        config.sentinel,
+        config.nudge,
+        Events::wanted_by(config),
+        name(),
+        clock,
+        Arc::clone(metrics),
+    ))
+}
+
+/// The members that a process finds in Redis.
+pub fn members(link: &Arc<Link>, config: &Config) -> Arc<dyn Membership> {
+    Arc::new(RedisMembership::on(
+        endpoint(link, config),
+        &config.redis,
+        name(),
+    ))
+}
+
+fn endpoint(link: &Arc<Link>, config: &Config) -> Endpoint {
+    Endpoint::over(&config.redis, Arc::clone(link) as _).expect("a valid URL")
+}
+
+/// Begins a fault of Redis, or of the way there. It ends by itself.
+pub fn begin(redis: &Arc<ModelRedis>, link: &Arc<Link>, fault: &Fault, keys: &[String]) {
+    let (redis, link) = (Arc::clone(redis), Arc::clone(link));
+    let Fault {
+        kind,
+        length,
+        percent,
+        ..
+    } = *fault;
+    let part = percent as f64 / 100.0;
+    match kind {
+        FaultKind::RedisHangs => redis.pause(),
+        FaultKind::RedisRefuses => {
+            redis.refuse(true);
+            redis.kill_connections(|_| true);
+        }
+        FaultKind::RedisRestartsEmpty => return redis.restart(Keep::Nothing),
+        FaultKind::RedisRestartsOlder => redis.snapshot(),
+        FaultKind::RedisFlushed => return redis.flush_all(),
+        FaultKind::RedisFlagsCleared => return redis.set_flags(""),
+        FaultKind::RedisClockSteps => redis.step_clock(STEP_MS),
+        FaultKind::EventsLost => redis.drop_events(part),
+        FaultKind::EventsTwice => redis.duplicate_events(part),
+        FaultKind::EventsLate => redis.delay_events(part, Duration::from_secs(4)),
+        FaultKind::EventsForged => {
+            for key in keys {
+                redis.forge_event(0, key);
+            }
+            return;
+        }
+        FaultKind::LinkCut => return link.kill(),
+        FaultKind::LinkRefused => {
+            link.refuse(true);
+            link.kill();
+        }
+        FaultKind::LinkRequestsHeld => link.hold_requests(true),
+        FaultKind::LinkRepliesHeld => link.hold_replies(true),
+        _ => return,
+    }
+    tokio::spawn(async move {
+        sleep(length).await;
+        end(&redis, &link, kind);
+    });
+}
+
+fn end(redis: &Arc<ModelRedis>, link: &Arc<Link>, kind: FaultKind) {
+    match kind {
+        FaultKind::RedisHangs => redis.resume(),
+        FaultKind::RedisRefuses => redis.refuse(false),
+        FaultKind::RedisRestartsOlder => redis.restart(Keep::Snapshot),
+        FaultKind::RedisClockSteps => redis.step_clock(-STEP_MS),
+        FaultKind::EventsLost => redis.drop_events(0.0),
+        FaultKind::EventsTwice => redis.duplicate_events(0.0),
+        FaultKind::EventsLate => redis.delay_events(0.0, Duration::ZERO),
+        FaultKind::LinkRefused => link.refuse(false),
+        FaultKind::LinkRequestsHeld => link.hold_requests(false),
+        FaultKind::LinkRepliesHeld => link.hold_replies(false),
+        _ => {}
+    }
+}
+
+/// Ends all faults of the server.
+pub fn heal(redis: &Arc<ModelRedis>) {
+    redis.resume();
+    redis.refuse(false);
+    redis.drop_events(0.0);
+    redis.duplicate_events(0.0);
+    redis.delay_events(0.0, Duration::ZERO);
+}
