@@ -189,7 +189,7 @@ const ADAPTERS: [(&str, &[&str]); 8] = [
     ),
     (
         "redis::timer::key_expiry",
-        &["redis/timer", "compose", "lib.rs"],
+        &["redis/timer", "compose", "lib.rs", "simulator"],
     ),
     (
         "redis::timer::sorted_set",
