@@ -14,6 +14,7 @@ mod unwritable_log;
 /// What this binary uses of `tests/support`.
 #[path = "../support"]
 mod support {
+    pub mod not_tried;
     pub mod program;
     pub mod redis_commands;
     pub mod resp_wire;

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::support::not_tried::not_tried;
 use crate::support::program::{lapsed, said};
 use crate::support::wait::until;
 use crate::unwritable_log::{Daemon, ended, signal};
@@ -104,4 +105,35 @@ fn the_unit_creates_no_table_in_mysql() {
         let (code, _, text) = said(command(&line, &config).output().unwrap());
         assert_eq!(code, 0, "{text}");
     }
+}
+
+#[test]
+fn systemd_accepts_the_unit() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/lapsed.service");
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("lapsed.service");
+    // The program is not installed where the unit says.
+    let unit = std::fs::read_to_string(path).unwrap();
+    std::fs::write(
+        &copy,
+        unit.replace("/usr/local/bin/lapsed", env!("CARGO_BIN_EXE_lapsed")),
+    )
+    .unwrap();
+    let mut command = Command::new("systemd-analyze");
+    command.args(["verify", "--man=no"]).arg(&copy);
+    let said = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            return not_tried(
+                "systemd_accepts_the_unit",
+                &format!("systemd-analyze: {error}"),
+            );
+        }
+    };
+    let errors = String::from_utf8_lossy(&said.stderr);
+    let about_it: Vec<&str> = errors
+        .lines()
+        .filter(|line| line.contains("lapsed.service"))
+        .collect();
+    assert!(said.status.success() && about_it.is_empty(), "{errors}");
 }

@@ -22,7 +22,7 @@ pub const PROGRAMS: &str = concat!(
 
 /// The number of tasks of a test.
 pub fn tasks() -> usize {
-    std::env::var("LAPSED_TEST_TASKS").map_or(60, |count| count.parse().unwrap())
+    std::env::var("LAPSED_TEST_TASKS").map_or(200, |count| count.parse().unwrap())
 }
 
 /// The first block of code of a page, in a language.
@@ -56,6 +56,20 @@ pub fn commands(page: &str, begin: &str) -> Vec<Vec<String>> {
         .collect();
     assert!(!commands.is_empty(), "{page} has no command `{begin}`");
     commands
+}
+
+/// All words of the commands in the sentences of a page that begin so.
+pub fn commands_in_text(page: &str, begin: &str) -> Vec<Vec<String>> {
+    let path = format!(
+        "{}/../../docs/coming-from/{page}",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let commands = text.split('`').skip(1).step_by(2);
+    let commands = commands.filter(|command| command.starts_with(begin));
+    commands
+        .map(|command| command.split_whitespace().map(str::to_owned).collect())
+        .collect()
 }
 
 /// What becomes of a task.
@@ -98,6 +112,11 @@ pub struct Owner {
 impl Owner {
     /// Installs `lapsed` as the first block of the page configures it. `script` is the program of its route.
     pub async fn new(page: &str, script: &str) -> Self {
+        Self::with(&block(page, "toml"), script, 0).await
+    }
+
+    /// The same with this configuration, and a database of Redis that is not the producer's.
+    pub async fn with(configured: &str, script: &str, database: u8) -> Self {
         let directory = TempDir::new().unwrap();
         let path = directory.path().to_str().unwrap();
         let program = match script {
@@ -114,16 +133,13 @@ impl Owner {
             }
             _ => format!("\"{PROGRAMS}/worker.php\", \"{path}/ran\""),
         };
-        let configured = block(page, "toml");
         let quoted = format!("\"{script}\"");
-        assert!(
-            configured.contains(&quoted),
-            "{page} has no route with {script}"
-        );
+        assert!(configured.contains(&quoted), "no route has {script}");
         let settings = configured.replace(&quoted, &program);
         // The name of a type is no argument of this program.
         let settings = settings.replace("\"{method}\"]", "]").replace(", ]", "]");
-        let rig = Setup::new(&settings).without_table().start().await;
+        let setup = Setup::new(&settings).redis_database(database);
+        let rig = setup.without_table().start().await;
         let shell = Shell::of(&rig);
         Self {
             rig,
@@ -254,6 +270,15 @@ impl Owner {
         runs
     }
 
+    /// How many tasks of a batch have run.
+    pub fn has_run(&self, batch: &str) -> usize {
+        let part = format!("-{batch}-");
+        self.ran()
+            .keys()
+            .filter(|name| name.contains(&part))
+            .count()
+    }
+
     fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -317,5 +342,5 @@ impl Owner {
 
 /// For how many seconds tasks of a batch fall due: a process of PHP needs some 50 ms of a processor.
 pub fn window() -> usize {
-    (tasks() / 8).max(12)
+    (tasks() / 16).max(12)
 }

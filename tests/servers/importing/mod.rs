@@ -6,7 +6,7 @@ mod changes;
 mod garbage;
 mod limits;
 mod php;
-mod programs;
+pub mod programs;
 mod rules;
 mod sidekiq;
 

@@ -280,21 +280,28 @@ impl Drop for Machine {
     }
 }
 
-/// A shell with processes and a network of its own.
-fn shell(directory: &Path) -> Command {
+/// Runs a program with processes and a network of its own.
+fn alone(program: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args([
-        "--net",
-        "--uts",
-        "--pid",
-        "--fork",
-        "--mount-proc",
-        "--kill-child=KILL",
-    ]);
-    command.args(["bash", "--norc"]);
+    command.args(["--net", "--uts", "--pid", "--fork", "--mount-proc"]);
+    command.arg("--kill-child=KILL").args(program);
+    command
+}
+
+/// Why this machine allows no network of a page's own, if it does not.
+pub async fn refusal() -> Option<String> {
+    let asked = alone(&["true"]).output().await;
+    let answer = asked.expect("`unshare` was not found; run `scripts/install-servers --tests`");
+    let errors = String::from_utf8_lossy(&answer.stderr).replace('\n', "; ");
+    (!answer.status.success()).then_some(errors)
+}
+
+/// A shell in `directory/home`.
+fn shell(directory: &Path) -> Command {
+    let mut command = alone(&["bash", "--norc"]);
     let settings = std::env::vars_os().map(|(name, _)| name);
     for name in settings.filter(|name| name.as_encoded_bytes().starts_with(b"LAPSED")) {
         command.env_remove(name);
