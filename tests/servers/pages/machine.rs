@@ -188,8 +188,11 @@ impl Machine {
         if said.failed {
             return Err(said.stderr);
         }
-        // What moves tasks listens nowhere.
-        if command.contains("--follow") {
+        // Workers, and what moves tasks, listen nowhere.
+        if !["listen", "dev", ".mjs", ".py", " -S "]
+            .iter()
+            .any(|word| command.contains(word))
+        {
             return Ok(());
         }
         self.until_listening(before + 1).await
@@ -211,6 +214,23 @@ impl Machine {
             sleep(Duration::from_millis(50)).await;
         }
         Ok(())
+    }
+
+    /// The lines of a page that a command prints, and those of other terminals, which are more than it has printed.
+    pub fn parts(&self, page: &str, stdout: &str) -> (String, String) {
+        let own = stdout.lines().count();
+        let is_cut = page.lines().any(|line| matches!(line.trim(), ".." | "..."));
+        match self.staying.is_empty() || own == 0 || is_cut {
+            true => (page.to_owned(), String::new()),
+            false => {
+                let lines =
+                    |part: Vec<&str>| part.into_iter().map(|line| format!("{line}\n")).collect();
+                (
+                    lines(page.lines().take(own).collect()),
+                    lines(page.lines().skip(own).collect()),
+                )
+            }
+        }
     }
 
     /// What the terminals show.

@@ -251,8 +251,10 @@ pages! {
         ..Page::new("docs/setups.md")
     };
     targets: Page {
-        files: &[SERVERS, WEBHOOK_KEY],
-        first: &[("UPDATE orders", "mariadb -h127.0.0.1 -uroot lapsed_try -e 'CREATE TABLE orders (id INT PRIMARY KEY, state TEXT)'")],
+        files: &[SERVERS, WEBHOOK_KEY, ("log.toml", SERVERS.1)],
+        first: &[("LAPSED_WEBHOOK_SECRETS", "mariadb -h127.0.0.1 -uroot -e \"CREATE DATABASE lapsed; CREATE USER lapsed@'127.0.0.1' IDENTIFIED BY 'try-it'; GRANT ALL ON lapsed.* TO lapsed@'127.0.0.1'\"
+            lapsed --config $EXAMPLES/workers/lapsed.toml migrate"), ("log.toml", "lapsed migrate"), ("UPDATE orders", "mariadb -h127.0.0.1 -uroot lapsed_try -e 'CREATE TABLE orders (id INT PRIMARY KEY, state TEXT)'")],
+        before: concat!("export EXAMPLES=", env!("CARGO_MANIFEST_DIR"), "/../../examples"),
         means: &[("/etc/lapsed/", ""), ("examples/", concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/"))],
         ..Page::new("docs/targets.md")
     };

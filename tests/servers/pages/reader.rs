@@ -290,6 +290,12 @@ impl Reader {
                 continue;
             }
             if let Err(error) = self.shown(&expected, &said) {
+                // What a program in another terminal prints comes after the output of the command.
+                let (here, there) = self.machine.parts(&expected, &said.stdout);
+                if !there.is_empty() && self.shown(&here, &said).is_ok() {
+                    self.logged(&there).await?;
+                    continue;
+                }
                 let all = format!("{}{}", said.stdout, said.stderr);
                 self.differences
                     .push(format!("{place}: $ {command}\n{error}\nin all:\n{all}"));
@@ -355,6 +361,9 @@ fn database(home: &Path) -> &'static str {
 
 /// Whether a command goes on until Ctrl-C.
 fn stays(line: &str) -> bool {
+    if line.ends_with(" &") {
+        return true;
+    }
     let mut words = line
         .split_whitespace()
         .skip_while(|word| word.contains('='));
