@@ -199,7 +199,10 @@ const ADAPTERS: [(&str, &[&str]); 8] = [
         "redis::timer::wheel",
         &["redis/timer", "compose", "doctor/redis", "lib.rs"],
     ),
-    ("membership::RedisMembership", &["compose", "doctor"]),
+    (
+        "membership::RedisMembership",
+        &["compose", "doctor", "simulator"],
+    ),
     ("limiter::ledger_limiter", &["limiter", "compose"]),
     ("limiter::redis_limiter", &["limiter", "compose"]),
 ];

@@ -1,7 +1,9 @@
 //! A run: carries out a plan, heals a core, and demands that everything is settled.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+mod disturbing;
+mod outcome;
+
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -12,13 +14,14 @@ use lapsed_core::task::{Scope, UnixMs};
 use lapsed_model_redis::{ModelRedis, Options};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
+pub use self::outcome::Outcome;
 use crate::daemon::{Daemon, Ground, Start};
 use crate::history::History;
-use crate::judge::{Anomaly, Judge, Violation};
+use crate::judge::{Anomaly, Judge};
 use crate::keyed;
-use crate::plan::{Action, FAULTS, Fault, FaultKind, Op, Plan, Policy, TimerKind, Verb};
+use crate::plan::{FaultKind, Op, Plan, Policy, TimerKind, Verb};
 use crate::process::Process;
 use crate::producer::Producer;
 use crate::record::Actor;
@@ -31,45 +34,6 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(400);
 
 /// How many tasks are created after the faults, to see that all is well.
 const PROBES: usize = 4;
-
-/// The result of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    pub violations: Vec<Violation>,
-    pub struck: BTreeMap<FaultKind, u64>,
-    /// Guards of the product that were taken: the counters of its daemons that are not zero.
-    pub guards: BTreeSet<String>,
-    pub claims: u64,
-    pub writes: u64,
-    /// Commands of programs in Redis whose effect in the ledger was looked at.
-    pub expectations: u64,
-    /// Virtual time, of all daemons together.
-    pub daemon_time: Duration,
-    pub lines: u64,
-    pub digest: u64,
-}
-
-impl fmt::Display for Outcome {
-    /// Writes it for [`Shown`](crate::batch::Shown).
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for violation in &self.violations {
-            writeln!(f, "violation {violation}")?;
-        }
-        for (kind, count) in &self.struck {
-            writeln!(f, "struck {} {count}", kind.name())?;
-        }
-        for guard in &self.guards {
-            writeln!(f, "guard {guard}")?;
-        }
-        let time = self.daemon_time.as_millis();
-        writeln!(
-            f,
-            "numbers {} {} {time} {}",
-            self.claims, self.writes, self.expectations
-        )?;
-        writeln!(f, "digest {} {:016x}", self.lines, self.digest)
-    }
-}
 
 /// The start of virtual time.
 static BEGIN: OnceLock<Instant> = OnceLock::new();
@@ -107,12 +71,6 @@ struct World {
     paused: Arc<Mutex<BTreeSet<String>>>,
     guards: BTreeSet<String>,
     began: Instant,
-}
-
-/// What a fault does at its end.
-enum AtEnd {
-    Start(usize, Start),
-    Thaw(Arc<Process>),
 }
 
 impl World {
@@ -179,38 +137,6 @@ impl World {
         self.finish()
     }
 
-    /// The first phase: operations and faults.
-    async fn disturb(&mut self) {
-        let mut ends: Vec<(Instant, AtEnd)> = Vec::new();
-        let steps = self.ground.plan.steps.clone();
-        let mut steps = steps.into_iter().peekable();
-        let over = self.began + FAULTS;
-        loop {
-            let next_step = steps.peek().map(|step| self.began + step.at);
-            let next_end = ends.iter().map(|(at, _)| *at).min();
-            let next = next_step.into_iter().chain(next_end).min();
-            let Some(next) = next.filter(|next| *next < over) else {
-                break;
-            };
-            sleep_until(next).await;
-            if next_step == Some(next) {
-                let step = steps.next().expect("it was seen");
-                match step.action {
-                    Action::Op(op) => self.send(op),
-                    Action::Fault(fault) => {
-                        let end = self.begin(&fault).await;
-                        ends.extend(end.map(|end| (next + fault.length, end)));
-                    }
-                }
-                continue;
-            }
-            let place = ends.iter().position(|(at, _)| *at == next);
-            let (_, end) = ends.swap_remove(place.expect("it was seen"));
-            self.end(end);
-        }
-        sleep_until(over).await;
-    }
-
     fn unrest(&self, lasts: Duration) {
         let until = self.ground.ledger.clock().now().plus(lasts);
         self.history().judge(|judge| judge.unrest(until));
@@ -240,77 +166,6 @@ impl World {
     fn send(&self, op: Op) {
         let (_, ops) = &self.producers[op.producer];
         let _ = ops.send(op);
-    }
-
-    /// Begins a fault.
-    async fn begin(&mut self, fault: &Fault) -> Option<AtEnd> {
-        let Fault { kind, process, .. } = *fault;
-        self.history().say(format!("fault: {fault:?}"));
-        // Its leases, late statements and signals outlast it.
-        let after = self.ground.plan.lease + Duration::from_secs(15);
-        let lasts = match kind {
-            FaultKind::ConfigChange => FAULTS,
-            _ => fault.length,
-        };
-        self.unrest(lasts + after);
-        if let Some(producer) = process.checked_sub(self.daemons.len()) {
-            self.producers[producer].0.begin(fault);
-            return None;
-        }
-        if kind.is_of_redis() && kind != FaultKind::MembersFalseDeath {
-            let daemon = self.daemons[process].as_ref()?;
-            let (redis, link) = (self.ground.redis.as_ref()?, daemon.link.as_ref()?);
-            keyed::begin(redis, link, fault, &self.ground.plan.keys);
-            self.history().struck(kind, daemon.process.actor);
-            return None;
-        }
-        let restart = match kind {
-            FaultKind::ConfigChange => Start {
-                has_fewer_classes: true,
-                ahead_ms: 0,
-            },
-            FaultKind::ClockAtStart => Start {
-                has_fewer_classes: false,
-                ahead_ms: [-7_000, -900, 900, 7_000][fault.percent as usize % 4],
-            },
-            _ => Start::default(),
-        };
-        match kind {
-            FaultKind::Kill | FaultKind::ClockAtStart => {
-                let daemon = self.take(process)?;
-                self.history().struck(kind, daemon.process.actor);
-                daemon.kill();
-                Some(AtEnd::Start(process, restart))
-            }
-            FaultKind::Stop | FaultKind::ConfigChange => {
-                let daemon = self.take(process)?;
-                self.history().struck(kind, daemon.process.actor);
-                tokio::spawn(daemon.stop());
-                Some(AtEnd::Start(process, restart))
-            }
-            FaultKind::Freeze => {
-                let daemon = self.daemons[process].as_ref()?;
-                let process = Arc::clone(&daemon.process);
-                process.freeze();
-                self.history().struck(kind, process.actor);
-                Some(AtEnd::Thaw(process))
-            }
-            _ => {
-                let daemon = self.daemons[process].as_ref()?;
-                daemon.process.begin(fault);
-                None
-            }
-        }
-    }
-
-    fn end(&mut self, end: AtEnd) {
-        match end {
-            AtEnd::Start(number, how) => self.start(number, how),
-            AtEnd::Thaw(process) => {
-                self.history().struck(FaultKind::Freeze, process.actor);
-                process.thaw();
-            }
-        }
     }
 
     fn start(&mut self, number: usize, how: Start) {

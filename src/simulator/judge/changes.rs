@@ -1,0 +1,242 @@
+//! Which change of a row is allowed to whom.
+
+use std::time::Duration;
+
+use lapsed_core::ledger::Owner;
+use lapsed_core::ledger::row::{Row, Status};
+use lapsed_core::task::UnixMs;
+
+use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, key_of};
+use crate::plan::Verb;
+use crate::record::{Actor, End};
+
+impl Judge {
+    pub(super) fn changed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        if old.end_time != new.end_time {
+            self.disarmed(old, now);
+            self.armed(new, now);
+            match actor {
+                Actor::Op(_) => {
+                    self.is_for_key(actor, new, "moved");
+                    self.is_due_of(actor, new);
+                }
+                _ => self.is_of_a_key(actor, now, new, "moved"),
+            }
+        }
+        let is_cancelled = |row: &Row| row.deleted || row.status == Status::Cancelled;
+        if is_cancelled(new) && !is_cancelled(old) {
+            self.cancelled.insert(new.key.to_string(), (now, None));
+        } else if !is_cancelled(new)
+            && let Some((_, to)) = self.cancelled.get_mut(new.key.as_str())
+        {
+            *to = to.or(Some(now));
+        }
+        if old.owner != new.owner && new.lease_until >= now && new.owner.is_some() {
+            self.claimed(actor, now, old, new);
+        } else if old.owner == new.owner && new.lease_until > old.lease_until {
+            self.renewed(actor, now, old, new);
+        } else if old.lease_until > now && new.lease_until < now {
+            self.released(actor, old, new);
+        }
+        if old.status != new.status {
+            self.ended_in_ledger(actor, now, old, new);
+        }
+        if !old.deleted && new.deleted {
+            match actor {
+                Actor::Op(number) => self.is_cancel(number, new),
+                _ if new.status == Status::Cancelled || self.was_removed(old) => {}
+                _ => self.without_cause(actor, old, new, "deleted"),
+            }
+        }
+    }
+
+    pub(super) fn claimed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        self.claims_seen += 1;
+        let what = format!("{actor:?} claimed {} at {}", brief(old), now.0);
+        if old.end_time > now || due_at(old) > now {
+            self.accuse(Anomaly::Early, &what);
+        }
+        if old.status != Status::Unprocessed {
+            let anomaly = match old.status {
+                Status::Cancelled => Anomaly::RanAfterCancel,
+                _ => Anomaly::Doubled,
+            };
+            self.accuse(anomaly, &what);
+        } else if old.deleted {
+            self.accuse(Anomaly::RanAfterCancel, &what);
+        }
+        if old.lease_until >= now {
+            self.accuse(Anomaly::Doubled, format!("{what}, which is leased"));
+        }
+        if new.end_time != old.end_time || new.run_end != new.end_time {
+            self.accuse(Anomaly::RanOlderArming, &what);
+        }
+        if !matches!(actor, Actor::Daemon { .. }) {
+            self.accuse(Anomaly::ChangedWithoutCause, &what);
+        }
+        if new.crashes > old.crashes && old.run_end == old.end_time {
+            let holder = old
+                .owner
+                .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+            if let Some(holder) = holder
+                && !holder.may_crash
+            {
+                let text = format!(
+                    "{what}: a crash is counted, and nothing disturbed {:?}",
+                    holder.by
+                );
+                self.accuse(Anomaly::LeaseLostWithoutCause, text);
+            }
+        }
+        let owner = new.owner.unwrap_or(Owner([0; 16]));
+        self.claims.insert(
+            key_of(owner, new.id),
+            Claim {
+                number: self.claims_seen,
+                by: actor,
+                row: new.id,
+                due: new.end_time,
+                attempt: new.attempt,
+                payload: new.contents.payload.clone(),
+                is_called: false,
+                end: None,
+                is_disturbed: false,
+                may_crash: false,
+                lease_until: new.lease_until,
+            },
+        );
+    }
+
+    pub(super) fn renewed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        let text = format!("{actor:?} renewed {} at {}", brief(old), now.0);
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get_mut(&key_of(owner, old.id)));
+        let by = claim.map(|claim| {
+            claim.lease_until = new.lease_until;
+            claim.by
+        });
+        if old.lease_until < now {
+            self.accuse(Anomaly::Doubled, format!("{text}: its lease was over"));
+        }
+        if by != Some(actor) {
+            self.accuse(Anomaly::FencedResultApplied, text);
+        }
+    }
+
+    pub(super) fn released(&mut self, actor: Actor, old: &Row, new: &Row) {
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+        let Some(claim) = claim else { return };
+        let is_dead = claim.is_disturbed;
+        if claim.by != actor && !is_dead && !matches!(actor, Actor::Op(_)) {
+            let text = format!(
+                "{actor:?} ended the lease of {:?}: {} -> {}",
+                claim.by,
+                brief(old),
+                brief(new)
+            );
+            self.accuse(Anomaly::Doubled, text);
+        }
+    }
+
+    pub(super) fn ended_in_ledger(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        let what = format!("{actor:?} at {}: {} -> {}", now.0, brief(old), brief(new));
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get(&key_of(owner, old.id)).cloned());
+        match (new.status, actor) {
+            (Status::Processed, Actor::Daemon { .. }) => {
+                let fits = claim
+                    .as_ref()
+                    .is_some_and(|claim| claim.by == actor && claim.due == old.end_time);
+                if !fits {
+                    self.accuse(Anomaly::FencedResultApplied, what);
+                } else if claim.and_then(|claim| claim.end) != Some(End::Succeeded) {
+                    self.accuse(Anomaly::Lost, format!("{what}: done, and did not succeed"));
+                }
+            }
+            (Status::Dead, Actor::Daemon { .. }) => {
+                let end = claim
+                    .filter(|claim| claim.due == old.end_time)
+                    .and_then(|claim| claim.end);
+                if end == Some(End::Succeeded) {
+                    self.accuse(Anomaly::Lost, format!("{what}: dead, and had succeeded"));
+                }
+                if end.is_none() && new.crashes < 3 {
+                    self.accuse(Anomaly::Lost, format!("{what}: dead without a run"));
+                }
+            }
+            (Status::Cancelled, Actor::Daemon { .. }) if old.deleted => {}
+            (Status::Cancelled, Actor::Daemon { .. }) if self.was_removed(old) => {}
+            (Status::Unprocessed, Actor::Daemon { .. }) => {
+                self.is_of_a_key(actor, now, new, "made pending");
+            }
+            (Status::Cancelled, Actor::Op(number)) => {
+                self.is_cancel(number, new);
+            }
+            (Status::Unprocessed, Actor::Op(_)) => self.is_for_key(actor, new, "made pending"),
+            _ => self.accuse(Anomaly::ChangedWithoutCause, what),
+        }
+    }
+
+    /// A change by an operation is of its key.
+    pub(super) fn is_for_key(&mut self, actor: Actor, row: &Row, what: &str) {
+        let is_meant = match actor {
+            Actor::Op(number) => self.is_meant(number, row),
+            _ => false,
+        };
+        if !is_meant {
+            let text = format!("{actor:?} {what} {}", brief(row));
+            self.accuse(Anomaly::ChangedWithoutCause, text);
+        }
+    }
+
+    pub(super) fn is_meant(&self, number: usize, row: &Row) -> bool {
+        let op = &self.ops[number].op;
+        let keys: Vec<usize> = match &op.verb {
+            Verb::CreateMany { keys, .. } => keys.clone(),
+            _ => vec![op.key],
+        };
+        keys.iter().any(|key| self.keys[*key] == row.key.as_str())
+    }
+
+    /// The due time that an operation wrote is what it asked for: exact, or counted from some time since it began.
+    pub(super) fn is_due_of(&mut self, actor: Actor, row: &Row) {
+        let Actor::Op(number) = actor else { return };
+        let Invocation { op, at, .. } = &self.ops[number];
+        let delay = match &op.verb {
+            Verb::Create { delay, .. }
+            | Verb::CreateMany { delay, .. }
+            | Verb::Reschedule { delay }
+            | Verb::SqlCreate { delay } => *delay,
+            Verb::RunNow | Verb::Redrive => Duration::ZERO,
+            _ => {
+                return self.accuse(
+                    Anomaly::ChangedWithoutCause,
+                    format!("op {number} moved {}", brief(row)),
+                );
+            }
+        };
+        let asked = at.plus(delay);
+        // A relative time counts from the estimate of the process, which may be off by its faults.
+        if row.end_time.0.abs_diff(asked.0) > 25_000 {
+            let text = format!("op {number} asked for {}, wrote {}", asked.0, brief(row));
+            self.accuse(Anomaly::WrongAnswer, text);
+        }
+    }
+
+    pub(super) fn is_cancel(&mut self, number: usize, row: &Row) {
+        let is_cancel = matches!(self.ops[number].op.verb, Verb::Cancel | Verb::SqlCancel);
+        if !is_cancel || !self.is_meant(number, row) {
+            let text = format!("op {number} cancelled {}", brief(row));
+            self.accuse(Anomaly::ChangedWithoutCause, text);
+        }
+    }
+
+    pub(super) fn without_cause(&mut self, actor: Actor, old: &Row, new: &Row, what: &str) {
+        let text = format!("{actor:?} {what} {} -> {}", brief(old), brief(new));
+        self.accuse(Anomaly::ChangedWithoutCause, text);
+    }
+}

@@ -1,0 +1,120 @@
+//! What programs do to keys in Redis, and what follows from it.
+
+use lapsed_core::ledger::row::{Row, Status};
+use lapsed_core::task::UnixMs;
+use lapsed_model_redis::Change;
+
+use super::{Anomaly, Expected, Judge, TOLERANCE_MS, Touch, brief};
+use crate::plan::Verb;
+use crate::record::Actor;
+
+impl Judge {
+    /// Reads what has happened in Redis since.
+    pub(super) fn read_redis(&mut self) {
+        let Some(redis) = &self.redis else { return };
+        for change in redis.take_history() {
+            let key = String::from_utf8_lossy(&change.key).into_owned();
+            if let Some(expected) = self.expected_of(&key, &change) {
+                self.expected.push(expected);
+            }
+            self.touched.entry(key).or_default().push(Touch {
+                at: change.at,
+                due: change.due,
+                what: change.what,
+            });
+        }
+    }
+
+    /// What a command of a program promises for the row of its key.
+    pub(super) fn expected_of(&self, key: &str, change: &Change) -> Option<Expected> {
+        let command = change.command.as_ref()?.first()?;
+        let touched = self.touched.get(key).and_then(|touched| touched.last());
+        let due = match (&command[..], change.what) {
+            (b"PSETEX", "expire") => Some(change.due?),
+            // Only a deletion of a key that a program has armed, some time before, cancels its task.
+            (b"DEL", "del") if self.is_foreign(key) => {
+                let touched = touched?;
+                let is_old = touched.at.0 + 3_000 < change.at.0;
+                (is_old && touched.due?.0 > change.at.0 + 5_000).then_some(())?;
+                None
+            }
+            _ => return None,
+        };
+        let (key, at) = (key.to_owned(), change.at);
+        Some(Expected { key, at, due })
+    }
+
+    /// True if a program has armed the key, by the one operation on it for some time.
+    pub(super) fn is_foreign(&self, key: &str) -> bool {
+        let named = self.ops.iter().rev().filter(|invocation| {
+            self.keys[invocation.op.key] == key
+                || matches!(invocation.op.verb, Verb::CreateMany { .. })
+        });
+        // The latest is the deletion itself.
+        let before = named.map(|invocation| &invocation.op.verb).nth(1);
+        matches!(before, Some(Verb::KeySet { .. }))
+    }
+
+    /// Looks whether what programs did in Redis has come to the ledger, where all was well and nothing else was done to the
+    /// key.
+    pub(super) fn adopted(&mut self, now: UnixMs) {
+        self.read_redis();
+        let is_due = |expected: &Expected| expected.at.0 + 3_000 <= now.0;
+        let (due, later) = std::mem::take(&mut self.expected)
+            .into_iter()
+            .partition(is_due);
+        self.expected = later;
+        let due: Vec<Expected> = due;
+        for expected in due {
+            let Expected { key, at, due } = &expected;
+            let others = self.ops.iter().filter(|invocation| {
+                let is_near = invocation.at.0 + 4_000 > at.0;
+                let is_of_key = self.keys[invocation.op.key] == *key
+                    || matches!(invocation.op.verb, Verb::CreateMany { .. });
+                is_near && is_of_key
+            });
+            if self.rest_from > *at || others.count() > 1 {
+                continue;
+            }
+            let row = self.rows.values().find(|row| row.key.as_str() == key);
+            let fits = match (row, due) {
+                (Some(row), Some(due)) => row.end_time.0.abs_diff(due.0) <= 2_100,
+                (Some(row), None) => row.deleted || row.status != Status::Unprocessed,
+                (None, due) => due.is_none(),
+            };
+            self.expectations += 1;
+            if !fits {
+                let text = format!(
+                    "at {}: {expected:?}, and the ledger has {:?}",
+                    now.0,
+                    row.map(brief)
+                );
+                self.accuse(Anomaly::Lost, text);
+            }
+        }
+    }
+
+    /// A daemon may write the due time that a key has in Redis, or has had until it expired, and the time of an expiry.
+    pub(super) fn is_of_a_key(&mut self, actor: Actor, now: UnixMs, row: &Row, what: &str) {
+        let touched = self.touched.get(row.key.as_str());
+        let mut touched = touched.map(Vec::as_slice).unwrap_or_default().iter();
+        let is_known = touched.any(|touch| {
+            let is_due = touch
+                .due
+                .is_some_and(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
+            let is_expiry =
+                matches!(touch.what, "expired" | "forged") && row.end_time.0 <= now.0 + 50;
+            is_due || is_expiry && touch.at <= now
+        });
+        if !is_known {
+            let text = format!("{actor:?} {what} {} at {}", brief(row), now.0);
+            self.accuse(Anomaly::ChangedWithoutCause, text);
+        }
+    }
+
+    /// True if the key of a row was removed, or has lost its expiry.
+    pub(super) fn was_removed(&self, row: &Row) -> bool {
+        let touched = self.touched.get(row.key.as_str());
+        touched.is_some_and(|touched| touched.iter().any(|touch| touch.due.is_none()))
+    }
+}

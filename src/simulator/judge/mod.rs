@@ -1,0 +1,363 @@
+//! Judges a history: which change of a row is allowed to whom, and what an answer promises.
+//!
+//! It sees every committed transaction as the rows before and after it, and who wrote it. Its rules are written from the
+//! protocol, not from the code.
+
+mod changes;
+mod keys;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use lapsed_core::ledger::Owner;
+use lapsed_core::ledger::row::{Row, Status};
+use lapsed_core::task::UnixMs;
+use lapsed_model_redis::ModelRedis;
+
+use crate::plan::{FaultKind, Op};
+use crate::record::{Actor, Answer, Call, End};
+
+/// What must not happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Anomaly {
+    Lost,
+    Early,
+    Late,
+    Doubled,
+    RanAfterCancel,
+    RanOlderArming,
+    AcknowledgedBeforeDurable,
+    FencedResultApplied,
+    WrongAnswer,
+    Stuck,
+    ChangedWithoutCause,
+    LeaseLostWithoutCause,
+    WrongPayload,
+    NotEmpty,
+}
+
+#[derive(Debug, Clone)]
+pub struct Violation {
+    pub anomaly: Anomaly,
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.anomaly, self.text)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Invocation {
+    op: Op,
+    at: UnixMs,
+}
+
+/// From when, and until when.
+type Span = (UnixMs, Option<UnixMs>);
+
+/// A change of a key in Redis.
+#[derive(Debug)]
+struct Touch {
+    at: UnixMs,
+    due: Option<UnixMs>,
+    what: &'static str,
+}
+
+/// What the ledger should have of a key, some seconds after a program has changed it in Redis.
+#[derive(Debug)]
+struct Expected {
+    key: String,
+    at: UnixMs,
+    /// `None`: the task is cancelled.
+    due: Option<UnixMs>,
+}
+
+/// How far a due time that was read from a key may be off: the clocks of Redis and of the ledger differ by a fault.
+const TOLERANCE_MS: u64 = 5_000;
+
+/// A claim of a row.
+#[derive(Debug, Clone)]
+struct Claim {
+    number: u64,
+    by: Actor,
+    row: u64,
+    due: UnixMs,
+    attempt: u16,
+    payload: Option<String>,
+    is_called: bool,
+    end: Option<End>,
+    /// True if something has disturbed its process since.
+    is_disturbed: bool,
+    /// True if its process may have died since.
+    may_crash: bool,
+    lease_until: UnixMs,
+}
+
+#[derive(Debug, Default)]
+pub struct Judge {
+    keys: Vec<String>,
+    redis: Option<Arc<ModelRedis>>,
+    /// What programs and clients have done to each key in Redis, the latest last.
+    touched: BTreeMap<String, Vec<Touch>>,
+    expected: Vec<Expected>,
+    pub expectations: u64,
+    rows: BTreeMap<u64, Row>,
+    /// When each row was last changed.
+    since: BTreeMap<u64, UnixMs>,
+    /// No demand on lateness before this time: something is or was wrong.
+    rest_from: UnixMs,
+    /// When each row had each due time, the latest last.
+    armings: BTreeMap<(u64, UnixMs), Vec<Span>>,
+    /// When each key was last cancelled, and until when.
+    cancelled: BTreeMap<String, Span>,
+    claims: BTreeMap<[u8; 16], Claim>,
+    ops: Vec<Invocation>,
+    pub violations: Vec<Violation>,
+    pub claims_seen: u64,
+    pub writes_seen: u64,
+}
+
+impl Judge {
+    pub fn new(keys: Vec<String>, redis: Option<Arc<ModelRedis>>) -> Self {
+        Self {
+            keys,
+            redis,
+            ..Self::default()
+        }
+    }
+
+    pub fn accuse(&mut self, anomaly: Anomaly, text: impl Into<String>) {
+        let text = text.into();
+        self.violations.push(Violation { anomaly, text });
+    }
+
+    pub fn invoked(&mut self, op: Op, at: UnixMs) -> usize {
+        self.ops.push(Invocation { op, at });
+        self.ops.len() - 1
+    }
+
+    /// Something has disturbed this process: what it has claimed may be lost to it.
+    pub fn disturbed(&mut self, actor: Actor, kind: FaultKind) {
+        for claim in self.claims.values_mut().filter(|claim| claim.by == actor) {
+            claim.is_disturbed = true;
+            claim.may_crash |= kind.may_crash();
+        }
+    }
+
+    /// Demands nothing on lateness before this time.
+    pub fn unrest(&mut self, until: UnixMs) {
+        self.rest_from = self.rest_from.max(until);
+    }
+
+    /// Looks for rows that should have started by now, if all has been well for long enough.
+    pub fn patrol(&mut self, now: UnixMs, has_slots: bool, is_paused: impl Fn(&str) -> bool) {
+        self.adopted(now);
+        if !has_slots || now < self.rest_from {
+            return;
+        }
+        for row in self.overdue(now, is_paused) {
+            let text = format!("at {} not started: {row}", now.0);
+            self.accuse(Anomaly::Late, text);
+        }
+    }
+
+    /// Compares the rows with those before, and judges each difference. Returns a line for each.
+    pub fn wrote(&mut self, actor: Actor, now: UnixMs, rows: Vec<Row>) -> Vec<String> {
+        self.writes_seen += 1;
+        self.read_redis();
+        let after: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let before = std::mem::replace(&mut self.rows, after.clone());
+        let mut lines = Vec::new();
+        let ids: std::collections::BTreeSet<u64> =
+            before.keys().chain(after.keys()).copied().collect();
+        for id in ids {
+            if before
+                .get(&id)
+                .zip(after.get(&id))
+                .is_none_or(|(old, new)| !same(old, new))
+            {
+                self.since.insert(id, now);
+            }
+            match (before.get(&id), after.get(&id)) {
+                (None, Some(row)) => {
+                    lines.push(format!("{actor:?} inserts {}", brief(row)));
+                    self.armed(row, now);
+                    match actor {
+                        Actor::Daemon { .. } => self.is_of_a_key(actor, now, row, "inserted"),
+                        _ => {
+                            self.is_for_key(actor, row, "inserted");
+                            self.is_due_of(actor, row);
+                        }
+                    }
+                }
+                (Some(old), Some(new)) if !same(old, new) => {
+                    lines.push(format!("{actor:?} writes {} -> {}", brief(old), brief(new)));
+                    self.changed(actor, now, old, new);
+                }
+                (Some(old), None) => {
+                    lines.push(format!("{actor:?} deletes {}", brief(old)));
+                    self.disarmed(old, now);
+                    let allowed = old.status == Status::Dead && matches!(actor, Actor::Op(_));
+                    if !allowed {
+                        let text = format!("{actor:?} deleted {}", brief(old));
+                        self.accuse(Anomaly::Lost, text);
+                    }
+                }
+                _ => {}
+            }
+        }
+        lines
+    }
+
+    fn armed(&mut self, row: &Row, now: UnixMs) {
+        let times = self.armings.entry((row.id, row.end_time)).or_default();
+        times.push((now, None));
+    }
+
+    fn disarmed(&mut self, row: &Row, now: UnixMs) {
+        if let Some((_, to)) = self
+            .armings
+            .get_mut(&(row.id, row.end_time))
+            .and_then(|times| times.last_mut())
+        {
+            *to = Some(now);
+        }
+    }
+
+    pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
+        let Invocation { op, at: from } = self.ops[number].clone();
+        match answer {
+            Answer::Armed { row, due } => {
+                let times = self
+                    .armings
+                    .get(&(row, due))
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
+                let was = times
+                    .iter()
+                    .any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
+                if !was {
+                    let text = format!("op {number} was told that {row}-{} exists", due.0);
+                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
+                }
+            }
+            Answer::Cancelled | Answer::Cancelling => {
+                let was = self.cancelled.get(&self.keys[op.key]);
+                if !was.is_some_and(|(_, to)| to.is_none_or(|to| to >= from)) {
+                    let text = format!("op {number} was told {answer:?}, and nothing is cancelled");
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
+            }
+            Answer::Other(_) | Answer::Failed(_) => {}
+        }
+    }
+
+    pub fn called(&mut self, actor: Actor, call: &Call, now: UnixMs) {
+        let what = format!(
+            "{actor:?} ran {} attempt {} at {}",
+            call.id, call.attempt, now.0
+        );
+        let claim = self
+            .claims
+            .values_mut()
+            .filter(|claim| {
+                claim.by == actor
+                    && claim.row == call.row
+                    && claim.due == call.due
+                    && claim.attempt == call.attempt
+                    && !claim.is_called
+            })
+            .max_by_key(|claim| claim.number);
+        let Some(claim) = claim else {
+            return self.accuse(Anomaly::Doubled, format!("{what} without a claim"));
+        };
+        claim.is_called = true;
+        let is_over = claim.lease_until < now && !claim.is_disturbed;
+        let is_other = claim.payload != call.payload;
+        if is_over {
+            self.accuse(Anomaly::Doubled, format!("{what}, after its lease"));
+        }
+        if is_other {
+            self.accuse(Anomaly::WrongPayload, what);
+        }
+    }
+
+    pub fn ended(&mut self, actor: Actor, call: &Call, end: End) {
+        let claim = self
+            .claims
+            .values_mut()
+            .filter(|claim| {
+                claim.by == actor
+                    && claim.row == call.row
+                    && claim.due == call.due
+                    && claim.attempt == call.attempt
+                    && claim.is_called
+                    && claim.end.is_none()
+            })
+            .max_by_key(|claim| claim.number);
+        if let Some(claim) = claim {
+            claim.end = Some(end);
+        }
+    }
+
+    /// Returns the rows that could have started two seconds ago, and have not.
+    fn overdue(&self, now: UnixMs, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
+        let rows = self.rows.values().filter(|row| {
+            let since = self.since.get(&row.id).copied().unwrap_or(now);
+            row.status == Status::Unprocessed
+                && !row.deleted
+                && row.lease_until < now
+                && due_at(row).max(since).0 + 2_000 < now.0
+                && !is_paused(row.key.as_str())
+        });
+        rows.map(brief).collect()
+    }
+
+    /// Returns the rows that have not ended.
+    pub fn unfinished(&self, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
+        let rows = self.rows.values();
+        let rows = rows.filter(|row| {
+            row.status == Status::Unprocessed && !row.deleted && !is_paused(row.key.as_str())
+        });
+        rows.map(brief).collect()
+    }
+}
+
+/// A claim statement gives all its rows one token.
+fn key_of(owner: Owner, row: u64) -> [u8; 16] {
+    let mut key = owner.0;
+    for (byte, of_row) in key.iter_mut().zip(row.to_le_bytes()) {
+        *byte ^= of_row;
+    }
+    key
+}
+
+fn due_at(row: &Row) -> UnixMs {
+    match row.run_end == row.end_time {
+        true => row.end_time.max(row.retry_at),
+        false => row.end_time,
+    }
+}
+
+fn same(old: &Row, new: &Row) -> bool {
+    brief(old) == brief(new) && old.owner == new.owner && old.contents == new.contents
+}
+
+fn brief(row: &Row) -> String {
+    format!(
+        "{}[{} {:?}{} due {} run_end {} retry {} lease {} attempt {} crashes {}]",
+        row.id,
+        row.key.as_str(),
+        row.status,
+        if row.deleted { " deleted" } else { "" },
+        row.end_time.0,
+        row.run_end.0,
+        row.retry_at.0,
+        row.lease_until.0,
+        row.attempt,
+        row.crashes
+    )
+}

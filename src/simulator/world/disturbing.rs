@@ -1,0 +1,123 @@
+//! The first phase: operations and faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::World;
+use crate::daemon::Start;
+use crate::keyed;
+use crate::plan::{Action, FAULTS, Fault, FaultKind};
+use crate::process::Process;
+
+/// What a fault does at its end.
+enum AtEnd {
+    Start(usize, Start),
+    Thaw(Arc<Process>),
+}
+
+impl World {
+    /// The first phase: operations and faults.
+    pub(super) async fn disturb(&mut self) {
+        let mut ends: Vec<(Instant, AtEnd)> = Vec::new();
+        let steps = self.ground.plan.steps.clone();
+        let mut steps = steps.into_iter().peekable();
+        let over = self.began + FAULTS;
+        loop {
+            let next_step = steps.peek().map(|step| self.began + step.at);
+            let next_end = ends.iter().map(|(at, _)| *at).min();
+            let next = next_step.into_iter().chain(next_end).min();
+            let Some(next) = next.filter(|next| *next < over) else {
+                break;
+            };
+            sleep_until(next).await;
+            if next_step == Some(next) {
+                let step = steps.next().expect("it was seen");
+                match step.action {
+                    Action::Op(op) => self.send(op),
+                    Action::Fault(fault) => {
+                        let end = self.begin(&fault).await;
+                        ends.extend(end.map(|end| (next + fault.length, end)));
+                    }
+                }
+                continue;
+            }
+            let place = ends.iter().position(|(at, _)| *at == next);
+            let (_, end) = ends.swap_remove(place.expect("it was seen"));
+            self.end(end);
+        }
+        sleep_until(over).await;
+    }
+
+    /// Begins a fault.
+    async fn begin(&mut self, fault: &Fault) -> Option<AtEnd> {
+        let Fault { kind, process, .. } = *fault;
+        self.history().say(format!("fault: {fault:?}"));
+        // Its leases, late statements and signals outlast it.
+        let after = self.ground.plan.lease + Duration::from_secs(15);
+        let lasts = match kind {
+            FaultKind::ConfigChange => FAULTS,
+            _ => fault.length,
+        };
+        self.unrest(lasts + after);
+        if let Some(producer) = process.checked_sub(self.daemons.len()) {
+            self.producers[producer].0.begin(fault);
+            return None;
+        }
+        if kind.is_of_redis() && kind != FaultKind::MembersFalseDeath {
+            let daemon = self.daemons[process].as_ref()?;
+            let (redis, link) = (self.ground.redis.as_ref()?, daemon.link.as_ref()?);
+            keyed::begin(redis, link, fault, &self.ground.plan.keys);
+            self.history().struck(kind, daemon.process.actor);
+            return None;
+        }
+        let restart = match kind {
+            FaultKind::ConfigChange => Start {
+                has_fewer_classes: true,
+                ahead_ms: 0,
+            },
+            FaultKind::ClockAtStart => Start {
+                has_fewer_classes: false,
+                ahead_ms: [-7_000, -900, 900, 7_000][fault.percent as usize % 4],
+            },
+            _ => Start::default(),
+        };
+        match kind {
+            FaultKind::Kill | FaultKind::ClockAtStart => {
+                let daemon = self.take(process)?;
+                self.history().struck(kind, daemon.process.actor);
+                daemon.kill();
+                Some(AtEnd::Start(process, restart))
+            }
+            FaultKind::Stop | FaultKind::ConfigChange => {
+                let daemon = self.take(process)?;
+                self.history().struck(kind, daemon.process.actor);
+                tokio::spawn(daemon.stop());
+                Some(AtEnd::Start(process, restart))
+            }
+            FaultKind::Freeze => {
+                let daemon = self.daemons[process].as_ref()?;
+                let process = Arc::clone(&daemon.process);
+                process.freeze();
+                self.history().struck(kind, process.actor);
+                Some(AtEnd::Thaw(process))
+            }
+            _ => {
+                let daemon = self.daemons[process].as_ref()?;
+                daemon.process.begin(fault);
+                None
+            }
+        }
+    }
+
+    fn end(&mut self, end: AtEnd) {
+        match end {
+            AtEnd::Start(number, how) => self.start(number, how),
+            AtEnd::Thaw(process) => {
+                self.history().struck(FaultKind::Freeze, process.actor);
+                process.thaw();
+            }
+        }
+    }
+}
