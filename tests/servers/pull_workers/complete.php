@@ -3,7 +3,7 @@
 
 const COMPLETE = <<<'SQL'
     UPDATE tb_time_limit_task
-       SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL
+       SET status = 1, finished_at = UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) * 0.000001, lease_until = 0, last_error = NULL
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = UNHEX(?)
        AND status = 0 AND recurrence IS NULL
     SQL;

@@ -6,7 +6,7 @@ import pymysql
 
 COMPLETE = """
 UPDATE tb_time_limit_task
-   SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL
+   SET status = 1, finished_at = UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) * 0.000001, lease_until = 0, last_error = NULL
  WHERE id = %s AND end_time = CAST(%s AS SIGNED) / 1000 AND owner = UNHEX(%s)
    AND status = 0 AND recurrence IS NULL
 """
