@@ -20,6 +20,7 @@ mod mysql;
 mod pages;
 mod prometheus;
 mod pull_workers;
+mod redis_model;
 mod resp_clients;
 mod resp_differential;
 mod sandbox;

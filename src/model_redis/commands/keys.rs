@@ -3,7 +3,7 @@
 use super::{Answer, Call, Command, SYNTAX, int};
 use crate::events::Class;
 use crate::glob;
-use crate::keyspace::Bytes;
+use crate::keyspace::{Bytes, Value};
 use crate::reply::Reply;
 use crate::server::DATABASES;
 
@@ -322,19 +322,18 @@ fn scan(call: &mut Call<'_>) -> Answer {
     ]))
 }
 
+/// Leaves due keys out, and does not delete them.
 fn keys(call: &mut Call<'_>) -> Answer {
-    let names: Vec<Bytes> = call.state.db(call.db).names().cloned().collect();
-    let pattern = call.word(1);
-    let mut found = Vec::new();
-    for name in names
-        .into_iter()
-        .filter(|name| glob::matches(pattern, name))
-    {
-        if !call.state.expire_if_due(call.db, &name) {
-            found.push(name);
-        }
-    }
-    Ok(Reply::bulks(found))
+    let (pattern, now) = (call.word(1), call.state.now());
+    let db = call.state.db(call.db);
+    let is_live = |name: &&Bytes| {
+        db.get(name)
+            .and_then(|entry| entry.due)
+            .is_none_or(|due| due >= now)
+    };
+    let found = db.names().filter(is_live);
+    let found = found.filter(|name| glob::matches(pattern, name));
+    Ok(Reply::bulks(found.cloned()))
 }
 
 fn dbsize(call: &mut Call<'_>) -> Answer {
@@ -352,9 +351,28 @@ fn object(call: &mut Call<'_>) -> Answer {
                 now.div_euclid(1000) - entry.used_ms.div_euclid(1000),
             ))
         }
+        "encoding" if call.words.len() == 3 => {
+            let entry = call.state.entry(call.db, call.word(2));
+            let encoding = entry.map(|entry| encoding(&entry.value).as_bytes().to_vec());
+            Ok(Reply::bulk_or_nil(encoding))
+        }
         verb => Err(format!(
             "ERR Unknown subcommand or wrong number of arguments for '{verb}'. Try OBJECT HELP."
         )),
+    }
+}
+
+/// How Redis stores a small value of this kind, and a string.
+fn encoding(value: &Value) -> &'static str {
+    const EMBEDDED_MAX: usize = 44;
+    match value {
+        Value::String(text) if int(text).is_some() => "int",
+        Value::String(text) if text.len() <= EMBEDDED_MAX => "embstr",
+        Value::String(_) => "raw",
+        Value::List(_) => "quicklist",
+        Value::Set(_) => "hashtable",
+        Value::Hash(_) | Value::Sorted(_) => "listpack",
+        Value::Stream(_) => "stream",
     }
 }
 

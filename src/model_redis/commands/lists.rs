@@ -48,10 +48,14 @@ fn place(index: i64, length: usize) -> Option<usize> {
 }
 
 fn lindex(call: &mut Call<'_>) -> Answer {
-    let index = call.int(2)?;
-    let list = call.list(call.word(1))?;
-    let found = list.and_then(|list| list.get(place(index, list.len())?).cloned());
-    Ok(Reply::bulk_or_nil(found))
+    let index = call.int(2);
+    let Some(list) = call.list(call.word(1))? else {
+        return Ok(Reply::Nil);
+    };
+    let place = place(index?, list.len());
+    Ok(Reply::bulk_or_nil(
+        place.and_then(|place| list.get(place).cloned()),
+    ))
 }
 
 fn put(
@@ -163,11 +167,11 @@ fn lrem(call: &mut Call<'_>) -> Answer {
 }
 
 fn lset(call: &mut Call<'_>) -> Answer {
-    let (key, index, element) = (call.word(1), call.int(2)?, call.word(3));
+    let (key, index, element) = (call.word(1), call.int(2), call.word(3));
     let Some(list) = call.list(key)? else {
         return Err("ERR no such key".to_owned());
     };
-    let place = place(index, list.len()).ok_or("ERR index out of range")?;
+    let place = place(index?, list.len()).ok_or("ERR index out of range")?;
     list[place] = element.to_vec();
     call.state.notify(Class::List, "lset", call.db, key);
     Ok(Reply::ok())

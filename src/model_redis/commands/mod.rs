@@ -1,5 +1,6 @@
 //! Commands: a name, how many words it takes, and what it does.
 
+mod dumps;
 mod hashes;
 mod keys;
 mod lists;
@@ -51,6 +52,7 @@ fn command(name: &str) -> Option<Command> {
         sorted::command,
         streams::command,
         scripts::command,
+        dumps::command,
         server::command,
     ];
     let of_connection: Option<Command> = match name {

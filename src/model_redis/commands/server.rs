@@ -21,6 +21,7 @@ pub(super) fn command(name: &str) -> Option<Command> {
         "publish" => (publish, 3, false),
         "pubsub" => (query_pubsub, -2, false),
         "hello" => (hello, -1, false),
+        "debug" => (debug, -2, false),
         _ => return None,
     })
 }
@@ -50,6 +51,20 @@ fn hello(call: &mut Call<'_>) -> Answer {
             Ok(Reply::bulks(facts))
         }
         _ => Err("NOPROTO unsupported protocol version".to_owned()),
+    }
+}
+
+/// `DEBUG SET-ACTIVE-EXPIRE 0 | 1`
+fn debug(call: &mut Call<'_>) -> Answer {
+    match (&call.option(1)[..], call.word(2)) {
+        ("set-active-expire", on) => {
+            call.state.expires_actively = on != b"0";
+            call.state.expiries.notify_one();
+            Ok(Reply::ok())
+        }
+        (verb, _) => Err(format!(
+            "ERR Unknown subcommand or wrong number of arguments for '{verb}'. Try DEBUG HELP."
+        )),
     }
 }
 

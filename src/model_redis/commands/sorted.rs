@@ -149,8 +149,8 @@ fn parts(call: &Call<'_>, mut at: usize) -> Result<(bool, Option<(i64, i64)>), S
 }
 
 fn by_score(call: &mut Call<'_>, from: usize, to: usize, reverse: bool) -> Answer {
-    let range = Range::read(call.word(from), call.word(to))?;
     let (with_scores, limit) = parts(call, 4)?;
+    let range = Range::read(call.word(from), call.word(to))?;
     let mut found = all(call)?;
     found.retain(|(_, score)| range.has(*score));
     if reverse {

@@ -160,10 +160,10 @@ fn getdel(call: &mut Call<'_>) -> Answer {
 
 fn getex(call: &mut Call<'_>) -> Answer {
     let (key, option, now) = (call.word(1), call.option(2), call.state.now());
-    let expiry = match (call.words.len(), &option[..]) {
-        (2, _) => None,
-        (3, "persist") => Some(None),
-        (4, "ex" | "px" | "exat" | "pxat") => Some(Some(due(now, &option, call.word(3), "getex")?)),
+    let (is_timed, persists) = match (call.words.len(), &option[..]) {
+        (2, _) => (false, false),
+        (3, "persist") => (false, true),
+        (4, "ex" | "px" | "exat" | "pxat") => (true, false),
         _ => return Err(SYNTAX.to_owned()),
     };
     let Some(text) = call.string(key)?.cloned() else {
@@ -174,33 +174,34 @@ fn getex(call: &mut Call<'_>) -> Answer {
         .db(call.db)
         .get(key)
         .is_some_and(|entry| entry.due.is_some());
-    match expiry {
-        None => {}
-        Some(None) if !expires => {}
-        Some(None) => {
-            call.state.set_due(call.db, key, None);
-            call.state.notify(Class::Generic, "persist", call.db, key);
-        }
-        Some(Some(due)) if due <= now => {
+    if persists && expires {
+        call.state.set_due(call.db, key, None);
+        call.state.notify(Class::Generic, "persist", call.db, key);
+    }
+    if is_timed {
+        let due = due(now, &option, call.word(3), "getex")?;
+        if due <= now {
             call.state.db(call.db).remove(key);
             call.state.notify(Class::Generic, "del", call.db, key);
-        }
-        Some(due) => {
-            call.state.set_due(call.db, key, due);
+        } else {
+            call.state.set_due(call.db, key, Some(due));
             call.state.notify(Class::Generic, "expire", call.db, key);
         }
     }
     Ok(Reply::Bulk(text))
 }
 
-/// Changes a string in place, or a new empty one. The change returns its reply.
+/// Changes a string in place, or a new one. The change returns its reply.
 fn change(
     call: &mut Call<'_>,
     event: &'static str,
+    missing: &[u8],
     change: impl FnOnce(&mut Bytes) -> Answer,
 ) -> Answer {
     let key = call.word(1);
-    let mut text = call.string(key)?.cloned().unwrap_or_default();
+    let mut text = call
+        .string(key)?
+        .map_or_else(|| missing.to_vec(), |text| text.clone());
     let reply = change(&mut text)?;
     match call.string(key)? {
         Some(old) => *old = text,
@@ -212,7 +213,7 @@ fn change(
 
 fn append(call: &mut Call<'_>) -> Answer {
     let more = call.word(2);
-    change(call, "append", |text| {
+    change(call, "append", b"", |text| {
         text.extend_from_slice(more);
         Ok(Reply::count(text.len()))
     })
@@ -224,7 +225,7 @@ fn setrange(call: &mut Call<'_>) -> Answer {
     if more.is_empty() {
         return strlen(call);
     }
-    change(call, "setrange", |text| {
+    change(call, "setrange", b"", |text| {
         let length = text.len().max(start + more.len());
         text.resize(length, 0);
         text[start..start + more.len()].copy_from_slice(more);
@@ -258,9 +259,8 @@ fn incr(call: &mut Call<'_>) -> Answer {
         Some(by)
     };
     let by = by.ok_or("ERR decrement would overflow")?;
-    change(call, "incrby", |text| {
-        let before = if text.is_empty() { Some(0) } else { int(text) };
-        let before = before.ok_or(NO_INTEGER)?;
+    change(call, "incrby", b"0", |text| {
+        let before = int(text).ok_or(NO_INTEGER)?;
         let after = before.checked_add(by);
         let after = after.ok_or("ERR increment or decrement would overflow")?;
         *text = after.to_string().into_bytes();
@@ -270,13 +270,9 @@ fn incr(call: &mut Call<'_>) -> Answer {
 
 fn incrbyfloat(call: &mut Call<'_>) -> Answer {
     let by = read_double(call.word(2)).ok_or(NO_FLOAT)?;
-    change(call, "incrbyfloat", |text| {
-        let before = if text.is_empty() {
-            Some(0.0)
-        } else {
-            read_double(text)
-        };
-        *text = double(before.ok_or(NO_FLOAT)? + by).into_bytes();
+    change(call, "incrbyfloat", b"0", |text| {
+        let before = read_double(text).ok_or(NO_FLOAT)?;
+        *text = double(before + by).into_bytes();
         Ok(Reply::bulk(text.clone()))
     })
 }
