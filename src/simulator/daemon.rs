@@ -84,10 +84,8 @@ impl Daemon {
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("daemon-{number}-{starts}")));
         let clock = sim_ledger.clock().clone();
-        let timer = SimTimer {
-            inner: keyed::timer(link.as_ref(), &config, clock, &metrics),
-            process: Arc::clone(&process),
-        };
+        let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &metrics);
+        let timer = SimTimer::new(timer, Arc::clone(&process), clock);
         let members = match &link {
             Some(link) => keyed::members(link, &config),
             None => Arc::clone(members) as _,

@@ -54,15 +54,10 @@ impl Producer {
         let ledger = Arc::new(ledger);
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("{:?}", process.actor)));
-        let timer = SimTimer {
-            inner: keyed::timer(
-                link.as_ref(),
-                &Config::default(),
-                ledger.clock().clone(),
-                &Arc::default(),
-            ),
-            process,
-        };
+        let clock = ledger.clock().clone();
+        let config = Config::default();
+        let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &Arc::default());
+        let timer = SimTimer::new(timer, process, clock);
         Self {
             tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::new(timer)),
             ledger,

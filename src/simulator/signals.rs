@@ -1,13 +1,14 @@
 //! A timer whose signals are lost, late, repeated, forged or old.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::{Arming, TaskKey, UnixMs};
 use lapsed_core::timer::{
     AdoptionCandidate, AdoptionSink, Alarm, ArmMode, Armed, Cause, EngineSink, Entries, Listening,
-    Peers, Remaining, Signal, SignalSink, Timer, TimerError,
+    Peers, Remaining, Signal, SignalSink, Source, Timer, TimerError,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -16,11 +17,45 @@ use crate::plan::FaultKind;
 use crate::process::Process;
 
 pub struct SimTimer {
-    pub inner: Arc<dyn Timer>,
-    pub process: Arc<Process>,
+    inner: Arc<dyn Timer>,
+    process: Arc<Process>,
+    clock: LedgerClock,
+    sink: OnceLock<Arc<SimSink>>,
 }
 
 impl SimTimer {
+    pub fn new(inner: Arc<dyn Timer>, process: Arc<Process>, clock: LedgerClock) -> Self {
+        Self {
+            inner,
+            process,
+            clock,
+            sink: OnceLock::new(),
+        }
+    }
+
+    /// Raises signals for tasks that are due a little later.
+    fn forge(&self, alarms: &[Alarm]) {
+        let Some(sink) = self.sink.get() else { return };
+        for alarm in alarms {
+            if !self.process.strikes(FaultKind::SignalsForged) {
+                continue;
+            }
+            let early = self.process.draw(1, 30);
+            let wait = alarm.due.since(self.clock.now());
+            let wait = wait.saturating_sub(Duration::from_millis(early));
+            let (sink, alarm) = (Arc::clone(sink), alarm.clone());
+            tokio::spawn(async move {
+                sleep(wait).await;
+                sink.process.runs().await;
+                sink.inner.raise(Signal {
+                    key: alarm.key,
+                    source: Source::Event,
+                    arming: alarm.arming,
+                });
+            });
+        }
+    }
+
     async fn pass(&self) -> Result<(), TimerError> {
         self.process.runs().await;
         match self.process.strikes(FaultKind::TimerRefuses) {
@@ -37,6 +72,7 @@ impl Timer for SimTimer {
             inner: sink,
             process: Arc::clone(&self.process),
         });
+        let _ = self.sink.set(Arc::clone(&sink));
         self.inner.run(sink, stop).await;
     }
 
@@ -60,6 +96,7 @@ impl Timer for SimTimer {
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {
+        self.forge(&alarms);
         self.inner.expect(alarms);
     }
 

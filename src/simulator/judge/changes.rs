@@ -20,7 +20,10 @@ impl Judge {
                     self.is_for_key(actor, new, "moved");
                     self.is_due_of(actor, new);
                 }
-                _ => self.is_of_a_key(actor, now, new, "moved"),
+                _ => {
+                    self.is_of_a_key(actor, now, new, "moved");
+                    self.is_younger_than_op(actor, now, new);
+                }
             }
         }
         let is_cancelled = |row: &Row| row.deleted || row.status == Status::Cancelled;

@@ -112,6 +112,30 @@ impl Judge {
         }
     }
 
+    /// What a daemon reads from a key is younger than the last change of its row by an operation.
+    pub(super) fn is_younger_than_op(&mut self, actor: Actor, now: UnixMs, row: &Row) {
+        let Some(wrote) = self.op_wrote.get(&row.id) else {
+            return;
+        };
+        let touched = self.touched.get(row.key.as_str());
+        let mut touched = touched.map(Vec::as_slice).unwrap_or_default().iter();
+        let is_younger = touched.any(|touch| {
+            let is_of_it = touch
+                .due
+                .is_none_or(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
+            is_of_it && touch.at.0 + TOLERANCE_MS.cast_signed() / 2 >= wrote.0
+        });
+        if !is_younger {
+            let text = format!(
+                "{actor:?} at {} believed a key older than the change at {}: {}",
+                now.0,
+                wrote.0,
+                brief(row)
+            );
+            self.accuse(Anomaly::RanOlderArming, text);
+        }
+    }
+
     /// True if the key of a row was removed, or has lost its expiry.
     pub(super) fn was_removed(&self, row: &Row) -> bool {
         let touched = self.touched.get(row.key.as_str());

@@ -103,6 +103,8 @@ pub struct Judge {
     /// What programs and clients have done to each key in Redis, the latest last.
     touched: BTreeMap<String, Vec<Touch>>,
     expected: Vec<Expected>,
+    /// When an operation last changed each row.
+    op_wrote: BTreeMap<u64, UnixMs>,
     pub expectations: u64,
     rows: BTreeMap<u64, Row>,
     /// When each row was last changed.
@@ -180,6 +182,9 @@ impl Judge {
                 .is_none_or(|(old, new)| !same(old, new))
             {
                 self.since.insert(id, now);
+                if matches!(actor, Actor::Op(_)) {
+                    self.op_wrote.insert(id, now);
+                }
             }
             match (before.get(&id), after.get(&id)) {
                 (None, Some(row)) => {
