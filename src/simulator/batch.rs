@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::plan::FaultKind;
+use crate::plan::{FaultKind, TimerKind};
 
 /// What many runs have shown.
 #[derive(Debug, Default)]
@@ -98,7 +98,15 @@ pub fn run_with(seed: u64, options: &[&str]) -> io::Result<Shown> {
 }
 
 /// Runs seeds from `first` on, until there are `count` or `time` is over.
-pub fn run_many(first: u64, count: u64, time: Option<Duration>, jobs: usize) -> Report {
+pub fn run_many(
+    first: u64,
+    count: u64,
+    time: Option<Duration>,
+    jobs: usize,
+    timer: Option<TimerKind>,
+) -> Report {
+    let options = timer.map(|timer| ["--timer", timer.name()]);
+    let options = options.as_ref().map_or(&[][..], |options| &options[..]);
     let report = Mutex::new(Report::default());
     let next = AtomicU64::new(first);
     let began = tokio::time::Instant::now();
@@ -111,7 +119,7 @@ pub fn run_many(first: u64, count: u64, time: Option<Duration>, jobs: usize) -> 
                     if is_over || seed - first >= count {
                         break;
                     }
-                    let shown = run(seed, &[]).unwrap_or_else(|error| Shown {
+                    let shown = run_with(seed, options).unwrap_or_else(|error| Shown {
                         broken: Some(error.to_string()),
                         ..Shown::default()
                     });

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use lapsed::Engine;
 use lapsed::engine::{Handle, Metrics, Parts};
 use lapsed::handler::Router;
 use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
-use lapsed::{Config, Engine};
 use lapsed_core::ledger::Ledger;
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_model_redis::{Link, ModelRedis};
@@ -74,12 +74,7 @@ impl Daemon {
             Arc::clone(history),
             how.ahead_ms,
         );
-        let config = Config::from_toml(&format!(
-            "engine.concurrency = {}\nengine.lease = '{}s'\nengine.drain_timeout = '5s'\nengine.timeout = '2m'\nretry.max_attempts = 4\n",
-            plan.concurrency,
-            plan.lease.as_secs(),
-        ))
-        .expect("a valid configuration");
+        let config = keyed::config(plan);
         let metrics = Arc::new(Metrics::default());
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("daemon-{number}-{starts}")));

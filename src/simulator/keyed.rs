@@ -4,23 +4,45 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lapsed::Config;
+use lapsed::config::TimerKind as ConfiguredTimer;
 use lapsed::engine::Metrics;
 use lapsed::membership::{Membership, RedisMembership};
 use lapsed_core::clock::LedgerClock;
+use lapsed_core::task::UnixMs;
 use lapsed_core::timer::Timer;
 use lapsed_core::timer::ledger_poll::LedgerPoll;
 use lapsed_model_redis::{Keep, Link, ModelRedis};
 use lapsed_redis::timer::key_expiry::{Events, KeyExpiry};
+use lapsed_redis::timer::sorted_set::SortedSet;
+use lapsed_redis::timer::wheel::Wheel;
 use lapsed_redis::{Endpoint, LedgerName};
 use tokio::time::sleep;
 
-use crate::plan::{Fault, FaultKind};
+use crate::plan::{Fault, FaultKind, Plan, TimerKind, Verb};
 
 /// How far the clock of Redis is set.
 const STEP_MS: i64 = 3_000;
 
 fn name() -> LedgerName {
     LedgerName::new("simulated", Arc::new(OnceLock::new()))
+}
+
+/// The set into which programs write.
+pub const SET: &str = "tasks";
+
+/// The configuration of every process.
+pub fn config(plan: &Plan) -> Config {
+    let text = format!(
+        "timer = '{}'
+engine = {{ concurrency = {}, lease = '{}s', drain_timeout = '5s', timeout = '2m' }}
+retry = {{ max_attempts = 4 }}
+sorted_set = {{ keys = ['{SET}'], unit = 'milliseconds' }}
+",
+        plan.timer.name(),
+        plan.concurrency,
+        plan.lease.as_secs(),
+    );
+    Config::from_toml(&text).expect("a valid configuration")
 }
 
 /// The timer of a process: on Redis if there is one.
@@ -33,16 +55,60 @@ pub fn timer(
     let Some(link) = link else {
         return Arc::new(LedgerPoll::new(clock));
     };
-    Arc::new(KeyExpiry::on(
-        endpoint(link, config),
-        &config.redis,
-        config.sentinel,
-        config.nudge,
-        Events::wanted_by(config),
-        name(),
-        clock,
-        Arc::clone(metrics),
-    ))
+    let (endpoint, redis, metrics) = (endpoint(link, config), &config.redis, Arc::clone(metrics));
+    match config.timer {
+        ConfiguredTimer::SortedSet => {
+            let sets = config.sorted_set.clone();
+            Arc::new(SortedSet::on(endpoint, redis, sets, clock, metrics, name()))
+        }
+        ConfiguredTimer::Wheel => {
+            let adopts = config.adopts_any();
+            Arc::new(Wheel::on(
+                endpoint,
+                redis,
+                &config.wheel,
+                adopts,
+                clock,
+                metrics,
+            ))
+        }
+        ConfiguredTimer::KeyExpiry | ConfiguredTimer::LedgerPoll => Arc::new(KeyExpiry::on(
+            endpoint,
+            redis,
+            config.sentinel,
+            config.nudge,
+            Events::wanted_by(config),
+            name(),
+            clock,
+            metrics,
+        )),
+    }
+}
+
+/// What a program sends to arm a task, to move it, or to remove it.
+pub fn command(timer: TimerKind, verb: &Verb, key: &str, now: UnixMs) -> Vec<String> {
+    let ms = |delay: Duration| delay.as_millis().max(1).to_string();
+    let at = |delay: Duration| now.plus(delay).0.to_string();
+    let words: Vec<String> = match (timer, verb) {
+        (TimerKind::SortedSet, Verb::KeySet { delay }) => {
+            vec!["ZADD".into(), SET.into(), at(*delay), key.into()]
+        }
+        (TimerKind::SortedSet, Verb::KeyExpire { delay }) => {
+            vec![
+                "ZADD".into(),
+                SET.into(),
+                "XX".into(),
+                at(*delay),
+                key.into(),
+            ]
+        }
+        (TimerKind::SortedSet, _) => vec!["ZREM".into(), SET.into(), key.into()],
+        (_, Verb::KeySet { delay }) => vec!["PSETEX".into(), key.into(), ms(*delay), String::new()],
+        (_, Verb::KeyExpire { delay }) => vec!["PEXPIRE".into(), key.into(), ms(*delay)],
+        (_, Verb::KeyPersist) => vec!["PERSIST".into(), key.into()],
+        _ => vec!["DEL".into(), key.into()],
+    };
+    words
 }
 
 /// The members that a process finds in Redis.

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, TimerKind};
 
 /// Simulates daemons with faults on virtual time.
 #[derive(Parser)]
@@ -76,6 +76,9 @@ struct Seeds {
     /// Processes at a time
     #[arg(long)]
     jobs: Option<usize>,
+    /// Timer; drawn if it is not given
+    #[arg(long)]
+    timer: Option<TimerKind>,
     /// Stop with success at the first seed that fails
     #[arg(long)]
     expect_failure: bool,
@@ -91,6 +94,9 @@ struct Seed {
     /// Print what happens
     #[arg(long)]
     trace: bool,
+    /// Timer; drawn if it is not given
+    #[arg(long)]
+    timer: Option<TimerKind>,
     /// Let the ledger forget this many of a hundred transactions, which must be found
     #[arg(long, default_value_t = 0)]
     canary: u64,
@@ -109,7 +115,7 @@ fn main() -> ExitCode {
 
 fn run_seed(options: &Seed) -> bool {
     random::seed_kernel(options.seed);
-    let plan = Plan::draw(options.seed).without(&options.without);
+    let plan = Plan::draw(options.seed, options.timer).without(&options.without);
     if options.trace {
         let log = std::env::var("RUST_LOG").unwrap_or_default();
         let log = tracing_subscriber::fmt().with_env_filter(log);
@@ -131,7 +137,7 @@ fn run_seeds(options: &Seeds) -> bool {
         return until_failure(first, options.count);
     }
     let time = options.seconds.map(Duration::from_secs);
-    let report = batch::run_many(first, options.count, time, jobs);
+    let report = batch::run_many(first, options.count, time, jobs, options.timer);
     let took = began.elapsed();
     let time = Duration::from_millis(report.daemon_ms);
     println!(

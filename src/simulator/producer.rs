@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lapsed::TaskClient;
 use lapsed::client::{ClientError, Task};
-use lapsed::{Config, TaskClient};
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::ledger::rows::store::{At, Columns, Parts, Store};
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::history::History;
 use crate::keyed;
 use crate::ledger::SimLedger;
-use crate::plan::{Op, Policy, Verb};
+use crate::plan::{Op, Plan, Policy, TimerKind, Verb};
 use crate::process::Process;
 use crate::record::Answer;
 use crate::signals::SimTimer;
@@ -34,6 +34,7 @@ pub struct Producer {
     /// Paused scopes.
     paused: Arc<Mutex<BTreeSet<String>>>,
     redis: Option<Arc<ModelRedis>>,
+    timer: TimerKind,
 }
 
 impl Producer {
@@ -44,6 +45,7 @@ impl Producer {
         keys: Vec<String>,
         paused: Arc<Mutex<BTreeSet<String>>>,
         redis: Option<Arc<ModelRedis>>,
+        plan: &Plan,
     ) -> Self {
         let ledger = SimLedger::new(
             Arc::clone(&truth),
@@ -55,7 +57,7 @@ impl Producer {
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("{:?}", process.actor)));
         let clock = ledger.clock().clone();
-        let config = Config::default();
+        let config = keyed::config(plan);
         let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &Arc::default());
         let timer = SimTimer::new(timer, process, clock);
         Self {
@@ -66,6 +68,7 @@ impl Producer {
             keys,
             paused,
             redis,
+            timer: plan.timer,
         }
     }
 
@@ -150,10 +153,10 @@ impl Producer {
                     .judge(|judge| judge.unrest(now.plus(Duration::from_secs(6))));
                 Answer::Other("resumed".into())
             }
-            Verb::KeySet { delay } => self.in_redis(&["PSETEX", text, &ms(*delay), ""]),
-            Verb::KeyExpire { delay } => self.in_redis(&["PEXPIRE", text, &ms(*delay)]),
-            Verb::KeyDelete => self.in_redis(&["DEL", text]),
-            Verb::KeyPersist => self.in_redis(&["PERSIST", text]),
+            verb @ (Verb::KeySet { .. }
+            | Verb::KeyExpire { .. }
+            | Verb::KeyDelete
+            | Verb::KeyPersist) => self.in_redis(verb, text),
             Verb::SqlCancel => {
                 let cancel = move |store: &mut dyn Store| sql_cancel(store, &key);
                 self.ledger.write(Length::Short, cancel).await?;
@@ -169,18 +172,16 @@ impl Producer {
     }
 
     /// A program in another language sends a command.
-    fn in_redis(&self, words: &[&str]) -> Answer {
-        let reply = self.redis.as_ref().map(|redis| redis.execute(0, words));
+    fn in_redis(&self, verb: &Verb, key: &str) -> Answer {
+        let now = self.truth.clock().now();
+        let words = keyed::command(self.timer, verb, key, now);
+        let reply = self.redis.as_ref().map(|redis| redis.execute(0, &words));
         Answer::Other(format!("{words:?}: {reply:?}"))
     }
 
     fn paused(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.paused.lock().expect("nothing panics while holding it")
     }
-}
-
-fn ms(delay: Duration) -> String {
-    delay.as_millis().max(1).to_string()
 }
 
 fn class_of(key: &str) -> String {
@@ -210,8 +211,11 @@ fn sql_create(
         let row = &mut stored.row;
         (row.status, row.deleted) = (Status::Unprocessed, false);
         (row.start_time, row.end_time) = (now, due);
-        row.contents.payload = Some(payload);
-        row.finished_at = None;
+        row.contents = Contents {
+            payload: Some(payload),
+            ..Contents::default()
+        };
+        (row.recurrence, row.origin) = (None, Origin::Row);
         store.save(&stored.row, Columns::All)?;
         return Ok(stored.row.id);
     }

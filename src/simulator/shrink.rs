@@ -9,7 +9,7 @@ pub fn shrink(seed: u64) -> bool {
         println!("seed {seed} does not fail");
         return true;
     };
-    let steps = Plan::draw(seed).steps.len();
+    let steps = Plan::draw(seed, None).steps.len();
     let mut left_out: Vec<usize> = Vec::new();
     let mut size = steps.div_ceil(2);
     loop {
@@ -34,7 +34,7 @@ pub fn shrink(seed: u64) -> bool {
         "seed {seed}: {anomaly}; {} of {steps} steps are enough:",
         steps - left_out.len()
     );
-    print!("{}", Plan::draw(seed).without(&left_out));
+    print!("{}", Plan::draw(seed, None).without(&left_out));
     let numbers: Vec<String> = left_out.iter().map(ToString::to_string).collect();
     println!(
         "simulate seed {seed} --trace --without {}",

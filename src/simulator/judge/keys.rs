@@ -5,6 +5,7 @@ use lapsed_core::task::UnixMs;
 use lapsed_model_redis::Change;
 
 use super::{Anomaly, Expected, Judge, TOLERANCE_MS, Touch, brief};
+use crate::keyed;
 use crate::plan::Verb;
 use crate::record::Actor;
 
@@ -13,35 +14,52 @@ impl Judge {
     pub(super) fn read_redis(&mut self) {
         let Some(redis) = &self.redis else { return };
         for change in redis.take_history() {
-            let key = String::from_utf8_lossy(&change.key).into_owned();
-            if let Some(expected) = self.expected_of(&key, &change) {
+            let Some((key, due)) = subject(&change) else {
+                continue;
+            };
+            if let Some(expected) = self.expected_of(&key, due, &change) {
                 self.expected.push(expected);
             }
             self.touched.entry(key).or_default().push(Touch {
                 at: change.at,
-                due: change.due,
+                due,
                 what: change.what,
             });
         }
     }
 
     /// What a command of a program promises for the row of its key.
-    pub(super) fn expected_of(&self, key: &str, change: &Change) -> Option<Expected> {
+    pub(super) fn expected_of(
+        &self,
+        key: &str,
+        due: Option<UnixMs>,
+        change: &Change,
+    ) -> Option<Expected> {
         let command = change.command.as_ref()?.first()?;
         let touched = self.touched.get(key).and_then(|touched| touched.last());
+        let mut seen_at = change.at;
         let due = match (&command[..], change.what) {
-            (b"PSETEX", "expire") => Some(change.due?),
+            (b"PSETEX", "expire") | (b"ZADD", "zadd") => Some(due?),
             // Only a deletion of a key that a program has armed, some time before, cancels its task.
-            (b"DEL", "del") if self.is_foreign(key) => {
+            (b"DEL", "del") | (b"ZREM", "zrem") if self.is_foreign(key) => {
                 let touched = touched?;
                 let is_old = touched.at.0 + 3_000 < change.at.0;
                 (is_old && touched.due?.0 > change.at.0 + 5_000).then_some(())?;
+                // Nothing tells a daemon that an entry was removed: it misses it when the task is due.
+                if change.what != "del" || command == b"ZREM" {
+                    seen_at = touched.due?;
+                }
                 None
             }
             _ => return None,
         };
         let (key, at) = (key.to_owned(), change.at);
-        Some(Expected { key, at, due })
+        Some(Expected {
+            key,
+            at,
+            due,
+            seen_at,
+        })
     }
 
     /// True if a program has armed the key, by the one operation on it for some time.
@@ -59,14 +77,14 @@ impl Judge {
     /// key.
     pub(super) fn adopted(&mut self, now: UnixMs) {
         self.read_redis();
-        let is_due = |expected: &Expected| expected.at.0 + 3_000 <= now.0;
+        let is_due = |expected: &Expected| expected.seen_at.0 + 3_000 <= now.0;
         let (due, later) = std::mem::take(&mut self.expected)
             .into_iter()
             .partition(is_due);
         self.expected = later;
         let due: Vec<Expected> = due;
         for expected in due {
-            let Expected { key, at, due } = &expected;
+            let Expected { key, at, due, .. } = &expected;
             let others = self.ops.iter().filter(|invocation| {
                 let is_near = invocation.at.0 + 4_000 > at.0;
                 let is_of_key = self.keys[invocation.op.key] == *key
@@ -140,5 +158,25 @@ impl Judge {
     pub(super) fn was_removed(&self, row: &Row) -> bool {
         let touched = self.touched.get(row.key.as_str());
         touched.is_some_and(|touched| touched.iter().any(|touch| touch.due.is_none()))
+    }
+}
+
+/// Returns the task that a change in Redis is about, and when it is due now: a key by its expiry, a member of the set of programs
+/// by its score.
+fn subject(change: &Change) -> Option<(String, Option<UnixMs>)> {
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    if change.key != keyed::SET.as_bytes() {
+        return Some((text(&change.key), change.due));
+    }
+    let words = change.command.as_ref()?;
+    match (&words.first()?[..], change.what) {
+        (b"ZADD", "zadd") => {
+            let [.., score, member] = &words[..] else {
+                return None;
+            };
+            Some((text(member), Some(UnixMs(text(score).parse().ok()?))))
+        }
+        (b"ZREM", "zrem" | "del") => Some((text(words.last()?), None)),
+        _ => None,
     }
 }

@@ -73,6 +73,8 @@ struct Expected {
     at: UnixMs,
     /// `None`: the task is cancelled.
     due: Option<UnixMs>,
+    /// When the daemons can notice it.
+    seen_at: UnixMs,
 }
 
 /// How far a due time that was read from a key may be off: the clocks of Redis and of the ledger differ by a fault.

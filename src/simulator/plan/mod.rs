@@ -55,10 +55,34 @@ pub enum Verb {
 }
 
 /// The timer of the daemons and of the producers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub enum TimerKind {
     LedgerPoll,
     KeyExpiry,
+    SortedSet,
+    Wheel,
+}
+
+impl TimerKind {
+    /// True if programs arm and remove tasks on its server. Into lists of a wheel they can only append: not simulated yet.
+    fn has_programs(self) -> bool {
+        matches!(self, Self::KeyExpiry | Self::SortedSet)
+    }
+
+    pub fn has_redis(self) -> bool {
+        self != Self::LedgerPoll
+    }
+
+    /// As `timer` in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LedgerPoll => "ledger_poll",
+            Self::KeyExpiry => "key_expiry",
+            Self::SortedSet => "sorted_set",
+            Self::Wheel => "wheel",
+        }
+    }
 }
 
 /// What to do if the task is pending.
@@ -107,11 +131,20 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
+/// How often each timer is drawn.
+const TIMERS: [TimerKind; 4] = [
+    TimerKind::LedgerPoll,
+    TimerKind::KeyExpiry,
+    TimerKind::KeyExpiry,
+    TimerKind::Wheel,
+];
+
 /// What the programs of each method do.
 pub const METHODS: [&str; 6] = ["ok", "flaky", "slow", "hopeless", "snooze", "fatal"];
 
 impl Plan {
-    pub fn draw(seed: u64) -> Self {
+    /// `timer` is drawn if it is not given.
+    pub fn draw(seed: u64, timer: Option<TimerKind>) -> Self {
         let mut rng = Rng::new(seed, "plan");
         let daemons = *rng.pick(&[1, 2, 2, 3, 3, 4]);
         // Without faults and with more keys, every promise is demanded all the time.
@@ -131,11 +164,7 @@ impl Plan {
             concurrency: *rng.pick(&[1, 2, 4, 16, 64]),
             core: usize::try_from(rng.below(daemons as u64)).expect("an index"),
             others_stay_down: rng.percent(50),
-            timer: *rng.pick(&[
-                TimerKind::LedgerPoll,
-                TimerKind::KeyExpiry,
-                TimerKind::KeyExpiry,
-            ]),
+            timer: timer.unwrap_or(*rng.pick(&TIMERS)),
             redis_stays_down: rng.percent(40),
             steps: Vec::new(),
         };
@@ -180,10 +209,7 @@ impl Plan {
             let most = *rng.pick(&[0, 50, 900, 3_000, 20_000, 60_000]);
             Duration::from_millis(rng.below(most + 1))
         };
-        let verbs = match self.timer {
-            TimerKind::LedgerPoll => 20,
-            TimerKind::KeyExpiry => 32,
-        };
+        let verbs = if self.timer.has_programs() { 32 } else { 20 };
         match rng.below(verbs) {
             0..=8 => Verb::Create {
                 delay: delay(rng),
@@ -214,7 +240,7 @@ impl Plan {
         let chance = rng.within(10, 60);
         let kinds: Vec<FaultKind> = FaultKind::ALL
             .into_iter()
-            .filter(|kind| !kind.is_of_redis() || self.timer != TimerKind::LedgerPoll)
+            .filter(|kind| !kind.is_of_redis() || self.timer.has_redis())
             .filter(|_| rng.percent(chance))
             .collect();
         if kinds.is_empty() {

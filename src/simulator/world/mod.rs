@@ -21,7 +21,7 @@ use crate::daemon::{Daemon, Ground, Start};
 use crate::history::History;
 use crate::judge::{Anomaly, Judge};
 use crate::keyed;
-use crate::plan::{FaultKind, Op, Plan, Policy, TimerKind, Verb};
+use crate::plan::{FaultKind, Op, Plan, Policy, Verb};
 use crate::process::Process;
 use crate::producer::Producer;
 use crate::record::Actor;
@@ -82,7 +82,7 @@ impl World {
             seed: plan.seed,
             ..Options::default()
         };
-        let redis = (plan.timer == TimerKind::KeyExpiry).then(|| ModelRedis::new(options));
+        let redis = plan.timer.has_redis().then(|| ModelRedis::new(options));
         let history = History::new(Judge::new(keys.clone(), redis.clone()), prints, forgets);
         let ledger = Arc::new(MemoryLedger::new(START));
         let paused = Arc::<Mutex<BTreeSet<String>>>::default();
@@ -95,6 +95,7 @@ impl World {
                 keys.clone(),
                 Arc::clone(&paused),
                 redis.clone(),
+                &plan,
             );
             let (ops, receiver) = mpsc::unbounded_channel();
             tokio::spawn(producer.run(receiver));
