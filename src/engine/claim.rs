@@ -132,6 +132,7 @@ impl Claimer {
             return Ok((Vec::new(), Vec::new()));
         }
         let claims = self.claim_due(&due, &routes).await?;
+        self.entries.retake(&due, &claims).await;
         self.reporter.metrics.claimed("won", claims.len() as u64);
         self.reporter
             .metrics

@@ -1,12 +1,12 @@
 //! Entries of tasks that are about to start. A program cancels a task by removing its entry, and is told whether that
 //! succeeded. So the entry is taken before the task is claimed: it is removed by the program, or by this daemon.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::reports::{Reporter, TaskWithdrawn, withdrawn_many};
-use crate::ledger::{Adoption, Claims, LedgerError, Lookup, Withdrawal, Withdrawn};
+use crate::ledger::{Adoption, Claim, Claims, LedgerError, Lookup, Withdrawal, Withdrawn};
 use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{Alarm, Entries, Signal, Taking};
@@ -63,6 +63,44 @@ impl EntryTaker {
             due.retain(|signal| !stay.contains(&signal.key));
         }
         Ok(())
+    }
+
+    /// Notes for which armings entries were taken that were taken for an older one: their tasks were moved while a signal
+    /// waited for a slot. Without it the absence of the entry would count as a removal when the run has failed.
+    pub async fn retake(&self, due: &[Signal], claims: &[Claim]) {
+        let Some(entries) = self
+            .entries
+            .as_ref()
+            .filter(|entries| entries.counts_absence())
+        else {
+            return;
+        };
+        let taken_for: HashMap<&TaskKey, UnixMs> = due
+            .iter()
+            .filter_map(|signal| Some((&signal.key, signal.arming?.due)))
+            .collect();
+        let moved = claims.iter().filter_map(|claim| {
+            let arming = claim.lease.arming;
+            let taken_for = *taken_for.get(&claim.key)?;
+            (taken_for != arming.due).then(|| {
+                let alarm = Alarm {
+                    key: claim.key.clone(),
+                    due: arming.due,
+                    arming: Some(arming),
+                };
+                (taken_for, alarm)
+            })
+        });
+        let moved: Vec<(UnixMs, Alarm)> = moved.collect();
+        if moved.is_empty() {
+            return;
+        }
+        let retaken = tokio::time::timeout(TAKE_TIMEOUT, entries.retake(&moved)).await;
+        if let Ok(Err(error)) = retaken
+            && let Some(held_back) = self.reporter.failures.admit("take entries")
+        {
+            tracing::warn!(%error, held_back, "could not take the entries of moved tasks");
+        }
     }
 
     /// Cancels tasks whose entries were removed, if these entries were seen before. Returns the keys of those that do not

@@ -71,12 +71,17 @@ impl Shown {
 }
 
 /// Runs one seed in a process of its own, without these steps of its plan.
-pub fn run(seed: u64, without: &[usize]) -> io::Result<Shown> {
-    if without.is_empty() {
-        return run_with(seed, &[]);
-    }
+pub fn run(seed: u64, timer: Option<TimerKind>, without: &[usize]) -> io::Result<Shown> {
     let steps: Vec<String> = without.iter().map(ToString::to_string).collect();
-    run_with(seed, &["--without", &steps.join(",")])
+    let steps = steps.join(",");
+    let mut options = Vec::new();
+    if !without.is_empty() {
+        options.extend(["--without", &steps]);
+    }
+    if let Some(timer) = timer {
+        options.extend(["--timer", timer.name()]);
+    }
+    run_with(seed, &options)
 }
 
 /// Runs one seed in a process of its own, with these options.
@@ -105,8 +110,6 @@ pub fn run_many(
     jobs: usize,
     timer: Option<TimerKind>,
 ) -> Report {
-    let options = timer.map(|timer| ["--timer", timer.name()]);
-    let options = options.as_ref().map_or(&[][..], |options| &options[..]);
     let report = Mutex::new(Report::default());
     let next = AtomicU64::new(first);
     let began = tokio::time::Instant::now();
@@ -119,7 +122,7 @@ pub fn run_many(
                     if is_over || seed - first >= count {
                         break;
                     }
-                    let shown = run_with(seed, options).unwrap_or_else(|error| Shown {
+                    let shown = run(seed, timer, &[]).unwrap_or_else(|error| Shown {
                         broken: Some(error.to_string()),
                         ..Shown::default()
                     });

@@ -59,6 +59,9 @@ enum Command {
     Shrink {
         /// The seed
         seed: u64,
+        /// Timer; drawn if it is not given
+        #[arg(long)]
+        timer: Option<TimerKind>,
     },
 }
 
@@ -108,7 +111,7 @@ fn main() -> ExitCode {
         Command::Seed(seed) => run_seed(&seed),
         Command::Twice { count, first } => run_twice(first, count),
         Command::Canary { count } => run_canary(count),
-        Command::Shrink { seed } => shrink::shrink(seed),
+        Command::Shrink { seed, timer } => shrink::shrink(seed, timer),
     };
     ExitCode::from(u8::from(!is_well))
 }
@@ -181,7 +184,7 @@ fn run_seeds(options: &Seeds) -> bool {
 /// Runs seeds until one fails, and says how many that took.
 fn until_failure(first: u64, count: u64) -> bool {
     for number in 0..count {
-        let shown = batch::run(first + number, &[]);
+        let shown = batch::run_with(first + number, &[]);
         if let Ok(shown) = shown
             && shown.has_failed()
         {
@@ -198,7 +201,7 @@ fn until_failure(first: u64, count: u64) -> bool {
 fn run_twice(first: u64, count: u64) -> bool {
     let mut differ = Vec::new();
     for seed in first..first + count {
-        let digests = [batch::run(seed, &[]), batch::run(seed, &[])];
+        let digests = [batch::run_with(seed, &[]), batch::run_with(seed, &[])];
         match digests {
             [Ok(one), Ok(other)] if one.digest == other.digest => {}
             _ => differ.push(seed),

@@ -1,15 +1,15 @@
 //! Makes a failing plan smaller: leaves out steps as long as it still fails in the same way.
 
 use crate::batch::{self, Shown};
-use crate::plan::Plan;
+use crate::plan::{Plan, TimerKind};
 
 /// Prints the smallest plan that was found, and the command that replays it. Returns false if the seed fails.
-pub fn shrink(seed: u64) -> bool {
-    let Some(anomaly) = failure(seed, &[]) else {
+pub fn shrink(seed: u64, timer: Option<TimerKind>) -> bool {
+    let Some(anomaly) = failure(seed, timer, &[]) else {
         println!("seed {seed} does not fail");
         return true;
     };
-    let steps = Plan::draw(seed, None).steps.len();
+    let steps = Plan::draw(seed, timer).steps.len();
     let mut left_out: Vec<usize> = Vec::new();
     let mut size = steps.div_ceil(2);
     loop {
@@ -20,7 +20,7 @@ pub fn shrink(seed: u64) -> bool {
                 .collect();
             let mut tried = [&left_out[..], &part[..]].concat();
             tried.sort_unstable();
-            if !part.is_empty() && failure(seed, &tried).as_ref() == Some(&anomaly) {
+            if !part.is_empty() && failure(seed, timer, &tried).as_ref() == Some(&anomaly) {
                 left_out = tried;
             }
             begin += size;
@@ -34,20 +34,21 @@ pub fn shrink(seed: u64) -> bool {
         "seed {seed}: {anomaly}; {} of {steps} steps are enough:",
         steps - left_out.len()
     );
-    print!("{}", Plan::draw(seed, None).without(&left_out));
+    print!("{}", Plan::draw(seed, timer).without(&left_out));
     let numbers: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+    let timer = timer.map_or_else(String::new, |timer| format!(" --timer {}", timer.name()));
     println!(
-        "simulate seed {seed} --trace --without {}",
+        "simulate seed {seed} --trace{timer} --without {}",
         numbers.join(",")
     );
     false
 }
 
 /// Returns the first anomaly of a run.
-fn failure(seed: u64, without: &[usize]) -> Option<String> {
+fn failure(seed: u64, timer: Option<TimerKind>, without: &[usize]) -> Option<String> {
     let Shown {
         violations, broken, ..
-    } = batch::run(seed, without).ok()?;
+    } = batch::run(seed, timer, without).ok()?;
     let first = violations.first().and_then(|text| text.split(':').next());
     first
         .map(str::to_owned)

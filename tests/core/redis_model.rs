@@ -13,7 +13,7 @@ use lapsed::timer::Timer;
 use lapsed::timer::key_expiry::{Events, KeyExpiry};
 use lapsed::timer::sorted_set::SortedSet;
 use lapsed::timer::wheel::Wheel;
-use lapsed::{Config, Engine, Handlers, TaskClient, TaskContext, TaskKey, UnixMs};
+use lapsed::{Config, Engine, HandlerError, Handlers, TaskClient, TaskContext, TaskKey, UnixMs};
 use lapsed_model_redis::{Keep, Link, ModelRedis, Options};
 use lapsed_redis::Endpoint;
 use tokio::task::JoinHandle;
@@ -52,7 +52,11 @@ impl Ground {
     }
 
     fn daemon(&self, name: &str, timer: &str) -> Daemon {
-        let config = Config::from_toml(&format!("timer = \"{timer}\"")).unwrap();
+        self.daemon_with(name, timer, "")
+    }
+
+    fn daemon_with(&self, name: &str, timer: &str, settings: &str) -> Daemon {
+        let config = Config::from_toml(&format!("timer = \"{timer}\"\n{settings}")).unwrap();
         let link = Link::new(&self.redis, name);
         let endpoint = || Endpoint::over(&config.redis, link.clone()).unwrap();
         let (clock, metrics) = (self.ledger.clock().clone(), Arc::new(Metrics::default()));
@@ -133,6 +137,19 @@ impl Ground {
                 async { Ok(()) }
             });
         }
+        handlers.on(("Job", "hold"), |_: Vec<String>| async {
+            tokio::time::sleep(seconds(10)).await;
+            Ok(())
+        });
+        handlers.on(
+            ("Job", "flaky"),
+            |task: TaskContext, _: Vec<String>| async move {
+                match task.attempt() {
+                    1 => Err(HandlerError::new("not yet")),
+                    _ => Ok(()),
+                }
+            },
+        );
         handlers
     }
 
@@ -254,4 +271,33 @@ async fn tasks_run_after_redis_has_lost_everything_and_its_connections() {
         assert!(late.iter().all(|late| *late <= 5), "{timer}: {late:?}");
         daemon.stop().await;
     }
+}
+
+/// The signal of a task that waits for a slot has its former due time when the entry is taken.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_a_program_moves_while_it_waits_for_a_slot_is_tried_again() {
+    let ground = Ground::new();
+    let daemon = ground.daemon_with("one", "sorted_set", "engine.concurrency = 1");
+    until("the daemon is ready", async || daemon.status.members() == 1).await;
+    let now = ground.now();
+    let hold = TaskKey::parse("Job@hold").unwrap();
+    daemon.tasks.create(hold, seconds(0)).await.unwrap();
+    until("the slot is taken", async || daemon.status.running() == 1).await;
+    let flaky = TaskKey::parse("Job@flaky").unwrap();
+    daemon
+        .tasks
+        .create(flaky.clone(), seconds(1))
+        .await
+        .unwrap();
+    tokio::time::sleep(seconds(2)).await;
+    let moved = UnixMs(now.0 + 4_321);
+    let score = moved.0.to_string();
+    let words = ["ZADD", "delay_queue_job", &score, flaky.as_str()];
+    ground.redis.execute(0, &words);
+    until("the task is moved", async || {
+        ground.ledger.find(&flaky).await.unwrap().unwrap().due == moved
+    })
+    .await;
+    ground.until_done(2).await;
+    daemon.stop().await;
 }

@@ -63,6 +63,15 @@ pub trait Entries: Send + Sync + 'static {
         Ok(vec![Taking::Unknown; alarms.len()])
     }
 
+    /// Notes that the entries of these tasks, which were [taken](Self::take) for an arming due at the time that is given with
+    /// each, are those of the armings that the alarms have: the tasks were moved after their signals, and are leased now.
+    ///
+    /// # Errors
+    /// If the server does not answer. The absence of such an entry then counts as a removal, if its run fails.
+    async fn retake(&self, _moved: &[(UnixMs, Alarm)]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
     /// Answers entries of programs that were proposed as [`Seen::Requested`](super::Seen::Requested), after the ledger has committed. Entries
     /// that a program has changed since are left as they are.
     ///

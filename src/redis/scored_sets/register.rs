@@ -1,6 +1,6 @@
 //! The register: a hash beside the sets, which shows whether a missing entry was removed by a program.
 
-use super::scripts::{HOLD, MARK, MARKS, PROOF, TAKE};
+use super::scripts::{HOLD, MARK, MARKS, PROOF, RETAKE, TAKE};
 use super::{QUERY_BATCH, SCRIPT_BATCH, ScoredSets, add_place, text};
 use crate::{LedgerName, Names, RedisError};
 
@@ -98,6 +98,24 @@ impl ScoredSets {
             }));
         }
         Ok(answers)
+    }
+
+    /// Notes that entries which were taken for an arming due at the time that is given with each are those of the present
+    /// arming of their tasks.
+    pub async fn retake(
+        &self,
+        sets: &[String],
+        entries: &[(i64, EntryToTake)],
+    ) -> Result<(), RedisError> {
+        for batch in entries.chunks(SCRIPT_BATCH) {
+            let mut script = self.script(RETAKE, sets);
+            for (taken_for_ms, entry) in batch {
+                script.arg(*taken_for_ms).arg(entry.due_ms);
+                add_place(&mut script, entry.only, &entry.member, &entry.other);
+            }
+            let (_,): (i64,) = self.send(script).await?;
+        }
+        Ok(())
     }
 
     /// Returns the tasks whose entries were taken, and the due times of their armings in milliseconds: a page, and the

@@ -230,6 +230,15 @@ for set, list in pairs(adds) do \
 end \
 return {proves(), out}";
 
+/// Notes that entries which were taken for one arming of their tasks are those of another. After the first arguments: for
+/// each the due times of both in milliseconds, and the three of `places`.
+pub(super) const RETAKE: &str = "\
+for i = 4, #ARGV, 5 do \
+  local key = places(i + 2) \
+  if field('taken:' .. key) == ARGV[i] then redis.call('HSET', reg, 'taken:' .. key, ARGV[i + 1]) end \
+end \
+return 1";
+
 /// Returns 1 if a missing entry was removed by a program, 0 if it may have been lost, and -1 while a daemon with other
 /// settings uses the register.
 pub(super) const PROOF: &str = "\

@@ -142,22 +142,32 @@ impl Entries {
         alarms: &[Alarm],
         now: UnixMs,
     ) -> Result<Vec<TakenEntry>, RedisError> {
-        let entries = alarms.iter().map(|alarm| {
-            let MemberPlace { set, member, other } = self.config.member.place_of(&alarm.key);
-            EntryToTake {
-                due_ms: alarm.arming.map_or(alarm.due, |arming| arming.due).0,
-                only: set,
-                member,
-                other,
-            }
-        });
-        let entries: Vec<EntryToTake> = entries.collect();
+        let entries: Vec<EntryToTake> = alarms.iter().map(|alarm| self.to_take(alarm)).collect();
         let unit = self.config.unit.as_str();
         let now = Score::own(now);
         let taken = self
             .scored
             .take(&self.sets, &entries, unit, MILLISECONDS_FROM, now);
         taken.await
+    }
+
+    /// Notes that the entries of these tasks, which were taken for an arming due at the time that is given with each, are
+    /// those of their present armings.
+    pub(super) async fn retake(&self, moved: &[(UnixMs, Alarm)]) -> Result<(), RedisError> {
+        let entries = moved.iter();
+        let entries = entries.map(|(taken_for, alarm)| (taken_for.0, self.to_take(alarm)));
+        let entries: Vec<(i64, EntryToTake)> = entries.collect();
+        self.scored.retake(&self.sets, &entries).await
+    }
+
+    fn to_take(&self, alarm: &Alarm) -> EntryToTake {
+        let MemberPlace { set, member, other } = self.config.member.place_of(&alarm.key);
+        EntryToTake {
+            due_ms: alarm.arming.map_or(alarm.due, |arming| arming.due).0,
+            only: set,
+            member,
+            other,
+        }
     }
 
     /// Returns what the sets hold for each task, in order: a request of a program before our own entry.

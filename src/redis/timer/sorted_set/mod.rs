@@ -166,6 +166,11 @@ impl super::Entries for SortedSet {
         taken.map_err(|error| failed("cannot take entries", error))
     }
 
+    async fn retake(&self, moved: &[(UnixMs, Alarm)]) -> Result<(), TimerError> {
+        let retaken = self.state.entries.retake(moved).await;
+        retaken.map_err(|error| failed("cannot take entries", error))
+    }
+
     async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
         let acknowledged = Writing(&self.state).acknowledge(entries).await;
         acknowledged.map_err(|error| failed("cannot acknowledge entries", error))
