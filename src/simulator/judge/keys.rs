@@ -121,7 +121,7 @@ impl Judge {
                 .due
                 .is_some_and(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
             let is_expiry =
-                matches!(touch.what, "expired" | "forged") && row.end_time.0 <= now.0 + 50;
+                matches!(touch.what, "expired" | "forged") && row.end_time.0 <= now.0 + 1_000;
             is_due || is_expiry && touch.at <= now
         });
         if !is_known {
