@@ -11,6 +11,9 @@ use crate::keyed;
 use crate::plan::{Action, FAULTS, Fault, FaultKind};
 use crate::process::Process;
 
+/// The faults of Redis have ended this long before the second phase.
+const BEFORE_HEALING: Duration = Duration::from_millis(2);
+
 /// What a fault does at its end.
 enum AtEnd {
     Start(usize, Start),
@@ -68,7 +71,13 @@ impl World {
         if kind.is_of_redis() && kind != FaultKind::MembersFalseDeath {
             let daemon = self.daemons[process].as_ref()?;
             let (redis, link) = (self.ground.redis.as_ref()?, daemon.link.as_ref()?);
-            keyed::begin(redis, link, fault, &self.ground.plan.keys);
+            // Redis is healed for good with the daemons.
+            let left = (self.began + FAULTS).saturating_duration_since(Instant::now());
+            let fault = Fault {
+                length: fault.length.min(left.saturating_sub(BEFORE_HEALING)),
+                ..fault.clone()
+            };
+            keyed::begin(redis, link, &fault, &self.ground.plan.keys);
             self.history().struck(kind, daemon.process.actor);
             return None;
         }
