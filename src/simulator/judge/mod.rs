@@ -267,18 +267,7 @@ impl Judge {
             "{actor:?} ran {} attempt {} at {}",
             call.id, call.attempt, now.0
         );
-        let claim = self
-            .claims
-            .values_mut()
-            .filter(|claim| {
-                claim.by == actor
-                    && claim.row == call.row
-                    && claim.due == call.due
-                    && claim.attempt == call.attempt
-                    && !claim.is_called
-            })
-            .max_by_key(|claim| claim.number);
-        let Some(claim) = claim else {
+        let Some(claim) = self.claim_of(actor, call, |claim| !claim.is_called) else {
             return self.accuse(Anomaly::Doubled, format!("{what} without a claim"));
         };
         claim.is_called = true;
@@ -293,21 +282,27 @@ impl Judge {
     }
 
     pub fn ended(&mut self, actor: Actor, call: &Call, end: End) {
-        let claim = self
-            .claims
-            .values_mut()
-            .filter(|claim| {
-                claim.by == actor
-                    && claim.row == call.row
-                    && claim.due == call.due
-                    && claim.attempt == call.attempt
-                    && claim.is_called
-                    && claim.end.is_none()
-            })
-            .max_by_key(|claim| claim.number);
-        if let Some(claim) = claim {
+        let runs = |claim: &Claim| claim.is_called && claim.end.is_none();
+        if let Some(claim) = self.claim_of(actor, call, runs) {
             claim.end = Some(end);
         }
+    }
+
+    /// The latest claim of this process that a call may belong to.
+    fn claim_of(
+        &mut self,
+        actor: Actor,
+        call: &Call,
+        fits: impl Fn(&Claim) -> bool,
+    ) -> Option<&mut Claim> {
+        let claims = self.claims.values_mut().filter(|claim| {
+            claim.by == actor
+                && claim.row == call.row
+                && claim.due == call.due
+                && claim.attempt == call.attempt
+                && fits(claim)
+        });
+        claims.max_by_key(|claim| claim.number)
     }
 
     /// Returns the rows that could have started two seconds ago, and have not.
@@ -324,11 +319,9 @@ impl Judge {
     }
 
     /// Returns the rows that have not ended.
-    pub fn unfinished(&self, is_paused: impl Fn(&str) -> bool) -> Vec<String> {
+    pub fn unfinished(&self) -> Vec<String> {
         let rows = self.rows.values();
-        let rows = rows.filter(|row| {
-            row.status == Status::Unprocessed && !row.deleted && !is_paused(row.key.as_str())
-        });
+        let rows = rows.filter(|row| row.status == Status::Unprocessed && !row.deleted);
         rows.map(brief).collect()
     }
 }

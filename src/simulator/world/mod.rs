@@ -266,7 +266,7 @@ impl World {
             self.revive();
             let is_over = Instant::now() >= settled_by;
             let is_settled = self.history().judge(|judge| {
-                let unfinished = judge.unfinished(|_| false);
+                let unfinished = judge.unfinished();
                 if is_over {
                     for row in &unfinished {
                         judge.accuse(Anomaly::Stuck, format!("not settled: {row}"));
