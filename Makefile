@@ -1,4 +1,4 @@
-.PHONY: help demo demo-servers test simulate soak lint doc clean
+.PHONY: help demo demo-servers test simulate fuzz soak lint doc clean
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
@@ -24,6 +24,9 @@ test: ## every test, doc tests too
 
 simulate: ## new seeds of the simulator for SIMULATE_SECONDS (3600), on virtual time
 	$(CARGO) run --locked --release --package lapsed-simulator -- seeds 1000000000 --seconds $${SIMULATE_SECONDS:-3600}
+
+fuzz: ## new inputs for each fuzz target, for FUZZ_SECONDS (60) each
+	@scripts/fuzz
 
 soak: ## the promises in milliseconds, then random tests with new seeds for SOAK_MINUTES (20)
 	@scripts/install-servers

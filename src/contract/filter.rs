@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use super::invalid;
 use crate::client::ClientError;
 use crate::ledger::{CancelFilter, ListFilter, StateFilter};
-use crate::task::{Due, Reason, State, UnixMs, parse_length};
+use crate::task::{Due, Reason, State, UnixMs, parse_length, quoted};
 
 /// Selects tasks. A task must match every member that is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -213,7 +213,7 @@ fn states(text: Option<&str>) -> Result<Vec<StateFilter>, ClientError> {
                 let state = found.ok_or_else(|| {
                     invalid(format!(
                         "`state`: `{}` is not a state, expected `pending`, `waiting`, `running`, `done`, `dead`, `cancelled` or `overdue`",
-                        name.escape_debug()
+                        quoted(name)
                     ))
                 })?;
                 states.push(StateFilter::Is(state));

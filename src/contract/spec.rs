@@ -14,6 +14,7 @@ use crate::config::Secret;
 use crate::ledger::IfPending;
 use crate::task::{
     CatchUp, Due, Overlap, Recurrence, RecurrenceInput, RecurrenceOptions, TaskKey, UnixMs,
+    parser_message,
 };
 
 /// A task to create.
@@ -91,7 +92,8 @@ impl TaskSpec {
     /// # Errors
     /// [`ClientError::Invalid`] names the member that does not fit.
     pub fn from_json(text: &[u8]) -> Result<Self, ClientError> {
-        serde_json::from_slice(text).map_err(|error| invalid(not_a_task(text, &error)))
+        serde_json::from_slice(text)
+            .map_err(|error| invalid(parser_message(&not_a_task(text, &error))))
     }
 
     /// Parses all members. Delays count from `now`, on the ledger's clock.

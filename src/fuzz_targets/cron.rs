@@ -81,6 +81,9 @@ fn check_stored(text: &str) {
             let stored = recurrence.to_string();
             assert_eq!(stored.parse(), Ok(recurrence), "{stored}");
         }
-        Err(error) => refusal::check(&error, &["expected", "invalid", "no occurrence", "requires"]),
+        Err(error) => refusal::check(
+            &error,
+            &["expected", "invalid", "no occurrence", "requires"],
+        ),
     }
 }

@@ -12,7 +12,10 @@ pub fn check(error: &impl ToString, says: &[&str]) {
         says.iter().any(|part| text.contains(part)),
         "an error says what was expected: {text}"
     );
-    assert!(!text.contains(is_invisible), "an error is one line: {text:?}");
+    assert!(
+        !text.contains(is_invisible),
+        "an error is one line: {text:?}"
+    );
     assert!(
         text.len() <= BYTES_MAX,
         "an error has {} bytes, expected at most {BYTES_MAX}: {text:.200}",

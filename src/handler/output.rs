@@ -81,7 +81,7 @@ impl Advice {
         advice.ok_or_else(|| {
             format!(
                 "last line `{ADVICE_PREFIX} {}` is not understood, expected `lapsed: retry-after 30s`, `lapsed: snooze 10m` or `lapsed: permanent`",
-                text.chars().take(100).collect::<String>().escape_debug()
+                crate::task::quoted(text)
             )
         })
     }

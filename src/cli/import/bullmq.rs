@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lapsed::task::UnixMs;
+use lapsed::task::{UnixMs, parser_message};
 use serde::Deserialize;
 
 use super::job::{Found, Job, contents, runs};
@@ -119,7 +119,12 @@ fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
         .text()
         .map(serde_json::from_str)
         .transpose()
-        .map_err(|error| format!("its options are not JSON: {error}"))?
+        .map_err(|error| {
+            format!(
+                "its options are not JSON: {}",
+                parser_message(&error.to_string())
+            )
+        })?
         .unwrap_or_default();
     if options.repeat.is_some() || entry.member.starts_with(b"repeat:") {
         return Err(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapsed::config::JobPart;
-use lapsed::task::{Contents, TaskKey, UnixMs};
+use lapsed::task::{Contents, TaskKey, UnixMs, quoted};
 
 /// A job that becomes a task.
 #[derive(Debug, Clone)]
@@ -106,17 +106,9 @@ impl From<Job> for Found {
     }
 }
 
-/// Longest text shown of an id.
-const SHOWN_CHARS: usize = 120;
-
 /// An id for people: without control characters, and not longer than a line.
 pub fn shown(id: &[u8]) -> String {
-    let text = String::from_utf8_lossy(id);
-    let mut short: String = text.chars().take(SHOWN_CHARS).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short.escape_debug().to_string()
+    quoted(&String::from_utf8_lossy(id))
 }
 
 /// What a task carries of a job. Without `max_attempts`, the source does not say.
@@ -196,6 +188,6 @@ mod tests {
     #[test]
     fn an_id_is_shown_on_one_short_line() {
         assert_eq!(shown(b"a\nb\xff"), "a\\nb\u{fffd}");
-        assert_eq!(shown(&[b'x'; 10_000]).chars().count(), SHOWN_CHARS + 1);
+        assert_eq!(shown(&[b'x'; 10_000]).chars().count(), 121);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lapsed::task::parser_message;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -62,8 +63,12 @@ pub fn open(store: Store, namespace: Option<&str>, queue: Option<String>) -> Sor
 
 fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
     let text = std::str::from_utf8(&entry.member).map_err(|_| "it is not UTF-8")?;
-    let item: Item =
-        serde_json::from_str(text).map_err(|error| format!("it is no job of Sidekiq: {error}"))?;
+    let item: Item = serde_json::from_str(text).map_err(|error| {
+        format!(
+            "it is no job of Sidekiq: {}",
+            parser_message(&error.to_string())
+        )
+    })?;
     if let Some(batch) = item.bid {
         let batch = super::job::shown(batch.as_bytes());
         return Err(format!(

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::UnixMs;
+use super::{UnixMs, quoted};
 
 /// Most entries kept for a task, the newest.
 pub const HISTORY_MAX: usize = 10;
@@ -68,7 +68,7 @@ impl fmt::Display for Reason {
 
 /// The error for an unknown [`Reason`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is not a reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`", .0.escape_debug())]
+#[error("`{}` is not a reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`", quoted(.0))]
 pub struct UnknownReason(String);
 
 impl FromStr for Reason {

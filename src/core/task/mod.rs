@@ -55,7 +55,7 @@ pub use lifecycle::{
     SUSPECT_CRASHES, Verdict, judge,
 };
 pub use limits::Limits;
-pub use one_line::{is_invisible, on_one_line};
+pub use one_line::{is_invisible, on_one_line, parser_message, quoted};
 pub use pause::{BlockedBy, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{

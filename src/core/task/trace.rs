@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::quoted;
+
 /// The trace that a task belongs to, and the span that creates or runs the task.
 ///
 /// W3C Trace Context, level 1: `00-<32 hex digits: trace>-<16: span>-<2: flags>` in lower case, with trace and span not
@@ -126,7 +128,7 @@ impl FromStr for Traceparent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{}` is not a traceparent: {what}; expected `00-<32 hex digits>-<16 hex digits>-<2 hex digits>` (W3C trace context)",
-    found.escape_debug()
+    quoted(found)
 )]
 pub struct TraceparentError {
     found: String,

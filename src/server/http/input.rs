@@ -15,7 +15,7 @@ use super::app_state::AppState;
 use super::problem::{Problem, ProblemKind};
 use crate::net::room::{NoRoom, Share};
 use lapsed::contract::TaskSpec;
-use lapsed::task::TaskKey;
+use lapsed::task::{TaskKey, parser_message, quoted};
 
 /// Maximum length of a JSON body, in bytes.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -131,7 +131,7 @@ pub fn require_type(headers: &HeaderMap, expected: &[&str]) -> Result<(), Proble
             ProblemKind::UnsupportedType,
             format!(
                 "`Content-Type` is `{}`, expected `{}`",
-                essence.escape_debug(),
+                quoted(essence),
                 expected.join("` or `")
             ),
         )),
@@ -277,7 +277,7 @@ impl Pieces {
 
 /// The problem of a text that is not the JSON that was expected.
 pub fn json_problem(error: &serde_json::Error) -> Problem {
-    Problem::invalid(format!("body: {error}"))
+    Problem::invalid(format!("body: {}", parser_message(&error.to_string())))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::KEY_BYTES_MAX;
+use crate::task::quoted;
 
 /// The error for an invalid task key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum KeyError {
     #[error("key has no `@`, expected `Class@method` and then any `@argument`")]
     NoMethod,
     /// The class or the method is not a valid name.
-    #[error("{part} `{}` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`", .text.escape_debug())]
+    #[error("{part} `{}` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`", quoted(.text))]
     Name {
         /// `class` or `method`.
         part: Part,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::key::{KeyError, Part, check_name};
-use super::{TaskKey, UnixMs};
+use super::{TaskKey, UnixMs, quoted};
 
 /// A set of tasks: all, those of a class, or those of a class and method.
 ///
@@ -125,7 +125,7 @@ pub enum ScopeError {
     #[error(transparent)]
     Name(#[from] KeyError),
     /// It has arguments, and so names a single task.
-    #[error("`{}` has arguments, expected `Class` or `Class@method`: single tasks are cancelled or rescheduled", .text.escape_debug())]
+    #[error("`{}` has arguments, expected `Class` or `Class@method`: single tasks are cancelled or rescheduled", quoted(.text))]
     Arguments {
         /// The text found.
         text: String,

@@ -1,5 +1,7 @@
 //! Errors of recurrence rules and options.
 
+use crate::task::quoted;
+
 use super::limits::{CATCH_UP_LIMIT, TIMES_MAX};
 
 /// The error for an invalid recurrence.
@@ -15,7 +17,7 @@ pub enum RecurrenceError {
     #[error("expected one of `every` and `cron`")]
     EveryOrCron,
     /// The cron expression is invalid.
-    #[error("cron `{}`: {problem}", .text.escape_debug())]
+    #[error("cron `{}`: {problem}", quoted(.text))]
     Cron {
         /// The text found.
         text: String,
@@ -23,7 +25,7 @@ pub enum RecurrenceError {
         problem: String,
     },
     /// The time zone is unknown.
-    #[error("`{}` is not a time zone, expected an IANA name such as `Europe/Berlin`", .0.escape_debug())]
+    #[error("`{}` is not a time zone, expected an IANA name such as `Europe/Berlin`", quoted(.0))]
     Zone(String),
     /// A time zone requires a cron expression.
     #[error("`tz` requires `cron`: `every` has no time zone")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     CATCH_UP_MAX, CatchUp, Overlap, Recurrence, RecurrenceError, RecurrenceInput, Rule, UTC, span,
 };
-use crate::task::{Due, UnixMs};
+use crate::task::{Due, UnixMs, parser_message};
 
 /// The JSON of a recurrence, in the ledger and in files.
 #[derive(Serialize, Deserialize)]
@@ -87,7 +87,8 @@ impl FromStr for Recurrence {
             overlap,
             moved_from,
             configured,
-        } = serde_json::from_str(text).map_err(|error| RecurrenceError::Json(error.to_string()))?;
+        } = serde_json::from_str(text)
+            .map_err(|error| RecurrenceError::Json(parser_message(&error.to_string())))?;
         let input = RecurrenceInput {
             every: every.as_deref(),
             cron: cron.as_deref(),

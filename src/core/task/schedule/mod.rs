@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jiff::fmt::temporal::Pieces;
 
+use super::quoted;
+
 /// Longest delay accepted: ten years of 365 days.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -231,16 +233,16 @@ pub enum ScheduleError {
     #[error("duration is too long, expected at most 10 years (3650 days)")]
     TooLong,
     /// It is negative.
-    #[error("`{}` is negative, expected a duration such as `30m` or `7d`", .0.escape_debug())]
+    #[error("`{}` is negative, expected a duration such as `30m` or `7d`", quoted(.0))]
     Negative(String),
     /// It is before 1970.
     #[error("due time lies before 1970")]
     BeforeEpoch,
     /// It is not a delay.
-    #[error("`{}` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`", .0.escape_debug())]
+    #[error("`{}` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`", quoted(.0))]
     Delay(String),
     /// It is not a time.
-    #[error("`{}` is not a time, expected RFC 3339 such as `2026-11-21T20:00:00.250Z`", .0.escape_debug())]
+    #[error("`{}` is not a time, expected RFC 3339 such as `2026-11-21T20:00:00.250Z`", quoted(.0))]
     Moment(String),
 }
 

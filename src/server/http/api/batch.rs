@@ -21,7 +21,7 @@ use crate::http::problem::{Problem, ProblemKind};
 use crate::net::audit_log::Change;
 use lapsed::client::{CreateResult, Task};
 use lapsed::contract::{AtMost, TaskRequest, TaskSpec};
-use lapsed::task::{Due, TaskKey};
+use lapsed::task::{Due, TaskKey, parser_message};
 
 /// Maximum number of tasks of a batch.
 const TASKS_MAX: usize = 1_000;
@@ -113,6 +113,7 @@ fn lines_of(answer: String, replayed: bool) -> Response {
 fn elements(body: &Bytes) -> Result<(Vec<&[u8]>, usize), Problem> {
     let elements: Result<AtMost<&RawValue, TASKS_MAX>, _> = serde_json::from_slice(body);
     let elements = elements.map_err(|error| {
+        let error = parser_message(&error.to_string());
         Problem::invalid(format!("body: expected a JSON array of tasks: {error}"))
     })?;
     let texts = elements.first.into_iter();

@@ -2,6 +2,8 @@
 
 use jiff::civil::{Date, DateTime, Weekday};
 
+use crate::task::quoted;
+
 /// The last year that is searched. An expression without an occurrence until then is refused.
 const LAST_YEAR: i16 = 2200;
 
@@ -321,7 +323,7 @@ impl Field {
             format!(
                 "{} `{}` does not fit, expected {}",
                 self.name,
-                text.escape_debug(),
+                quoted(text),
                 self.expected()
             )
         })

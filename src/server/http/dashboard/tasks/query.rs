@@ -8,7 +8,7 @@ use crate::http::dashboard::frame::encoded;
 use crate::http::problem::Problem;
 use lapsed::contract::TaskFilter;
 use lapsed::ledger::ListFilter;
-use lapsed::task::UnixMs;
+use lapsed::task::{UnixMs, quoted};
 
 /// Tasks of a page.
 pub const LIMIT: u32 = 50;
@@ -139,7 +139,7 @@ impl TaskQuery {
                 Some(at) => Ok(Some(at.to_string())),
                 None => Err(Problem::invalid(format!(
                     "`{name}` is `{}`, expected a time such as `2026-11-21T20:00`",
-                    text.escape_debug()
+                    quoted(text)
                 ))),
             },
         };
