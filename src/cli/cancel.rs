@@ -3,39 +3,35 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use clap::{ArgGroup, Args};
+use clap::Args;
 use lapsed::client::{CancelReport, WouldCancel};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{CancelAnswer, CancelFilter, Lookup};
-use lapsed::task::{KeyError, State};
+use lapsed::contract::TaskFilter;
+use lapsed::ledger::{CancelAnswer, Lookup, StateFilter};
+use lapsed::task::{KeyError, State, UnixMs};
 use lapsed::{Config, TaskClient};
 use serde_json::json;
 
-use super::filters::some_text;
+use super::filters::Filters;
 use super::log::stderr_line;
 use super::named::NamedTask;
 use super::output::Output;
 use super::progress::Progress;
-use super::{EXIT_FAILED, EXIT_USAGE};
+use super::{EXIT_FAILED, usage};
 
 #[derive(Args)]
-#[command(group = ArgGroup::new("which").required(true).multiple(true).args(["key", "tag", "prefix", "class"]))]
 pub struct Cancel {
     /// Task key: Class@method[@argument]*, or the id of a task
-    #[arg(conflicts_with_all = ["tag", "prefix", "class", "dry_run"], value_parser = task_key)]
+    #[arg(conflicts_with_all = ["class", "method", "tag", "prefix", "recurring", "due_after", "due_before", "error", "state", "all", "dry_run"], value_parser = task_key)]
     key: Option<NamedTask>,
-    /// Cancel all tasks with this tag
-    #[arg(long, value_parser = some_text)]
-    tag: Option<String>,
-    /// Cancel all tasks whose key starts with this prefix
-    #[arg(long, value_parser = some_text)]
-    prefix: Option<String>,
-    /// Cancel all tasks of this class
-    #[arg(long, value_parser = some_text)]
-    class: Option<String>,
-    /// Cancel only tasks of this method of the class
-    #[arg(long, requires = "class", value_parser = some_text)]
-    method: Option<String>,
+    #[command(flatten)]
+    filters: Filters,
+    /// Only tasks in these states
+    #[arg(long, value_delimiter = ',', value_name = "STATE,..", value_parser = ["pending", "waiting", "running", "overdue"])]
+    state: Vec<String>,
+    /// All unfinished tasks; required if no filter is given
+    #[arg(long)]
+    all: bool,
     /// Only count the matching tasks
     #[arg(long)]
     dry_run: bool,
@@ -53,14 +49,22 @@ impl Cancel {
         if let Some(key) = &self.key {
             return cancel_one(key, config, output).await;
         }
-        let mut filter = CancelFilter::default();
-        filter.tag = self.tag;
-        filter.prefix = self.prefix;
-        filter.class = self.class;
-        filter.method = self.method;
-        if let Err(error) = filter.check() {
-            stderr_line!("error: {error}");
-            return Ok(ExitCode::from(EXIT_USAGE));
+        let filter = TaskFilter {
+            state: Some(self.state.join(",")).filter(|states| !states.is_empty()),
+            ..self.filters.filter()
+        };
+        let mut filter = filter.resolve(UnixMs(0))?;
+        match (filter.is_open(), self.all) {
+            (true, false) => {
+                return usage(
+                    "this matches every task: give a key, a filter (`--class`, `--method`, `--tag`, `--prefix`, `--recurring`, `--due-after`, `--due-before`, `--error`), or `--all`",
+                );
+            }
+            (false, true) => return usage("`--all` and a filter exclude each other"),
+            _ => {}
+        }
+        if filter.states.is_empty() && self.all {
+            filter.states = StateFilter::UNFINISHED.to_vec();
         }
         let tasks = TaskClient::connect(config).await?;
         if self.dry_run {

@@ -13,7 +13,7 @@ use lapsed::{Config, TaskClient};
 use serde_json::json;
 
 use super::EXIT_FAILED;
-use super::filters::{self, Filters};
+use super::filters::{self, Filters, FinishedFilters};
 use super::log::stderr_line;
 use super::named::NamedTask;
 use super::output::Output;
@@ -46,10 +46,12 @@ pub struct Discard {
 #[derive(Args)]
 struct Which {
     /// Task key: Class@method[@argument]*, or the id of a task
-    #[arg(conflicts_with_all = ["class", "method", "tag", "prefix", "recurring", "reason", "older_than", "newer_than", "error", "limit", "all"])]
+    #[arg(conflicts_with_all = ["class", "method", "tag", "prefix", "recurring", "due_after", "due_before", "reason", "older_than", "newer_than", "error", "limit", "all"])]
     key: Option<NamedTask>,
     #[command(flatten)]
     filters: Filters,
+    #[command(flatten)]
+    finished: FinishedFilters,
     /// All dead tasks; required if no filter is given
     #[arg(long)]
     all: bool,
@@ -167,15 +169,16 @@ impl Many {
         let Which {
             key: _,
             filters,
+            finished,
             all,
             limit,
             dry_run,
         } = which;
         let tasks = TaskClient::connect(config).await?;
-        let mut filter = filters::resolve(&filters.filter(), &tasks).await?;
+        let mut filter = filters::resolve(&finished.restrict(filters.filter()), &tasks).await?;
         if filter.is_open() && !all {
             return usage(
-                "this matches every dead task: give a filter (`--class`, `--method`, `--tag`, `--prefix`, `--recurring`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",
+                "this matches every dead task: give a filter (`--class`, `--method`, `--tag`, `--prefix`, `--recurring`, `--due-after`, `--due-before`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",
             );
         }
         filter.limit = limit.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Filter options of `list`, `redrive` and `discard`.
+//! Filter options of `list`, `cancel`, `redrive` and `discard`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use lapsed::TaskClient;
 use lapsed::contract::TaskFilter;
 use lapsed::ledger::ListFilter;
-use lapsed::task::{Reason, UnixMs, parse_length};
+use lapsed::task::{Due, Reason, ScheduleError, UnixMs, parse_length};
 
 #[derive(Args)]
 pub struct Filters {
@@ -25,6 +25,20 @@ pub struct Filters {
     /// Only recurring tasks
     #[arg(long)]
     recurring: bool,
+    /// Only tasks due at this time or later; for a retry, the time of the retry
+    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    due_after: Option<UnixMs>,
+    /// Only tasks due before this time; for a retry, the time of the retry
+    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    due_before: Option<UnixMs>,
+    /// Only tasks whose last error contains this text (case-insensitive)
+    #[arg(long, value_name = "TEXT", value_parser = some_text)]
+    error: Option<String>,
+}
+
+/// Filter options for finished tasks.
+#[derive(Args)]
+pub struct FinishedFilters {
     /// Only tasks that died for this reason: permanent, exhausted, deadline, poison or expired
     #[arg(long)]
     reason: Option<Reason>,
@@ -34,13 +48,10 @@ pub struct Filters {
     /// Only tasks that finished within this time, e.g. 2h or 7d
     #[arg(long, value_name = "DUR", value_parser = age)]
     newer_than: Option<String>,
-    /// Only tasks whose last error contains this text (case-insensitive)
-    #[arg(long, value_name = "TEXT", value_parser = some_text)]
-    error: Option<String>,
 }
 
 impl Filters {
-    /// Returns the filter, without states and due times.
+    /// Returns the filter, without states.
     pub fn filter(self) -> TaskFilter {
         let Self {
             class,
@@ -48,9 +59,8 @@ impl Filters {
             tag,
             prefix,
             recurring,
-            reason,
-            older_than,
-            newer_than,
+            due_after,
+            due_before,
             error,
         } = self;
         TaskFilter {
@@ -59,13 +69,34 @@ impl Filters {
             tag,
             prefix,
             recurring,
-            reason: reason.map(|reason| reason.as_str().to_owned()),
+            due_after: due_after.map(|due| due.to_string()),
+            due_before: due_before.map(|due| due.to_string()),
             error,
-            older_than,
-            newer_than,
             ..TaskFilter::default()
         }
     }
+}
+
+impl FinishedFilters {
+    /// Adds these options to a filter.
+    pub fn restrict(self, filter: TaskFilter) -> TaskFilter {
+        let Self {
+            reason,
+            older_than,
+            newer_than,
+        } = self;
+        TaskFilter {
+            reason: reason.map(|reason| reason.as_str().to_owned()),
+            older_than,
+            newer_than,
+            ..filter
+        }
+    }
+}
+
+/// Parses a moment.
+pub fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
+    Due::parse_moment(text).map(|due| due.resolve(UnixMs(0)))
 }
 
 /// Resolves a filter for the ledger; reads the ledger's clock only if an age is given.

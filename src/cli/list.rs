@@ -7,9 +7,9 @@ use lapsed::Config;
 use lapsed::compose::Adapters;
 use lapsed::contract::TaskFilter;
 use lapsed::ledger::{ListCursor, ListFilter};
-use lapsed::task::{Due, Paused, ScheduleError, UnixMs};
+use lapsed::task::Paused;
 
-use super::filters::{self, Filters};
+use super::filters::{self, Filters, FinishedFilters};
 use super::log::stderr_line;
 use super::output::Output;
 
@@ -20,12 +20,8 @@ pub struct List {
     state: Vec<StateArg>,
     #[command(flatten)]
     filters: Filters,
-    /// Only tasks due at this time or later; for a retry, the time of the retry
-    #[arg(long, value_name = "RFC3339", value_parser = moment)]
-    due_after: Option<UnixMs>,
-    /// Only tasks due before this time; for a retry, the time of the retry
-    #[arg(long, value_name = "RFC3339", value_parser = moment)]
-    due_before: Option<UnixMs>,
+    #[command(flatten)]
+    finished: FinishedFilters,
     /// Maximum number of tasks
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
@@ -49,11 +45,6 @@ enum StateArg {
     Overdue,
 }
 
-/// Parses a moment.
-pub fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
-    Due::parse_moment(text).map(|due| due.resolve(UnixMs(0)))
-}
-
 impl List {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
@@ -62,9 +53,7 @@ impl List {
         let states: Vec<String> = states.map(|state| state.get_name().to_owned()).collect();
         let wanted = TaskFilter {
             state: Some(states.join(",")).filter(|states| !states.is_empty()),
-            due_after: self.due_after.map(|due| due.to_string()),
-            due_before: self.due_before.map(|due| due.to_string()),
-            ..self.filters.filter()
+            ..self.finished.restrict(self.filters.filter())
         };
         let filter = ListFilter {
             cursor: self.cursor,

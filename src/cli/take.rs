@@ -13,8 +13,8 @@ use lapsed::{Config, Handlers};
 use tokio::time::interval;
 
 use super::EXIT_FAILED;
+use super::filters::moment;
 use super::filters::some_text;
-use super::list::moment;
 use super::log::stderr_line;
 use super::output::Output;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{ClientError, TaskClient};
-use crate::ledger::CancelFilter;
+use crate::ledger::ListFilter;
 
 /// The result of [`TaskClient::cancel_where`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -35,20 +35,21 @@ impl TaskClient {
     ///
     /// ```no_run
     /// # async fn example(tasks: &lapsed::TaskClient) -> Result<(), lapsed::ClientError> {
-    /// use lapsed::ledger::CancelFilter;
+    /// use lapsed::ledger::ListFilter;
     ///
-    /// let report = tasks.cancel_where(&CancelFilter::tag("shop-7")).await?;
+    /// let report = tasks.cancel_where(&ListFilter::tag("shop-7")).await?;
     /// println!("{} cancelled, {} running", report.cancelled, report.running);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]: a filter that matches everything, or a failure of the ledger; some tasks may be cancelled.
+    /// [`ClientError`]: a filter that matches everything or finished tasks, or a failure of the ledger; some tasks may be
+    /// cancelled.
     ///
     /// # Cancel safety
     /// Safe to drop: some tasks may be cancelled.
-    pub async fn cancel_where(&self, filter: &CancelFilter) -> Result<CancelReport, ClientError> {
+    pub async fn cancel_where(&self, filter: &ListFilter) -> Result<CancelReport, ClientError> {
         self.cancel_each(filter, |_| ControlFlow::Continue(()))
             .await
     }
@@ -63,18 +64,18 @@ impl TaskClient {
     /// As [`cancel_where`](Self::cancel_where).
     pub async fn cancel_each(
         &self,
-        filter: &CancelFilter,
+        filter: &ListFilter,
         mut progress: impl FnMut(&CancelReport) -> ControlFlow<()>,
     ) -> Result<CancelReport, ClientError> {
         let mut report = CancelReport::default();
-        let (mut before, mut redis_answers) = (None, true);
-        let mut page = self.ledger.cancel_page(filter, None, false).await?;
+        let (mut filter, mut redis_answers) = (filter.clone(), true);
+        let mut page = self.ledger.cancel_page(&filter, false).await?;
         loop {
             report.count(&page);
             let mut keys = std::mem::take(&mut page.cancelled);
             // A running task may have a newer arming.
             keys.append(&mut page.running);
-            std::mem::swap(&mut before, &mut page.next);
+            filter.cursor = page.next.take();
             let disarm = async {
                 if !redis_answers || keys.is_empty() {
                     return redis_answers;
@@ -86,12 +87,12 @@ impl TaskClient {
                 disarmed.is_ok()
             };
             let stops = progress(&report).is_break();
-            let Some(cursor) = before.take().filter(|_| !stops) else {
+            if stops || filter.cursor.is_none() {
                 disarm.await;
                 return Ok(report);
-            };
+            }
             // The next page is cancelled while the keys of this one are deleted.
-            let next = self.ledger.cancel_page(filter, Some(cursor), false);
+            let next = self.ledger.cancel_page(&filter, false);
             let (next, answers) = tokio::join!(next, disarm);
             (page, redis_answers) = (next?, answers);
         }
@@ -105,17 +106,17 @@ impl TaskClient {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn would_cancel(&self, filter: &CancelFilter) -> Result<WouldCancel, ClientError> {
+    pub async fn would_cancel(&self, filter: &ListFilter) -> Result<WouldCancel, ClientError> {
         const LONGEST: Duration = Duration::from_secs(1);
         let until = Instant::now() + LONGEST;
         let mut would = WouldCancel::default();
-        let mut before = None;
+        let mut filter = filter.clone();
         loop {
-            let page = self.ledger.cancel_page(filter, before, true).await?;
+            let page = self.ledger.cancel_page(&filter, true).await?;
             would.report.count(&page);
-            before = page.next;
-            would.is_part = before.is_some() && Instant::now() >= until;
-            if before.is_none() || would.is_part {
+            filter.cursor = page.next;
+            would.is_part = filter.cursor.is_some() && Instant::now() >= until;
+            if filter.cursor.is_none() || would.is_part {
                 return Ok(would);
             }
         }

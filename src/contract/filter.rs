@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::invalid;
 use crate::client::ClientError;
-use crate::ledger::{CancelFilter, ListFilter, StateFilter};
+use crate::ledger::{ListFilter, StateFilter};
 use crate::task::{Due, Reason, State, UnixMs, parse_length, quoted};
 
 /// Selects tasks. A task must match every member that is given.
@@ -147,37 +147,6 @@ impl TaskFilter {
             .as_deref()
             .and_then(|prefix| prefix.split_once('@'));
         self.class.as_deref().or(of_prefix.map(|(class, _)| class))
-    }
-
-    /// The same as a filter that the ledger cancels by itself; `None` if it has members that such a filter lacks.
-    pub fn cancel(&self) -> Option<CancelFilter> {
-        let Self {
-            state: None,
-            class,
-            method,
-            tag,
-            prefix,
-            recurring: false,
-            due_after: None,
-            due_before: None,
-            reason: None,
-            error: None,
-            error_kind: None,
-            older_than: None,
-            newer_than: None,
-        } = self
-        else {
-            return None;
-        };
-        if method.is_some() && class.is_none() {
-            return None;
-        }
-        let mut filter = CancelFilter::default();
-        filter.class.clone_from(class);
-        filter.method.clone_from(method);
-        filter.tag.clone_from(tag);
-        filter.prefix.clone_from(prefix);
-        Some(filter)
     }
 }
 

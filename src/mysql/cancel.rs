@@ -10,11 +10,9 @@ use super::MysqlLedger;
 use super::connection::{Conn, Statement, about_rows, statement};
 use super::decode::{self, Cancellable};
 use super::error::error;
+use super::filter::Conditions;
 use super::queries::{self, padded};
-use lapsed_core::ledger::cancellation::end_of_prefix;
-use lapsed_core::ledger::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError, Owner,
-};
+use lapsed_core::ledger::{CancelAnswer, CancelPage, LedgerError, ListCursor, ListFilter, Owner};
 
 /// Index entries of one page: some megabytes of keys. Connections wait for each other at the end of a page, so pages are
 /// large.
@@ -34,12 +32,11 @@ const LOCK_PAUSE: Duration = Duration::from_millis(200);
 impl MysqlLedger {
     pub(super) async fn cancel_one_page(
         &self,
-        filter: &CancelFilter,
-        before: Option<CancelCursor>,
+        filter: &ListFilter,
         dry_run: bool,
     ) -> Result<CancelPage, LedgerError> {
-        filter.check()?;
-        let (ids, next) = self.cancellable_ids(filter, before).await?;
+        filter.check_cancel()?;
+        let (ids, next) = self.cancellable_ids(filter).await?;
         let batches: Vec<Vec<u64>> = ids.chunks(BATCH).map(<[u64]>::to_vec).collect();
         let pages: Vec<CancelPage> = stream::iter(batches)
             .map(|ids| self.cancel_rows(ids, filter, dry_run))
@@ -59,30 +56,31 @@ impl MysqlLedger {
         Ok(whole)
     }
 
-    /// Finds rows that may match, whatever their state, in the index alone: a page is cheap however many have finished.
+    /// Finds rows that may match in an index alone: a page is cheap however many have finished. The index of tags and that
+    /// of keys are read backwards, so that the pages do not follow tasks that are created meanwhile.
     async fn cancellable_ids(
         &self,
-        filter: &CancelFilter,
-        before: Option<CancelCursor>,
-    ) -> Result<(Vec<u64>, Option<CancelCursor>), LedgerError> {
-        let question = match &filter.tag {
-            Some(tag) => {
-                let before = match before {
-                    Some(CancelCursor::Row(id)) => id,
+        filter: &ListFilter,
+    ) -> Result<(Vec<u64>, Option<ListCursor>), LedgerError> {
+        let question = match (&filter.tag, &filter.class, &filter.prefix) {
+            (Some(tag), _, _) => {
+                let before = match filter.cursor {
+                    Some(ListCursor::Row(id)) => id,
                     _ => u64::MAX,
                 };
                 statement(self.queries.plain(queries::IDS_OF_TAG))
                     .bind(tag.clone())
                     .bind(before)
             }
-            None => {
-                let prefix = filter.common_prefix();
-                let end = match before {
-                    Some(CancelCursor::Key(key)) => key,
-                    _ => end_of_prefix(&prefix),
+            (None, None, None) => return self.unfinished_ids(filter, PAGE).await,
+            _ => {
+                let (begin, end) = filter.key_range();
+                let end = match &filter.cursor {
+                    Some(ListCursor::Key(key)) => key.clone(),
+                    _ => end,
                 };
                 statement(self.queries.plain(queries::IDS_OF_KEYS))
-                    .bind(prefix)
+                    .bind(begin)
                     .bind(end)
             }
         };
@@ -94,8 +92,8 @@ impl MysqlLedger {
         let ids = found.iter().map(decode::id).collect::<Result<_, _>>();
         let next = match found.last() {
             Some(last) if found.len() == PAGE => Some(match filter.tag {
-                Some(_) => CancelCursor::Row(decode::id(last).map_err(error)?),
-                None => CancelCursor::Key(decode::text_key(last).map_err(error)?),
+                Some(_) => ListCursor::Row(decode::id(last).map_err(error)?),
+                None => ListCursor::Key(decode::text_key(last).map_err(error)?),
             }),
             _ => None,
         };
@@ -106,7 +104,7 @@ impl MysqlLedger {
     async fn cancel_rows(
         &self,
         ids: Vec<u64>,
-        filter: &CancelFilter,
+        filter: &ListFilter,
         dry_run: bool,
     ) -> Result<CancelPage, LedgerError> {
         let mut page = CancelPage::default();
@@ -126,12 +124,8 @@ impl MysqlLedger {
             return Ok(page);
         }
         let ids: Vec<u64> = found.iter().map(|row| row.id).collect();
-        let cancel = |batch: &[u64]| {
-            with_tag(
-                about_rows(&self.queries, queries::CANCEL_ROWS, batch),
-                filter,
-            )
-        };
+        // A row may have changed since it was read.
+        let cancel = |batch: &[u64]| self.restricted(queries::CANCEL_ROWS, batch, filter);
         let locked = self
             .cancel_with_retries(&mut conn, ids.clone(), cancel)
             .await;
@@ -149,7 +143,7 @@ impl MysqlLedger {
                 _ if locked.contains(&row.id) => {}
                 None | Some(CancelAnswer::Cancelled) => page.count(row.key),
                 Some(CancelAnswer::Running) => page.running.extend(row.key),
-                // It had finished before it could be cancelled, or has been created again since.
+                // It had finished before it could be cancelled, or has changed since so that it does not match.
                 Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) => {}
             }
         }
@@ -185,7 +179,7 @@ impl MysqlLedger {
         let others: Vec<u64> = ids.into_iter().filter(|id| !done.contains(id)).collect();
         if !others.is_empty() {
             let others = self
-                .cancellable(conn, &others, &CancelFilter::tag(tag))
+                .cancellable(conn, &others, &ListFilter::tag(tag))
                 .await?;
             let leased = others.into_iter().filter(|row| row.leased);
             page.running = leased.filter_map(|row| row.key).collect();
@@ -197,19 +191,25 @@ impl MysqlLedger {
         &self,
         conn: &mut Conn,
         ids: &[u64],
-        filter: &CancelFilter,
+        filter: &ListFilter,
     ) -> sqlx::Result<Vec<Cancellable>> {
-        let question = with_tag(about_rows(&self.queries, queries::CANCELLABLE, ids), filter);
+        let question = self.restricted(queries::CANCELLABLE, ids, filter);
         let found = conn.fetch(question).await?;
-        // A key that is not a task key has neither class nor method; its index entry began with the prefix.
-        let fits = |row: &Cancellable| match &row.key {
-            Some(key) => filter.fits_key(key),
-            None => filter.class.is_none(),
-        };
+        // A key that is not a task key has neither class nor method.
+        let needs_task_key =
+            filter.class.is_some() || filter.method.is_some() || !filter.only.is_empty();
+        let fits = |row: &Cancellable| row.key.is_some() || !needs_task_key;
         let found = found.iter().map(Cancellable::read);
         let mut found: Vec<Cancellable> = found.collect::<Result<_, _>>()?;
         found.retain(fits);
         Ok(found)
+    }
+
+    /// Builds a statement about those of these rows that match the filter.
+    fn restricted(&self, template: &str, ids: &[u64], filter: &ListFilter) -> Statement<'static> {
+        let conditions = Conditions::of(filter);
+        let template = format!("{template}{}", conditions.text());
+        conditions.bind(about_rows(&self.queries, &template, ids))
     }
 
     /// Cancels rows, and tries locked ones again for a while. Returns the ids of those that stayed locked.
@@ -238,10 +238,4 @@ impl MysqlLedger {
             tokio::time::sleep(LOCK_PAUSE).await;
         }
     }
-}
-
-/// Restricts a statement to the tag of the filter: a row may have been created again, with another tag, since its index
-/// entry was read.
-fn with_tag(statement: Statement<'static>, filter: &CancelFilter) -> Statement<'static> {
-    statement.bind(filter.tag.clone()).bind(filter.tag.clone())
 }

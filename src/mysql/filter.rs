@@ -1,8 +1,7 @@
 //! A list filter as conditions of a statement, with their values.
 
 use super::connection::Statement;
-use lapsed_core::ledger::cancellation::end_of_prefix;
-use lapsed_core::ledger::{ListFilter, StateFilter};
+use lapsed_core::ledger::{ListFilter, StateFilter, end_of_prefix};
 use lapsed_core::task::{ClassGlob, State, error_kind_pattern};
 
 /// The class of a row.

@@ -8,8 +8,8 @@ use super::connection::{Conn, statement};
 use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, decode, retried, sizes};
 use lapsed_core::ledger::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
-    NewTask, Producer, RescheduleAnswer, RowSnapshot, See,
+    CancelAnswer, CancelPage, Changed, Created, Decide, LedgerError, ListFilter, NewTask, Producer,
+    RescheduleAnswer, RowSnapshot, See,
 };
 use lapsed_core::task::{Arming, State, TaskKey, UnixMs};
 
@@ -82,11 +82,10 @@ impl Producer for MysqlLedger {
 
     async fn cancel_page(
         &self,
-        filter: &CancelFilter,
-        before: Option<CancelCursor>,
+        filter: &ListFilter,
         dry_run: bool,
     ) -> Result<CancelPage, LedgerError> {
-        self.cancel_one_page(filter, before, dry_run).await
+        self.cancel_one_page(filter, dry_run).await
     }
 }
 

@@ -107,6 +107,29 @@ impl MysqlLedger {
         })
     }
 
+    /// Returns the ids of unfinished rows that match, except cancelled ones, by due time.
+    pub(super) async fn unfinished_ids(
+        &self,
+        filter: &ListFilter,
+        limit: usize,
+    ) -> Result<(Vec<u64>, Option<ListCursor>), LedgerError> {
+        let filter = ListFilter {
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+            ..filter.clone()
+        };
+        let pending = Part::Due {
+            status: 0,
+            deleted: false,
+            overdue: false,
+            before: filter.due_before.unwrap_or(END.0),
+        };
+        let mut conn = self.pools.acquire().await?;
+        let found = self.search_in(&mut conn, queries::PLACE, &filter, vec![pending]);
+        let Found { rows, next, .. } = found.await.map_err(error)?;
+        let ids = rows.iter().map(decode::id).collect::<Result<_, _>>();
+        Ok((ids.map_err(error)?, next))
+    }
+
     /// Searches until the page is full, the end is reached, or the time limit has passed.
     async fn search(
         &self,

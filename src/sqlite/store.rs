@@ -12,7 +12,7 @@ use lapsed_core::ledger::rows::store::{
     At, Columns, Count, Direction, DueRange, Parts, Range, ReverseRange, RowStore, ScanRange,
     Scanned, Stored,
 };
-use lapsed_core::ledger::{CancelCursor, DuePlace, LedgerError, MethodTag};
+use lapsed_core::ledger::{DuePlace, LedgerError, ListCursor, MethodTag};
 use lapsed_core::task::UnixMs;
 
 /// A connection inside a transaction, with the statements of its table.
@@ -231,7 +231,7 @@ impl RowStore for SqliteStore<'_> {
         &mut self,
         range: &ReverseRange,
         limit: usize,
-    ) -> Result<Vec<(u64, CancelCursor)>, LedgerError> {
+    ) -> Result<Vec<(u64, ListCursor)>, LedgerError> {
         self.run(|session| {
             let queries = session.queries;
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -242,7 +242,7 @@ impl RowStore for SqliteStore<'_> {
                     let mut found = walk.query((tag, id(*before), limit))?;
                     while let Some(row) = found.next()? {
                         let row = row_id(row, 0)?;
-                        ids.push((row, CancelCursor::Row(row)));
+                        ids.push((row, ListCursor::Row(row)));
                     }
                 }
                 ReverseRange::Keys { from, before } => {
@@ -250,7 +250,7 @@ impl RowStore for SqliteStore<'_> {
                     let mut found = walk.query((from, before, limit))?;
                     while let Some(row) = found.next()? {
                         let key = rows::text(row, 1)?.unwrap_or_default().into_owned();
-                        ids.push((row_id(row, 0)?, CancelCursor::Key(key)));
+                        ids.push((row_id(row, 0)?, ListCursor::Key(key)));
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use lapsed::Due;
-use lapsed::ledger::CancelFilter;
+use lapsed::ledger::ListFilter;
 use tokio::time::Instant;
 
 use std::time::Duration;
@@ -77,10 +77,7 @@ impl Cancel {
         mut meter: Meter,
     ) -> anyhow::Result<Vec<Stat>> {
         let begun = Instant::now();
-        let cancelled = environment
-            .client
-            .cancel_where(&CancelFilter::tag(tag))
-            .await;
+        let cancelled = environment.client.cancel_where(&ListFilter::tag(tag)).await;
         let took = begun.elapsed();
         let report = cancelled.context("cancel tasks")?;
         let costs = meter.end(environment).await?;

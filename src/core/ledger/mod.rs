@@ -23,7 +23,7 @@
 mod admin;
 mod adoption;
 #[doc(hidden)] // for the adapters
-pub mod cancellation;
+mod cancellation;
 mod change;
 mod claim;
 mod claims;
@@ -70,7 +70,7 @@ use async_trait::async_trait;
 
 pub use self::admin::{Admin, REDRIVEN_AGO, RunNowAnswer};
 pub use self::adoption::{Adopted, Adoption, AdoptionRequest, Withdrawal, Withdrawn};
-pub use self::cancellation::{CancelAnswer, CancelCursor, CancelFilter, CancelPage};
+pub use self::cancellation::{CancelAnswer, CancelPage};
 pub use self::change::Seen;
 pub use self::change::{Change, Changed, Decide, See, by_rows};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
@@ -86,7 +86,9 @@ pub use self::due_scan::{
 pub use self::ending::Ending;
 pub use self::error::LedgerError;
 pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
-pub use self::listing::{ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter};
+pub use self::listing::{
+    ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter, end_of_prefix,
+};
 pub use self::lookup::{Lookup, Stamp};
 pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,

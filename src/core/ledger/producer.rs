@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
-    NewTask, RescheduleAnswer, RowSnapshot, See,
+    CancelAnswer, CancelPage, Changed, Created, Decide, LedgerError, ListFilter, NewTask,
+    RescheduleAnswer, RowSnapshot, See,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -73,14 +73,14 @@ pub trait Producer: Send + Sync {
 
     /// Cancels a page of the tasks that match, each as [`cancel`](Self::cancel) does. A dry run only reports them.
     ///
-    /// `before` is [`CancelPage::next`] of the previous page. Tasks created after the first page may be left out.
+    /// The cursor of the filter is [`CancelPage::next`] of the previous page. The ledger chooses the length of a page. Tasks
+    /// created after the first page may be left out.
     ///
     /// # If we crash right after
     /// The tasks of this page and the previous ones are cancelled.
     async fn cancel_page(
         &self,
-        filter: &CancelFilter,
-        before: Option<CancelCursor>,
+        filter: &ListFilter,
         dry_run: bool,
     ) -> Result<CancelPage, LedgerError>;
 }

@@ -103,10 +103,10 @@ impl Cancellable {
     }
 }
 
-/// Reads a row of `NOT_CANCELLED`.
+/// Reads a row of `NOT_CANCELLED`. A running row that is not marked was not cancelled, since it does not match any more.
 pub fn not_cancelled(row: &MySqlRow) -> sqlx::Result<(u64, CancelAnswer)> {
     let (deleted, leased) = (flag(row, "sts")?, flag(row, "leased")?);
-    let state = state(row.try_get("status")?, deleted, leased, false);
+    let state = state(row.try_get("status")?, deleted, leased && deleted, false);
     Ok((id(row)?, answer_of(state)))
 }
 

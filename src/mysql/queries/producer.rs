@@ -115,17 +115,16 @@ pub const IDS_OF_TAG: &str =
 /// `cancel_page`: rows whose keys lie in a range, from the end backwards. Unique key, which covers it.
 pub const IDS_OF_KEYS: &str = "SELECT id, `key` FROM `{t}` FORCE INDEX (uk_key) WHERE `key` >= ? AND `key` < ? ORDER BY `key` DESC LIMIT ?";
 
-/// `cancel_page`: those of these rows that are neither finished nor cancelled. The last value is the tag, twice, or null for
-/// any. Primary key.
+/// `cancel_page`: those of these rows that are not finished. The conditions of the filter follow. Primary key.
 pub const CANCELLABLE: &str = "SELECT id, `key`, CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
-     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0";
 
-/// `cancel_page`: as [`CANCEL`], by row. Primary key.
+/// `cancel_page`: as [`CANCEL`], by row. The conditions of the filter follow. Primary key.
 pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, changed_at = UNIX_TIMESTAMP(NOW(3)), finished_at = UNIX_TIMESTAMP(NOW(3)), \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
        status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
-     WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
+     WHERE id IN ({ids}) AND status = 0";
 
 /// `cancel_page` of a tag: as [`CANCEL_ROWS`], without reading the rows before. The owner becomes a random token: it fences a
 /// frozen run as no owner does, and marks the rows for [`CANCELLED_AS`]. Primary key.

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter,
-    CancelPage, Changed, Claim, Claimant, Claims, Created, Decide, DetailedStats,
-    DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
-    LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan, MethodTag, NearScan,
-    NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned, ReleaseAnswer,
-    Renewal, RescheduleAnswer, Retention, RowSnapshot, RunNowAnswer, Scans, See, Settled,
-    Settlement, TaskRecord, Upcoming, Window, Withdrawal, Withdrawn,
+    Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelPage, Changed, Claim, Claimant,
+    Claims, Created, Decide, DetailedStats, DetailedStatsLimits, DuePage, DuePlace, DueScan,
+    FoundLease, Known, Lease, LeasePage, Ledger, LedgerError, ListFilter, ListPage, Lookup,
+    MethodPages, MethodScan, MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer,
+    Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot,
+    RunNowAnswer, Scans, See, Settled, Settlement, TaskRecord, Upcoming, Window, Withdrawal,
+    Withdrawn,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 
@@ -253,11 +253,10 @@ impl Producer for Faulty {
 
     async fn cancel_page(
         &self,
-        filter: &CancelFilter,
-        before: Option<CancelCursor>,
+        filter: &ListFilter,
         dry_run: bool,
     ) -> Result<CancelPage, LedgerError> {
-        self.inner.cancel_page(filter, before, dry_run).await
+        self.inner.cancel_page(filter, dry_run).await
     }
 }
 

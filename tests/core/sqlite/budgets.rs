@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lapsed::ledger::{
-    CancelFilter, Change, Changed, LedgerError, NewTask, Producer as _, RowSnapshot, See,
+    Change, Changed, LedgerError, ListFilter, NewTask, Producer as _, RowSnapshot, See,
 };
 use lapsed::task::{Contents, UnixMs};
 use lapsed::{Config, SqliteTaskClient, TaskKey};
@@ -91,15 +91,15 @@ async fn a_page_of_a_cancellation_ends_where_its_rows_are_long() {
     let (_place, ledger) = Place::migrated().await;
     let keys = keys(200);
     store(&*ledger, &keys).await;
-    let filter = CancelFilter::prefix("Big@");
-    let dry = ledger.cancel_page(&filter, None, true).await.unwrap();
+    let mut filter = ListFilter::prefix("Big@");
+    let dry = ledger.cancel_page(&filter, true).await.unwrap();
     assert_eq!(dry.cancelled.len(), 200);
-    let (mut before, mut pages) = (None, Vec::new());
+    let mut pages = Vec::new();
     loop {
-        let page = ledger.cancel_page(&filter, before, false).await.unwrap();
+        let page = ledger.cancel_page(&filter, false).await.unwrap();
         pages.push(page.cancelled.len());
-        before = page.next;
-        if before.is_none() {
+        filter.cursor = page.next;
+        if filter.cursor.is_none() {
             break;
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lapsed::client::CancelReport;
-use lapsed::ledger::CancelFilter;
+use lapsed::ledger::ListFilter;
 use lapsed::task::State;
 use lapsed::{Due, Task, TaskClient};
 use serde_json::Value;
@@ -43,10 +43,7 @@ async fn no_task_cancelled_by_tag_starts_after_the_answer() {
     create_tagged(&client, "gone", "g", MANY, 1_500, 1).await;
     create_tagged(&client, "stays", "s", 50, 1_500, 40).await;
     until("some have run", async || rig.with_status(1).await > 100).await;
-    let report = client
-        .cancel_where(&CancelFilter::tag("gone"))
-        .await
-        .unwrap();
+    let report = client.cancel_where(&ListFilter::tag("gone")).await.unwrap();
     let answered_at = rig.now_ms().await;
     until("nothing is pending or running", async || {
         rig.number("SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0")
@@ -94,7 +91,7 @@ async fn cancelling_many_needs_no_redis() {
     create_tagged(&client, "t", "a", 600, 3_600_000, 0).await;
     rig.redis.kill();
     let report = client
-        .cancel_where(&CancelFilter::prefix("Job@record@a"))
+        .cancel_where(&ListFilter::prefix("Job@record@a"))
         .await
         .unwrap();
     let all = CancelReport {
@@ -116,11 +113,11 @@ async fn a_row_that_stays_locked_is_reported_and_delays_no_other() {
     let mut holding = other.begin().await.unwrap();
     let lock = "SELECT id FROM tb_time_limit_task WHERE `key` = 'Job@record@a7' FOR UPDATE";
     sqlx::query(lock).fetch_one(&mut *holding).await.unwrap();
-    let report = client.cancel_where(&CancelFilter::tag("t")).await.unwrap();
+    let report = client.cancel_where(&ListFilter::tag("t")).await.unwrap();
     assert_eq!((report.cancelled, report.locked), (599, 1));
     assert_eq!(rig.state("Job@record@a7").await, State::Pending);
     holding.rollback().await.unwrap();
-    let report = client.cancel_where(&CancelFilter::tag("t")).await.unwrap();
+    let report = client.cancel_where(&ListFilter::tag("t")).await.unwrap();
     assert_eq!((report.cancelled, report.locked), (1, 0));
 }
 
@@ -135,7 +132,7 @@ async fn bulk_cancel_reports_progress_and_stops_when_interrupted() {
         numbers(ROWS)
     ))
     .await;
-    let filter = CancelFilter::tag("t");
+    let filter = ListFilter::tag("t");
     let would = client.would_cancel(&filter).await.unwrap();
     assert!(
         would.is_part || would.report.cancelled == ROWS as u64,
@@ -182,21 +179,31 @@ async fn the_command_cancels_by_tag_prefix_and_class_and_says_how_many() {
         counted(2)
     );
     assert_eq!(cancel(&["Other@record@1"]).1, counted(1));
+    create(&client, "Other@record@3", 3_600_000).await;
+    let soon = "2020-01-01T00:00:00Z";
+    assert_eq!(cancel(&["--due-before", soon]).1, counted(0));
+    assert_eq!(
+        cancel(&["--due-after", soon, "--state", "pending"]).1,
+        counted(1)
+    );
+    create(&client, "Other@record@4", 3_600_000).await;
+    assert_eq!(cancel(&["--all"]).1, counted(1));
 
     for (words, said) in [
         (
             &["--prefix", ""][..],
             "it is empty, which matches everything: expected some text",
         ),
-        (&["--method", "m"][..], "--class"),
+        (&["--state", "pending"][..], "give a key, a filter"),
+        (&["--tag", "t", "--all"][..], "exclude each other"),
         (&["Job@record@1", "--tag", "t"][..], "cannot be used with"),
-        (&[][..], "required"),
+        (&[][..], "give a key, a filter"),
     ] {
         let (code, _, found) = cancel(words);
         assert_eq!(code, 2, "{words:?}: {found}");
         assert!(found.contains(said), "{words:?}: {found}");
     }
-    // Nothing of it was called off by mistake.
+    // Nothing of it was cancelled by mistake.
     create(&client, "Other@record@2", 3_600_000).await;
     assert_eq!(rig.state("Other@record@2").await, State::Pending);
 }

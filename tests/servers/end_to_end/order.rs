@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::client::{Pace, Pruning};
-use lapsed::ledger::{CancelAnswer, CancelFilter};
+use lapsed::ledger::{CancelAnswer, ListFilter};
 use lapsed::task::State;
 use lapsed::{HandlerError, Handlers, TaskContext};
 use tokio::sync::Semaphore;
@@ -82,7 +82,7 @@ async fn a_cancellation_during_a_run_ends_what_was_armed_behind_it() {
         let answer = daemon.tasks.cancel(&key(name)).await.unwrap();
         assert_eq!(answer, CancelAnswer::Running);
     }
-    let filter = CancelFilter::class("Job");
+    let filter = ListFilter::class("Job");
     let report = daemon.tasks.cancel_where(&filter).await.unwrap();
     assert_eq!((report.cancelled, report.running), (0, 3));
     for name in names {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    Admin, CancelFilter, DetailedStatsLimits, ListFilter, Producer, Prune, Retention, StateFilter,
+    Admin, DetailedStatsLimits, ListFilter, Producer, Prune, Retention, StateFilter,
 };
 use lapsed::task::{State, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, MySqlPool, Row};
@@ -257,8 +257,8 @@ async fn rows_whose_key_is_no_task_key_are_shown_counted_apart_and_cancelled() {
         (1, vec!["not a key", "Sql@trail@x "])
     );
     for (prefix, cancelled) in [("not", 1), ("Sql@trail", 1)] {
-        let filter = CancelFilter::prefix(prefix);
-        let page = ledger.cancel_page(&filter, None, false).await.unwrap();
+        let filter = ListFilter::prefix(prefix);
+        let page = ledger.cancel_page(&filter, false).await.unwrap();
         assert_eq!((page.cancelled.len(), page.malformed), (0, cancelled));
     }
     assert_eq!(ledger.stats().await.unwrap().malformed, 0);

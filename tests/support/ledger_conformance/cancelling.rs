@@ -1,9 +1,9 @@
-//! Calling tasks off, one by one and many at once.
+//! Cancelling tasks, one by one and many at once.
 
 use std::time::Duration;
 
-use lapsed::ledger::{CancelAnswer, CancelFilter, Ledger, NewTask, Settled};
-use lapsed::task::{Arming, Contents, State, TaskKey, UnixMs, Verdict};
+use lapsed::ledger::{CancelAnswer, Ledger, ListFilter, NewTask, Settled, StateFilter};
+use lapsed::task::{Arming, ClassGlob, Contents, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, in_ms, key, pass, record, retry_at,
@@ -17,6 +17,7 @@ rules! {
     a_success_after_a_cancellation_is_a_success
     tasks_are_cancelled_by_tag_each_as_if_alone
     tasks_are_cancelled_by_prefix_and_by_class
+    tasks_are_cancelled_by_every_filter_that_lists_them
     a_dry_run_cancels_nothing
     many_are_cancelled_page_by_page
 }
@@ -72,16 +73,16 @@ async fn a_success_after_a_cancellation_is_a_success(ledger: &impl Ledger) {
     assert_eq!(state(ledger, &claimed.key).await, State::Done);
 }
 
-/// Calls off all that fit; the keys of those that were, and how many run.
-async fn cancel_all(ledger: &impl Ledger, filter: &CancelFilter) -> (Vec<TaskKey>, usize) {
-    let (mut cancelled, mut running, mut before) = (Vec::new(), 0, None);
+/// Cancels all that match. Returns the keys of those that were cancelled, and how many run.
+async fn cancel_all(ledger: &impl Ledger, filter: &ListFilter) -> (Vec<TaskKey>, usize) {
+    let (mut cancelled, mut running, mut filter) = (Vec::new(), 0, filter.clone());
     loop {
-        let page = ledger.cancel_page(filter, before, false).await.unwrap();
+        let page = ledger.cancel_page(&filter, false).await.unwrap();
         cancelled.extend(page.cancelled);
         running += page.running.len();
         assert_eq!(page.locked, 0);
-        before = page.next;
-        if before.is_none() {
+        filter.cursor = page.next;
+        if filter.cursor.is_none() {
             cancelled.sort();
             return (cancelled, running);
         }
@@ -123,7 +124,7 @@ async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &impl Ledger) {
     settle(ledger, &claims[3], bury()).await;
     pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
 
-    let filter = CancelFilter::tag(tag);
+    let filter = ListFilter::tag(tag);
     let mut expected = vec![crashed.clone(), pending.clone(), waiting.clone()];
     expected.sort();
     assert_eq!(cancel_all(ledger, &filter).await, (expected, 1));
@@ -166,12 +167,12 @@ async fn tasks_are_cancelled_by_prefix_and_by_class(ledger: &impl Ledger) {
         (numbers.iter().map(|n| keys[*n].clone()).collect(), 0)
     };
     let cases = [
-        (CancelFilter::class("Cancel_x"), of(&[0, 1, 2, 3])),
-        (CancelFilter::class("Cancel_x").method("m"), of(&[0, 1, 2])),
-        (CancelFilter::prefix("Cancel_x@m@1"), of(&[1, 2])),
-        (CancelFilter::prefix("Cancel_x@m@1@"), of(&[])),
-        (CancelFilter::prefix("Cancel_x@m@1 "), of(&[])),
-        (CancelFilter::prefix("Cancel_x"), of(&[0, 1, 2, 3, 4])),
+        (ListFilter::class("Cancel_x"), of(&[0, 1, 2, 3])),
+        (ListFilter::class("Cancel_x").method("m"), of(&[0, 1, 2])),
+        (ListFilter::prefix("Cancel_x@m@1"), of(&[1, 2])),
+        (ListFilter::prefix("Cancel_x@m@1@"), of(&[])),
+        (ListFilter::prefix("Cancel_x@m@1 "), of(&[])),
+        (ListFilter::prefix("Cancel_x"), of(&[0, 1, 2, 3, 4])),
     ];
     for (filter, expected) in cases {
         for key in &keys {
@@ -180,11 +181,55 @@ async fn tasks_are_cancelled_by_prefix_and_by_class(ledger: &impl Ledger) {
         assert_eq!(cancel_all(ledger, &filter).await, expected, "{filter:?}");
     }
     create(ledger, &keys[0], 70_000).await;
-    let mut both = CancelFilter::class("Cancel_x");
-    both.tag = Some("nobody has this".into());
+    let mut both = ListFilter::class("Cancel_x");
+    both.tag = Some("no task has this".into());
     assert_eq!(cancel_all(ledger, &both).await, of(&[]));
-    let all = CancelFilter::default();
-    assert!(ledger.cancel_page(&all, None, false).await.is_err());
+    let all = ListFilter::default();
+    assert!(ledger.cancel_page(&all, false).await.is_err());
+}
+
+async fn tasks_are_cancelled_by_every_filter_that_lists_them(ledger: &impl Ledger) {
+    let names = ["pending", "waiting", "running", "far", "done"];
+    let [pending, waiting, running, far, done] = names.map(|name| key("every_filter", name));
+    let method = "every_filter";
+    create(ledger, &pending, 60_000).await;
+    create(ledger, &far, 900_000).await;
+    let at = ledger.clock().now().plus(Duration::from_secs(30));
+    let failed = claim_due(ledger, &waiting, LEASE).await;
+    settle(ledger, &failed, retry_at(at)).await;
+    claim_due(ledger, &running, LEASE).await;
+    let ended = claim_due(ledger, &done, LEASE).await;
+    settle(ledger, &ended, Verdict::Complete).await;
+    let of_states = |states: &[State]| ListFilter {
+        states: states.iter().copied().map(StateFilter::Is).collect(),
+        ..ListFilter::default().method(method)
+    };
+    let soon = ListFilter {
+        due_before: Some(ledger.clock().now().plus(Duration::from_secs(600))),
+        ..of_states(&[State::Pending])
+    };
+    let with_an_error = ListFilter {
+        error: Some("NO".to_owned()),
+        ..ListFilter::default().method(method)
+    };
+    let only = |class: &str| ListFilter {
+        only: vec![ClassGlob::parse(class).unwrap()],
+        ..of_states(&[State::Pending])
+    };
+    assert_eq!(cancel_all(ledger, &soon).await, (vec![pending], 0));
+    assert_eq!(cancel_all(ledger, &with_an_error).await, (vec![waiting], 0));
+    let none = (Vec::new(), 0);
+    assert_eq!(cancel_all(ledger, &only("Another*")).await, none);
+    assert_eq!(state(ledger, &far).await, State::Pending);
+    let runs = of_states(&[State::Running]);
+    assert_eq!(cancel_all(ledger, &runs).await, (Vec::new(), 1));
+    assert_eq!(state(ledger, &far).await, State::Pending);
+    let rest = ListFilter::default().method(method);
+    assert_eq!(cancel_all(ledger, &rest).await, (vec![far], 0));
+    assert_eq!(state(ledger, &done).await, State::Done);
+    for refused in [of_states(&[State::Done]), ListFilter::prefix("")] {
+        assert!(ledger.cancel_page(&refused, false).await.is_err());
+    }
 }
 
 async fn a_dry_run_cancels_nothing(ledger: &impl Ledger) {
@@ -193,8 +238,8 @@ async fn a_dry_run_cancels_nothing(ledger: &impl Ledger) {
     create_tagged(ledger, &one, 60_000, tag).await;
     let arming = create_tagged(ledger, &other, -5, tag).await;
     claim(ledger, arming, LEASE).await.unwrap();
-    let filter = CancelFilter::tag(tag);
-    let page = ledger.cancel_page(&filter, None, true).await.unwrap();
+    let filter = ListFilter::tag(tag);
+    let page = ledger.cancel_page(&filter, true).await.unwrap();
     assert_eq!(page.cancelled, std::slice::from_ref(&one));
     assert_eq!(page.running.len(), 1);
     assert_eq!(state(ledger, &one).await, State::Pending);
@@ -217,8 +262,8 @@ async fn many_are_cancelled_page_by_page(ledger: &impl Ledger) {
     };
     let tasks: Vec<NewTask> = (0..MANY).map(task).collect();
     for filter in [
-        CancelFilter::tag("many_tag"),
-        CancelFilter::prefix("Pages@many@"),
+        ListFilter::tag("many_tag"),
+        ListFilter::prefix("Pages@many@"),
     ] {
         ledger.create(&tasks).await.unwrap();
         let (mut cancelled, running) = cancel_all(ledger, &filter).await;

@@ -1,15 +1,20 @@
-//! Lists of tasks: filter, order and cursor.
+//! Filters of tasks, and lists: order and cursor.
 
-use std::fmt;
-use std::str::FromStr;
+mod cursor;
 
+pub use self::cursor::ListCursor;
 use super::LedgerError;
-use super::cancellation::end_of_prefix;
 use super::record::{MalformedRow, TaskRecord};
-use crate::format::from_hex;
 use crate::task::{ClassGlob, Reason, State, TaskKey, UnixMs};
 
-/// Selects tasks to list. A task must match every field that is set.
+/// Selects tasks, to list or to change them. A task must match every field that is set.
+///
+/// ```
+/// use lapsed::ledger::ListFilter;
+///
+/// let filter = ListFilter::class("Order").method("close");
+/// assert_eq!(filter.key_range(), ("Order@close".to_owned(), "Order@closf".to_owned()));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
     /// Has one of these states; empty for all.
@@ -55,6 +60,86 @@ pub struct ListFilter {
 }
 
 impl ListFilter {
+    /// Selects tasks with this tag.
+    pub fn tag(tag: impl Into<String>) -> Self {
+        Self {
+            tag: Some(tag.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Selects tasks whose key begins with this.
+    pub fn prefix(prefix: impl Into<String>) -> Self {
+        Self {
+            prefix: Some(prefix.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Selects tasks of this class.
+    pub fn class(class: impl Into<String>) -> Self {
+        Self {
+            class: Some(class.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Restricts the filter to this method.
+    #[must_use]
+    pub fn method(self, method: impl Into<String>) -> Self {
+        Self {
+            method: Some(method.into()),
+            ..self
+        }
+    }
+
+    /// Returns the tag if no other field restricts the tasks.
+    pub fn only_tag(&self) -> Option<&str> {
+        let same_tag = Self {
+            tag: self.tag.clone(),
+            hides_keys: self.hides_keys,
+            cursor: self.cursor.clone(),
+            limit: self.limit,
+            brief: self.brief,
+            ..Self::default()
+        };
+        self.tag.as_deref().filter(|_| *self == same_tag)
+    }
+
+    /// Refuses a filter that would cancel every task by mistake, or finished tasks. A filter of nothing but states cancels
+    /// all tasks in these states.
+    ///
+    /// # Errors
+    /// [`LedgerError::Invalid`] says what is wrong.
+    pub fn check_cancel(&self) -> Result<(), LedgerError> {
+        let refuse = |what: &str| Err(LedgerError::Invalid(what.to_owned()));
+        let texts = [
+            &self.tag,
+            &self.prefix,
+            &self.class,
+            &self.method,
+            &self.error,
+        ];
+        let ended = [self.finished_after, self.finished_before];
+        let is_finished =
+            |state: &StateFilter| matches!(state, StateFilter::Is(state) if state.is_finished());
+        match () {
+            () if texts.into_iter().flatten().any(String::is_empty) => {
+                refuse("an empty text matches every task, expected some text")
+            }
+            () if self.states.is_empty() && self.is_open() => refuse(
+                "the filter is empty and matches every task, expected a tag, a prefix, a class or another restriction",
+            ),
+            () if self.states.iter().any(is_finished) => refuse(
+                "finished tasks cannot be cancelled, expected the states `pending`, `waiting`, `running` or `overdue`",
+            ),
+            () if self.reason.is_some() || ended.iter().any(Option::is_some) => refuse(
+                "a reason or an age selects finished tasks, which cannot be cancelled: expected neither",
+            ),
+            () => Ok(()),
+        }
+    }
+
     /// True if no field but the states and the globs of classes restricts the tasks. An empty text restricts nothing.
     pub fn is_open(&self) -> bool {
         let Self {
@@ -175,6 +260,20 @@ impl ListFilter {
     }
 }
 
+/// Returns the least text, by code points, after every text that begins with `prefix`: the end of its range in an index.
+pub fn end_of_prefix(prefix: &str) -> String {
+    let mut text = prefix.to_owned();
+    while let Some(last) = text.pop() {
+        // Surrogates are not characters.
+        if let Some(next) = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32) {
+            text.push(next);
+            return text;
+        }
+    }
+    // No key begins with it.
+    char::MAX.to_string()
+}
+
 /// Order of a list: always that of an index, so that a page costs the same wherever it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListOrder {
@@ -184,88 +283,6 @@ pub enum ListOrder {
     Key,
     /// By status, then by due time.
     Due,
-}
-
-/// A place in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListCursor {
-    /// After the row with this id.
-    Row(u64),
-    /// After this key.
-    Key(String),
-    /// After this entry of the index by status and due time.
-    Due {
-        /// The column `status`.
-        status: u8,
-        /// True if `sts` is 1.
-        deleted: bool,
-        /// When it may start.
-        due_at: UnixMs,
-        /// The id of the row.
-        row: u64,
-    },
-}
-
-/// The text form: `42`, `key.Order@close@7`, `due.0.0.1763750000000.42`.
-impl fmt::Display for ListCursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Row(row) => write!(f, "{row}"),
-            Self::Key(key) => {
-                f.write_str("key.")?;
-                key.bytes().try_for_each(|byte| match byte {
-                    b'@' | b'_' | b'-' | b'.' | b':' => write!(f, "{}", char::from(byte)),
-                    _ if byte.is_ascii_alphanumeric() => write!(f, "{}", char::from(byte)),
-                    _ => write!(f, "%{byte:02x}"),
-                })
-            }
-            Self::Due {
-                status,
-                deleted,
-                due_at,
-                row,
-            } => write!(f, "due.{status}.{}.{}.{row}", u8::from(*deleted), due_at.0),
-        }
-    }
-}
-
-impl FromStr for ListCursor {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let read = || {
-            if let Some(key) = text.strip_prefix("key.") {
-                return Some(Self::Key(unescaped(key)?));
-            }
-            let Some(place) = text.strip_prefix("due.") else {
-                return text.parse().ok().map(Self::Row);
-            };
-            let mut numbers = place.split('.');
-            let place = Self::Due {
-                status: numbers.next()?.parse().ok()?,
-                deleted: numbers.next()?.parse::<u8>().ok()? == 1,
-                due_at: UnixMs(numbers.next()?.parse().ok()?),
-                row: numbers.next()?.parse().ok()?,
-            };
-            numbers.next().is_none().then_some(place)
-        };
-        read().ok_or("expected the value that the previous page printed after `--cursor`")
-    }
-}
-
-fn unescaped(text: &str) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        plain.push(match byte {
-            b'%' => {
-                let [byte] = from_hex(&[bytes.next()?, bytes.next()?])?;
-                byte
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(plain).ok()
 }
 
 /// Ids of rows that match a filter.
@@ -284,6 +301,15 @@ pub enum StateFilter {
     Is(State),
     /// Pending or waiting, and past the time at which it may start.
     Overdue,
+}
+
+impl StateFilter {
+    /// The states of unfinished tasks.
+    pub const UNFINISHED: [Self; 3] = [
+        Self::Is(State::Pending),
+        Self::Is(State::Waiting),
+        Self::Is(State::Running),
+    ];
 }
 
 /// A page of tasks, in the [order](ListFilter::order) of the filter.

@@ -100,3 +100,60 @@ fn a_filter_with_empty_texts_only_is_open() {
     };
     assert!(!recurring.is_open());
 }
+
+#[test]
+fn a_filter_that_would_cancel_everything_or_finished_tasks_is_refused() {
+    let refused = |filter: ListFilter| filter.check_cancel().unwrap_err().to_string();
+    let of = |states: &[State], filter: ListFilter| ListFilter {
+        states: states.iter().copied().map(StateFilter::Is).collect(),
+        ..filter
+    };
+    assert!(refused(ListFilter::default()).starts_with("the filter is empty"));
+    assert!(refused(ListFilter::prefix("")).starts_with("an empty text"));
+    assert!(refused(ListFilter::class("C").method("")).starts_with("an empty text"));
+    assert!(refused(of(&[State::Dead], ListFilter::tag("t"))).starts_with("finished tasks"));
+    let old = ListFilter {
+        finished_before: Some(UnixMs(1)),
+        ..ListFilter::tag("t")
+    };
+    assert!(refused(old).starts_with("a reason or an age"));
+    let method = ListFilter::default().method("m");
+    let running = of(&[State::Running], ListFilter::default());
+    for filter in [ListFilter::tag("t"), method, running] {
+        assert!(filter.check_cancel().is_ok(), "{filter:?}");
+    }
+}
+
+#[test]
+fn a_filter_is_of_a_tag_only_if_nothing_else_restricts_it() {
+    assert_eq!(ListFilter::tag("t").only_tag(), Some("t"));
+    assert_eq!(ListFilter::class("C").only_tag(), None);
+    for filter in [
+        ListFilter::tag("t").method("m"),
+        ListFilter {
+            except: vec![ClassGlob::parse("Order").unwrap()],
+            ..ListFilter::tag("t")
+        },
+    ] {
+        assert_eq!(filter.only_tag(), None, "{filter:?}");
+    }
+    let page = ListFilter {
+        cursor: Some(ListCursor::Row(7)),
+        limit: 3,
+        ..ListFilter::tag("t")
+    };
+    assert_eq!(page.only_tag(), Some("t"));
+}
+
+#[test]
+fn a_prefix_ends_before_the_next_text_that_does_not_begin_with_it() {
+    for (prefix, end) in [
+        ("Order@", "OrderA"),
+        ("C@m@z", "C@m@{"),
+        ("C@\u{d7ff}", "C@\u{e000}"),
+        ("C\u{10ffff}\u{10ffff}", "D"),
+        ("\u{10ffff}", "\u{10ffff}"),
+    ] {
+        assert_eq!(end_of_prefix(prefix), end, "{prefix:?}");
+    }
+}

@@ -12,7 +12,7 @@ use crate::ledger::rows::store::{
     ScanRange, Scanned, Stored,
 };
 use crate::ledger::transfer::MovePlace;
-use crate::ledger::{CancelCursor, Collection, Document, DuePlace, MethodTag};
+use crate::ledger::{Collection, Document, DuePlace, ListCursor, MethodTag};
 use crate::task::{Pause, UnixMs};
 
 #[derive(Debug, Default)]
@@ -230,23 +230,19 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
         }))
     }
 
-    fn ids_before(
-        &mut self,
-        range: &ReverseRange,
-        limit: usize,
-    ) -> Result<Vec<(u64, CancelCursor)>> {
+    fn ids_before(&mut self, range: &ReverseRange, limit: usize) -> Result<Vec<(u64, ListCursor)>> {
         let table = &*self.table;
         Ok(match range {
             ReverseRange::Tagged { tag, before } => {
                 let rows = table.rows.range(..*before).rev();
                 let rows = rows.filter(|(_, row)| row.contents.tag.as_ref() == Some(tag));
-                let ids = rows.map(|(id, _)| (*id, CancelCursor::Row(*id)));
+                let ids = rows.map(|(id, _)| (*id, ListCursor::Row(*id)));
                 ids.take(limit).collect()
             }
             ReverseRange::Keys { from, before } => {
                 let keys = table.by_key.range(..before.clone()).rev();
                 let keys = keys.take_while(|(key, _)| *key >= from);
-                let ids = keys.map(|(key, id)| (*id, CancelCursor::Key(key.clone())));
+                let ids = keys.map(|(key, id)| (*id, ListCursor::Key(key.clone())));
                 ids.take(limit).collect()
             }
         })

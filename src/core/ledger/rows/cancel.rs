@@ -1,11 +1,16 @@
 //! Cancellation, by key and by filter.
 
-use super::store::{At, Columns, Parts, ReverseRange, RowStore, Stored};
+use std::ops::ControlFlow::Continue;
+
+use super::search::{begin, fits};
+use super::store::{At, Columns, DueRange, Parts, ReverseRange, RowStore, Stored};
 use super::{Result, update};
-use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::row::Status;
-use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage};
-use crate::task::TaskKey;
+use crate::ledger::{CancelAnswer, CancelPage, ListCursor, ListFilter};
+use crate::task::{TaskKey, UnixMs};
+
+/// `status` and `sts` of a row that is neither finished nor cancelled.
+const PENDING: (u8, bool) = (0, false);
 
 /// Index entries of one page. Other callers wait while a page is written.
 const PAGE: usize = 2_000;
@@ -31,13 +36,11 @@ pub fn cancel(store: &mut dyn RowStore, keys: &[TaskKey]) -> Result<Vec<CancelAn
 /// As [`Producer::cancel_page`](crate::ledger::Producer::cancel_page).
 pub(super) fn page(
     store: &mut dyn RowStore,
-    filter: &CancelFilter,
-    before: Option<CancelCursor>,
+    filter: &ListFilter,
     dry_run: bool,
 ) -> Result<CancelPage> {
     let now = store.now();
-    // A page is cheap however many of its rows have finished.
-    let ids = store.ids_before(&range(filter, before), PAGE)?;
+    let ids = places(store, filter)?;
     let is_full = ids.len() == PAGE;
     let mut page = CancelPage::default();
     let (mut bytes, mut last, mut is_whole) = (0, None, true);
@@ -48,7 +51,9 @@ pub(super) fn page(
         }
         let found = store.row(At::Row(row), Parts::Brief)?;
         last = Some(place);
-        let Some(mut stored) = found.filter(|stored| fits(stored, filter)) else {
+        let fits =
+            |stored: &Stored| stored.row.status == Status::Unprocessed && fits(stored, filter, now);
+        let Some(mut stored) = found.filter(fits) else {
             continue;
         };
         let answer = match dry_run {
@@ -69,42 +74,50 @@ pub(super) fn page(
     Ok(page)
 }
 
-/// Returns the range of an index that has all rows that may match.
-fn range(filter: &CancelFilter, before: Option<CancelCursor>) -> ReverseRange {
-    match &filter.tag {
-        Some(tag) => ReverseRange::Tagged {
-            tag: tag.clone(),
-            before: match before {
-                Some(CancelCursor::Row(row)) => row,
+/// Returns the next rows that may match, with their places, from an index alone: a page is cheap however many of its rows
+/// have finished. The index of tags and that of keys are read backwards, so that the pages do not follow tasks that are
+/// created meanwhile.
+fn places(store: &mut dyn RowStore, filter: &ListFilter) -> Result<Vec<(u64, ListCursor)>> {
+    match (&filter.tag, &filter.class, &filter.prefix) {
+        (Some(tag), _, _) => {
+            let before = match filter.cursor {
+                Some(ListCursor::Row(row)) => row,
                 _ => u64::MAX,
-            },
-        },
-        None => {
-            let prefix = filter.common_prefix();
-            ReverseRange::Keys {
-                before: match before {
-                    Some(CancelCursor::Key(key)) => key,
-                    _ => end_of_prefix(&prefix),
-                },
-                from: prefix,
-            }
+            };
+            let tag = tag.clone();
+            store.ids_before(&ReverseRange::Tagged { tag, before }, PAGE)
+        }
+        (None, None, None) => unfinished(store, filter),
+        _ => {
+            let (from, end) = filter.key_range();
+            let before = match &filter.cursor {
+                Some(ListCursor::Key(key)) => key.clone(),
+                _ => end,
+            };
+            store.ids_before(&ReverseRange::Keys { from, before }, PAGE)
         }
     }
 }
 
-fn fits(stored: &Stored, filter: &CancelFilter) -> bool {
-    let row = &stored.row;
-    let key_fits = match &stored.malformed {
-        None => filter.fits_key(&row.key),
-        // It has no class. The range of the search has its prefix.
-        Some(_) => filter.class.is_none(),
-    };
-    let prefix_fits = match (&stored.malformed, &filter.prefix) {
-        (Some(key), Some(prefix)) => key.starts_with(prefix.as_str()),
-        _ => true,
-    };
-    row.status == Status::Unprocessed
-        && key_fits
-        && prefix_fits
-        && (filter.tag.is_none() || row.contents.tag == filter.tag)
+/// Returns unfinished rows that are not cancelled, by due time.
+fn unfinished(store: &mut dyn RowStore, filter: &ListFilter) -> Result<Vec<(u64, ListCursor)>> {
+    let mut range = DueRange::all(PENDING.0, PENDING.1);
+    if let Some(from) = begin(filter, PENDING.0, PENDING.1) {
+        range.from = from;
+    }
+    if let Some(before) = filter.due_before {
+        range.to = UnixMs(before.0 - 1);
+    }
+    let mut ids = Vec::new();
+    let _end = store.places(range, PAGE, &mut |(due_at, row)| {
+        let cursor = ListCursor::Due {
+            status: PENDING.0,
+            deleted: PENDING.1,
+            due_at,
+            row,
+        };
+        ids.push((row, cursor));
+        Continue(())
+    })?;
+    Ok(ids)
 }

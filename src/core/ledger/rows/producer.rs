@@ -9,8 +9,8 @@ use super::store::{At, Columns, Parts, RowStore, Store};
 use super::{Length, ROWS_MAX, Result, RowLedger, cancel, change, insert, update, update_if};
 use crate::ledger::row::Row;
 use crate::ledger::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, NewTask,
-    Producer, RescheduleAnswer, RowSnapshot, See,
+    CancelAnswer, CancelPage, Changed, Created, Decide, ListFilter, NewTask, Producer,
+    RescheduleAnswer, RowSnapshot, See,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -98,15 +98,10 @@ impl<L: RowLedger> Producer for L {
         Ok(answers)
     }
 
-    async fn cancel_page(
-        &self,
-        filter: &CancelFilter,
-        before: Option<CancelCursor>,
-        dry_run: bool,
-    ) -> Result<CancelPage> {
-        filter.check()?;
+    async fn cancel_page(&self, filter: &ListFilter, dry_run: bool) -> Result<CancelPage> {
+        filter.check_cancel()?;
         let filter = filter.clone();
-        let page = move |store: &mut dyn Store| cancel::page(store, &filter, before, dry_run);
+        let page = move |store: &mut dyn Store| cancel::page(store, &filter, dry_run);
         match dry_run {
             true => self.read(Length::Long, page).await,
             false => self.write(Length::Long, page).await,

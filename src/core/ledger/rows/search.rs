@@ -62,7 +62,8 @@ pub fn search(store: &mut dyn RowStore, filter: &ListFilter) -> Result<Found> {
     Ok(found)
 }
 
-fn fits(stored: &Stored, filter: &ListFilter, now: UnixMs) -> bool {
+/// True if the row matches the filter.
+pub(super) fn fits(stored: &Stored, filter: &ListFilter, now: UnixMs) -> bool {
     let Some(key) = &stored.malformed else {
         return stored.row.fits(filter, now);
     };
@@ -132,7 +133,7 @@ fn ranges(filter: &ListFilter, now: UnixMs) -> Vec<Range> {
 }
 
 /// Returns where the search begins in the range of a `status` and `sts`; `None` if the cursor is after it.
-fn begin(filter: &ListFilter, status: u8, deleted: bool) -> Option<DuePlace> {
+pub(super) fn begin(filter: &ListFilter, status: u8, deleted: bool) -> Option<DuePlace> {
     let first = match filter.due_after {
         Some(after) => (UnixMs(after.0.saturating_sub(1)), u64::MAX),
         None => START,

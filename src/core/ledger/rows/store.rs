@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::ledger::row::{NEVER, Row};
 use crate::ledger::{
-    CancelCursor, Collection, Document, DocumentRange, DuePlace, FoundLease, LedgerError,
+    Collection, Document, DocumentRange, DuePlace, FoundLease, LedgerError, ListCursor,
     MalformedRow, MethodTag, Owner, Upcoming,
 };
 use crate::task::{Arming, Pause, PauseKind, Scope, TaskKey, UnixMs};
@@ -72,11 +72,7 @@ pub trait RowStore {
     ) -> Result<ControlFlow<()>>;
 
     /// Returns ids with their places, latest first and at most `limit`, from the index: no row is read.
-    fn ids_before(
-        &mut self,
-        range: &ReverseRange,
-        limit: usize,
-    ) -> Result<Vec<(u64, CancelCursor)>>;
+    fn ids_before(&mut self, range: &ReverseRange, limit: usize) -> Result<Vec<(u64, ListCursor)>>;
 
     /// Counts rows of a status that are due before a time, up to `limit`.
     ///

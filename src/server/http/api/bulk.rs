@@ -12,14 +12,13 @@ use utoipa_axum::routes;
 
 use super::answers::{AnyOther, TooManyChanges};
 use super::bulk_work::{BulkProgress, BulkRequest};
-use super::cancellation::{PAGE, Selection};
 use super::progress::{ProgressLine, respond};
 use crate::http::access::{Caller, Scope};
 use crate::http::app_state::AppState;
 use crate::http::input::JsonBody;
 use crate::http::listing;
 use crate::http::problem::Problem;
-use lapsed::client::Pace;
+use lapsed::client::{Pace, WouldCancel};
 use lapsed::contract::TaskFilter;
 use lapsed::ledger::{ListFilter, StateFilter};
 use lapsed::task::State as TaskState;
@@ -83,21 +82,26 @@ async fn cancel(
             "`rate` and `limit` are not members of `cancel`",
         ));
     }
-    let selection = match bulk.filter.cancel().filter(|_| !bulk.all) {
-        Some(filter) => {
-            filter.check()?;
-            // What is masked is not looked for.
-            bulk.listed(&caller, &app)?;
-            Selection::Plain(filter)
-        }
-        None => Selection::Listed(Box::new(bulk.unfinished(&caller, &app)?)),
-    };
+    let filter = bulk.unfinished(&caller, &app)?;
     if bulk.dry_run {
-        return Ok(Json(selection.count(&app).await?).into_response());
+        let WouldCancel { report, is_part } = app.tasks.would_cancel(&filter).await?;
+        let mut line = ProgressLine {
+            dry_run: true,
+            done: true,
+            at_least: is_part,
+            ..ProgressLine::default()
+        };
+        line.count(report);
+        return Ok(Json(line).into_response());
     }
     let request = bulk.request(caller, "cancel", &app)?;
-    Ok(respond(&app.clone(), |progress| {
-        selection.cancel(app, progress, request)
+    Ok(respond(&app.clone(), |progress| async move {
+        let mut progress = BulkProgress::new(app.clone(), progress, request);
+        let cancelled = app.tasks.cancel_each(&filter, |report| {
+            progress.update(|line| line.count(*report))
+        });
+        let ended = cancelled.await.map(drop);
+        progress.end(ended.map_err(Problem::from)).await
     }))
 }
 
@@ -223,18 +227,10 @@ impl Bulk {
     fn unfinished(&self, caller: &Caller, app: &AppState) -> Result<ListFilter, Problem> {
         let mut filter = self.listed(caller, app)?;
         self.check_open(&filter)?;
-        let is_finished =
-            |state: &StateFilter| matches!(state, StateFilter::Is(state) if state.is_finished());
-        if filter.states.iter().any(is_finished) {
-            return Err(Problem::invalid(
-                "`state`: expected states of unfinished tasks: `pending`, `waiting`, `running` or `overdue`",
-            ));
+        if self.all && filter.states.is_empty() {
+            filter.states = StateFilter::UNFINISHED.to_vec();
         }
-        if filter.states.is_empty() {
-            let unfinished = [TaskState::Pending, TaskState::Waiting, TaskState::Running];
-            filter.states = unfinished.map(StateFilter::Is).to_vec();
-        }
-        filter.limit = PAGE;
+        filter.check_cancel()?;
         Ok(filter)
     }
 

@@ -4,7 +4,6 @@ mod answers;
 mod batch;
 mod bulk;
 mod bulk_work;
-mod cancellation;
 mod claims;
 mod detached;
 mod events;

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
+use lapsed::client::CancelReport;
 
 /// Shortest interval between two lines.
 const EVERY: Duration = Duration::from_millis(200);
@@ -33,7 +34,7 @@ pub struct ProgressLine {
     pub tasks: u64,
     /// Cancellation: tasks that are running. No further attempt of them starts.
     pub running: u64,
-    /// Tasks that are unchanged, since another session has locked them, or since they have changed meanwhile.
+    /// Tasks that are unchanged, since another session has locked them.
     pub skipped: u64,
     /// Dry run: true if counting ended early. There are at least as many.
     pub at_least: bool,
@@ -42,6 +43,18 @@ pub struct ProgressLine {
     /// Why the work ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+}
+
+impl ProgressLine {
+    /// Takes over the numbers of a cancellation.
+    pub fn count(&mut self, report: CancelReport) {
+        let CancelReport {
+            cancelled,
+            running,
+            locked,
+        } = report;
+        (self.tasks, self.running, self.skipped) = (cancelled, running, locked);
+    }
 }
 
 /// Sends a client the progress of a bulk operation.
