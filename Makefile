@@ -1,4 +1,4 @@
-.PHONY: help demo demo-servers test simulate fuzz soak lint doc clean
+.PHONY: help demo demo-servers test simulate faults fuzz soak lint doc clean
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
@@ -27,6 +27,11 @@ simulate: ## new seeds of the simulator for SIMULATE_SECONDS (3600), on virtual 
 
 fuzz: ## new inputs for each fuzz target, for FUZZ_SECONDS (60) each
 	@scripts/fuzz
+
+faults: ## daemons on real servers under load and faults for FAULTS_SECONDS (900); SEED replays
+	@scripts/install-servers
+	$(CARGO) build --locked --release --package lapsed-cli --package lapsed-faults
+	target/release/faults --seconds $${FAULTS_SECONDS:-900}
 
 soak: ## the promises in milliseconds, then random tests with new seeds for SOAK_MINUTES (20)
 	@scripts/install-servers

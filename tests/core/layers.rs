@@ -128,6 +128,7 @@ const DRIVERS: [(&str, &[&str]); 9] = [
             "mysql",
             "client",
             "doctor",
+            "faults",
             "sandbox",
             "cli/bench",
             "cli/import",
@@ -139,22 +140,30 @@ const DRIVERS: [(&str, &[&str]); 9] = [
             "sqlite",
             "client/file_transactions.rs",
             "cli/bench/store.rs",
+            "faults/file_rig.rs",
             "lib.rs",
         ],
     ),
     (
         "redis",
-        &["redis", "doctor", "sandbox", "cli/bench", "cli/import"],
+        &[
+            "redis",
+            "doctor",
+            "faults",
+            "sandbox",
+            "cli/bench",
+            "cli/import",
+        ],
     ),
     (
         "reqwest",
         &["handler/webhook", "handler/targets.rs", "cli/otel"],
     ),
     (r"opentelemetry\w*", &["cli/otel"]),
-    ("axum", &["server/http"]),
+    ("axum", &["faults/target.rs", "server/http"]),
     ("askama", &["server/http/dashboard"]),
     ("argon2", &["server/resp/auth.rs"]),
-    ("clap", &["cli", "simulator"]),
+    ("clap", &["cli", "faults", "simulator"]),
 ];
 
 /// Adapters, and the only places that may name them.

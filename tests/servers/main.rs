@@ -8,6 +8,7 @@ mod coming_from;
 mod dashboard;
 mod doctor;
 mod end_to_end;
+mod faults;
 mod hostile;
 mod http_access;
 mod http_api;
