@@ -96,6 +96,8 @@ pub async fn work(
                     hits: Hits::Worker(daemon),
                 };
                 windows.lock().expect("no panic").push(window);
+                // The leases of the others have ended, too.
+                break;
             } else {
                 report(&redis, &record, &task, run, Duration::ZERO).await;
             }
