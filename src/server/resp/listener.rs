@@ -16,16 +16,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::commands::REGISTRY;
-use super::connection;
-use super::counters::Counters;
-use super::dispatch::Dispatch;
 use super::guests::{Guest, Guests};
-use super::server_state::ServerState;
-use super::session::Session;
+use super::service::{Ends, Service};
 use super::tls;
-use crate::net::audit_log::AuditLog;
-use crate::net::login_log::LoginLog;
 use crate::net::sockets::cut_silent;
 use lapsed::client::TaskClient;
 use lapsed::config::RespConfig;
@@ -85,8 +78,7 @@ pub enum OpenError {
 pub struct Listener {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    server: Arc<ServerState>,
-    counters: Arc<Counters>,
+    service: Service,
     address: SocketAddr,
 }
 
@@ -115,33 +107,25 @@ impl Listener {
         let address = listener
             .local_addr()
             .map_err(|source| OpenError::Listen { address, source })?;
-        let server = ServerState::new(tasks, Arc::clone(&metrics), config.clone(), address);
         Ok(Some(Self {
             listener,
             tls,
-            server: Arc::new(server),
-            counters: Arc::new(Counters::new(metrics, &REGISTRY)),
+            service: Service::new(config, tasks, metrics, address),
             address,
         }))
     }
 
-    /// Lets workers take tasks from the pull queues of an engine in this process.
+    /// As [`Service::with_workers`].
     #[must_use]
     pub fn with_workers(mut self, queues: PullQueues) -> Self {
-        let server = Arc::get_mut(&mut self.server).expect("no connection shares it yet");
-        server.workers = Some(queues);
+        self.service = self.service.with_workers(queues);
         self
     }
 
-    /// Writes the changes of users with a password, and failed logins, into the audit log of the ledger, whose entries are kept
-    /// for this long.
+    /// As [`Service::with_audit_log`].
     #[must_use]
     pub fn with_audit_log(mut self, keep: Duration) -> Self {
-        let server = Arc::get_mut(&mut self.server).expect("no connection shares it yet");
-        let ledger = server.tasks.ledger();
-        let logins = LoginLog::new("resp", Arc::clone(&ledger), keep);
-        server.users.log_failures(logins);
-        server.audit_log = Some(AuditLog::new("resp", ledger, keep));
+        self.service = self.service.with_audit_log(keep);
         self
     }
 
@@ -154,7 +138,8 @@ impl Listener {
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();
-        let most = self.server.config.max_connections;
+        let service = Arc::new(self.service);
+        let most = service.server.config.max_connections;
         let room = Arc::new(Semaphore::new(most));
         let addresses = Arc::<Addresses>::default();
         let of_one_address = most - most / KEPT_FOR_OTHERS;
@@ -177,13 +162,13 @@ impl Listener {
             let (others, place) = addresses.enter(address.ip());
             let is_full = permit.is_none() || others >= of_one_address;
             if is_full && !guests.close_oldest() {
-                self.server.metrics.resp_refused("max_connections");
+                service.server.metrics.resp_refused("max_connections");
                 connections.spawn(refuse(stream));
                 continue;
             }
-            let (server, counters) = (Arc::clone(&self.server), Arc::clone(&self.counters));
+            let service = Arc::clone(&service);
             let (tls, closing) = (self.tls.clone(), closing.child_token());
-            let is_guest = server.users.are_required();
+            let is_guest = service.server.users.are_required();
             let guest = is_guest.then(|| guests.add(closing.clone()));
             let room = Arc::clone(&room);
             connections.spawn(async move {
@@ -196,13 +181,13 @@ impl Listener {
                     },
                 };
                 let count = |change: i64| {
+                    let server = &service.server;
                     let connected = &server.connected;
                     connected.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
                     server.metrics.resp_connections(connected.load(Ordering::Relaxed));
                 };
                 count(1);
-                let served = serve_one(stream, address, tls, &server, counters, closing, guest);
-                let ended = served.await;
+                let ended = serve_one(stream, address, tls, &service, guest, closing).await;
                 count(-1);
                 if let Err(error) = ended {
                     tracing::debug!(%error, client.address = %address, "a connection of the RESP server was lost");
@@ -213,7 +198,7 @@ impl Listener {
         closing.cancel();
         connections.close();
         let _ = timeout(END_TIME, connections.wait()).await;
-        if let Some(audit_log) = &self.server.audit_log {
+        if let Some(audit_log) = &service.server.audit_log {
             audit_log.flush().await;
         }
     }
@@ -271,29 +256,24 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 async fn serve_one(
     stream: TcpStream,
-    address: SocketAddr,
+    client: SocketAddr,
     tls: Option<TlsAcceptor>,
-    server: &Arc<ServerState>,
-    counters: Arc<Counters>,
-    closing: CancellationToken,
+    service: &Service,
     guest: Option<Guest>,
+    closing: CancellationToken,
 ) -> io::Result<()> {
     cut_silent(&stream, SILENT_TIME)?;
-    let id = server.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-    let local = stream.local_addr()?;
-    let mut session = Session::new(id, address, local, server.users.without_auth());
-    session.guest = guest;
-    let share = server.room.share();
-    let dispatch = Dispatch::new(session, Arc::clone(server), &REGISTRY, counters);
+    let server = stream.local_addr()?;
+    let ends = Ends { client, server };
     match tls {
-        None => connection::serve(stream, dispatch, share, closing).await,
+        None => service.serve_guest(stream, ends, guest, closing).await,
         Some(tls) => {
             let accepted = tokio::select! {
                 accepted = timeout(TLS_TIME, tls.accept(stream)) => accepted,
                 () = closing.cancelled() => return Ok(()),
             };
             let stream = accepted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-            connection::serve(stream, dispatch, share, closing).await
+            service.serve_guest(stream, ends, guest, closing).await
         }
     }
 }

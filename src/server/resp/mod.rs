@@ -4,8 +4,8 @@
 //! Commands have the replies and error texts of Redis; what is not scheduling is refused with an error that says so.
 //!
 //! ```text
-//! listener ── connection: parser ── dispatch ──┬── batch ── keyspace ── TaskClient
-//!             (bytes)     (ranges)  (command)  └── a command that is not about tasks by key
+//! listener ── service ── connection: parser ── dispatch ──┬── batch ── keyspace ── TaskClient
+//!                         (bytes)     (ranges)  (command)  └── a command that is not about tasks by key
 //! ```
 
 mod actor;
@@ -35,6 +35,7 @@ mod pubsub;
 mod reply;
 mod server;
 mod server_state;
+mod service;
 mod session;
 mod strings;
 mod tls;
@@ -45,3 +46,4 @@ mod workers;
 
 pub use self::auth::hash_password;
 pub use self::listener::{Listener, OpenError};
+pub use self::service::{Ends, Service};
