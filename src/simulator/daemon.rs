@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use lapsed::Engine;
 use lapsed::engine::{Handle, Metrics, Parts};
 use lapsed::handler::Router;
 use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
+use lapsed::{Engine, TaskClient};
 use lapsed_core::ledger::Ledger;
 use lapsed_core::ledger::memory::MemoryLedger;
+use lapsed_core::timer::Timer;
 use lapsed_model_redis::{Link, ModelRedis};
+use lapsed_server::resp::Service;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -21,7 +23,9 @@ use crate::plan::Plan;
 use crate::process::Process;
 use crate::programs;
 use crate::record::Actor;
+use crate::server::{NO_ADDRESS, Server};
 use crate::signals::SimTimer;
+use crate::worker::Servers;
 
 /// What daemons share.
 pub struct Ground {
@@ -32,6 +36,7 @@ pub struct Ground {
     pub history: Arc<History>,
     /// `None`: there is no Redis.
     pub redis: Option<Arc<ModelRedis>>,
+    pub servers: Arc<Servers>,
 }
 
 /// How a daemon is started.
@@ -49,6 +54,9 @@ pub struct Daemon {
     pub handle: Handle,
     pub metrics: Arc<Metrics>,
     pub link: Option<Arc<Link>>,
+    number: usize,
+    server: Arc<Server>,
+    servers: Arc<Servers>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<()>,
 }
@@ -62,6 +70,7 @@ impl Daemon {
             limiter,
             history,
             redis,
+            servers,
         } = ground;
         let actor = Actor::Daemon {
             number,
@@ -90,9 +99,12 @@ impl Daemon {
             false => &["Job", "Mail"],
         };
         let handlers = programs::handlers(classes, &process, history, ledger.clock());
+        let (sim_ledger, timer): (Arc<dyn Ledger>, Arc<dyn Timer>) =
+            (Arc::new(sim_ledger), Arc::new(timer));
+        let tasks = TaskClient::with_parts(Arc::clone(&sim_ledger), Arc::clone(&timer));
         let parts = Parts {
-            ledger: Arc::new(sim_ledger),
-            timer: Arc::new(timer),
+            ledger: sim_ledger,
+            timer,
             membership: Arc::new(SimMembers::new(members, Arc::clone(&process))),
             limiter: Arc::clone(limiter) as _,
             router: Arc::new(Router::new(handlers, &config)),
@@ -101,6 +113,9 @@ impl Daemon {
         };
         let engine = Engine::with_parts(parts, &config);
         let handle = engine.handle();
+        let service = Service::new(&config.resp, tasks, Arc::clone(&metrics), NO_ADDRESS);
+        let server = Server::new(actor, service.with_workers(handle.pull()));
+        servers.add(number, Arc::clone(&server));
         let (stop, stopped) = oneshot::channel();
         let (of_process, to_history) = (Arc::clone(&process), Arc::clone(history));
         let running = tokio::spawn(async move {
@@ -117,6 +132,9 @@ impl Daemon {
             handle,
             metrics,
             link,
+            number,
+            server,
+            servers: Arc::clone(servers),
             stop: Some(stop),
             running,
         }
@@ -131,6 +149,8 @@ impl Daemon {
 
     /// Its connections are closed, as the kernel does.
     fn cut(&self) {
+        self.servers.remove(self.number);
+        self.server.kill();
         if let Some(link) = &self.link {
             link.refuse(true);
             link.kill();
@@ -143,6 +163,8 @@ impl Daemon {
 
     /// As `SIGTERM`. Returns when it has ended.
     pub async fn stop(mut self) {
+        self.servers.remove(self.number);
+        self.server.stop();
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }

@@ -19,6 +19,7 @@ use lapsed_redis::{Endpoint, LedgerName};
 use tokio::time::sleep;
 
 use crate::plan::{Fault, FaultKind, Plan, TimerKind, Verb};
+use crate::worker::QUEUE;
 
 /// How far the clock of Redis is set.
 const STEP_MS: i64 = 3_000;
@@ -37,9 +38,11 @@ pub fn config(plan: &Plan) -> Config {
 engine = {{ concurrency = {}, lease = '{}s', drain_timeout = '5s', timeout = '2m' }}
 retry = {{ max_attempts = 4 }}
 sorted_set = {{ keys = ['{SET}'], unit = 'milliseconds' }}
+routes = [{{ match = '^Pull@', pull = {{ queue = '{QUEUE}', visibility = '{}s' }} }}]
 ",
         plan.timer.name(),
         plan.concurrency,
+        plan.lease.as_secs(),
         plan.lease.as_secs(),
     );
     Config::from_toml(&text).expect("a valid configuration")

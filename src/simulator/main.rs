@@ -16,8 +16,10 @@ mod producer;
 mod programs;
 mod random;
 mod record;
+mod server;
 mod shrink;
 mod signals;
+mod worker;
 mod world;
 
 use std::process::ExitCode;

@@ -15,6 +15,9 @@ use lapsed_core::ledger::{
 };
 use lapsed_core::task::{Contents, Due, Origin, Scope, TaskKey, UnixMs};
 use lapsed_model_redis::{Link, ModelRedis};
+use lapsed_server::resp::Service;
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, cmd};
 use tokio::sync::mpsc;
 
 use crate::history::History;
@@ -23,6 +26,7 @@ use crate::ledger::SimLedger;
 use crate::plan::{Op, Plan, Policy, TimerKind, Verb};
 use crate::process::Process;
 use crate::record::Answer;
+use crate::server::{NO_ADDRESS, Server};
 use crate::signals::SimTimer;
 
 pub struct Producer {
@@ -35,6 +39,9 @@ pub struct Producer {
     paused: Arc<Mutex<BTreeSet<String>>>,
     redis: Option<Arc<ModelRedis>>,
     timer: TimerKind,
+    /// A RESP server on the same connections as `tasks`.
+    server: Arc<Server>,
+    connection: tokio::sync::OnceCell<MultiplexedConnection>,
 }
 
 impl Producer {
@@ -59,9 +66,14 @@ impl Producer {
         let clock = ledger.clock().clone();
         let config = keyed::config(plan);
         let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &Arc::default());
+        let actor = process.actor;
         let timer = SimTimer::new(timer, process, clock);
+        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::new(timer));
+        let service = Service::new(&config.resp, tasks.clone(), Arc::default(), NO_ADDRESS);
         Self {
-            tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::new(timer)),
+            server: Server::new(actor, service),
+            connection: tokio::sync::OnceCell::new(),
+            tasks,
             ledger,
             truth,
             history,
@@ -157,6 +169,13 @@ impl Producer {
             | Verb::KeyExpire { .. }
             | Verb::KeyDelete
             | Verb::KeyPersist) => self.in_redis(verb, text),
+            verb @ (Verb::RespSet { .. }
+            | Verb::RespExpire { .. }
+            | Verb::RespDelete
+            | Verb::RespGet) => {
+                let answer = self.over_resp(verb, text, &payload).await;
+                answer.unwrap_or_else(|error| Answer::Failed(error.to_string()))
+            }
             Verb::SqlCancel => {
                 let cancel = move |store: &mut dyn Store| sql_cancel(store, &key);
                 self.ledger.write(Length::Short, cancel).await?;
@@ -177,6 +196,39 @@ impl Producer {
         let words = keyed::command(self.timer, verb, key, now);
         let reply = self.redis.as_ref().map(|redis| redis.execute(0, &words));
         Answer::Other(format!("{words:?}: {reply:?}"))
+    }
+
+    /// A Redis client sends a command to the RESP server.
+    async fn over_resp(&self, verb: &Verb, key: &str, payload: &str) -> RedisResult<Answer> {
+        let connection = self.connection.get_or_try_init(|| self.server.connect());
+        let mut connection = connection.await?.clone();
+        let ms = |delay: &Duration| delay.as_millis().max(1) as u64;
+        let count = |count: u64, answer: Answer| match count {
+            0 => Answer::NothingPending,
+            _ => answer,
+        };
+        Ok(match verb {
+            Verb::RespSet { delay } => {
+                let mut set = cmd("SET");
+                set.arg(key).arg(payload).arg("PX").arg(ms(delay));
+                set.query_async::<()>(&mut connection).await?;
+                Answer::Written
+            }
+            Verb::RespExpire { delay } => {
+                let mut expire = cmd("PEXPIRE");
+                expire.arg(key).arg(ms(delay));
+                count(expire.query_async(&mut connection).await?, Answer::Written)
+            }
+            Verb::RespDelete => {
+                let mut delete = cmd("DEL");
+                delete.arg(key);
+                count(
+                    delete.query_async(&mut connection).await?,
+                    Answer::Cancelled,
+                )
+            }
+            _ => Answer::Payload(cmd("GET").arg(key).query_async(&mut connection).await?),
+        })
     }
 
     fn paused(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {

@@ -15,6 +15,28 @@ use crate::record::{Call, End};
 /// The retries of all tasks.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// What the program of a method does.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a>(pub &'a str);
+
+impl Program<'_> {
+    pub fn takes(self, process: &Process) -> Duration {
+        Duration::from_millis(match self.0 {
+            "slow" => process.draw(500, 12_000),
+            _ => process.draw(0, 60),
+        })
+    }
+
+    pub fn ends(self, attempt: u16, process: &Process) -> End {
+        match (self.0, attempt) {
+            ("flaky", 1 | 2) | ("hopeless", _) => End::Failed,
+            ("fatal", _) => End::FailedForGood,
+            ("snooze", _) if process.draw(0, 1) == 0 => End::Snoozed,
+            _ => End::Succeeded,
+        }
+    }
+}
+
 /// The handlers of a process, for the tasks of these classes.
 pub fn handlers(
     classes: &[&'static str],
@@ -56,25 +78,24 @@ async fn run(
         due: task.due(),
         attempt: task.attempt(),
         payload: task.payload_json().map(str::to_owned),
+        owner: None,
     };
     history.called(process.actor, &call, clock.now());
-    let takes = match method {
-        "slow" => process.draw(500, 12_000),
-        _ => process.draw(0, 60),
-    };
-    sleep(Duration::from_millis(takes)).await;
+    let program = Program(method);
+    sleep(program.takes(process)).await;
     if process.strikes(FaultKind::RunsLong) {
         sleep(Duration::from_millis(process.draw(3_000, 40_000))).await;
     }
     process.runs().await;
-    let (end, result) = match (method, call.attempt) {
-        ("flaky", 1 | 2) | ("hopeless", _) => (End::Failed, Err(HandlerError::new("not yet"))),
-        ("fatal", _) => (End::FailedForGood, Err(HandlerError::permanent("never"))),
-        ("snooze", _) if process.draw(0, 1) == 0 => {
+    let end = program.ends(call.attempt, process);
+    let result = match end {
+        End::Succeeded => Ok(()),
+        End::Failed => Err(HandlerError::new("not yet")),
+        End::FailedForGood => Err(HandlerError::permanent("never")),
+        End::Snoozed => {
             let after = Duration::from_millis(process.draw(10, 5_000));
-            (End::Snoozed, Err(HandlerError::snooze(after)))
+            Err(HandlerError::snooze(after))
         }
-        _ => (End::Succeeded, Ok(())),
     };
     history.ended(process.actor, &call, end);
     result

@@ -11,6 +11,8 @@ pub enum Actor {
     Producer(usize),
     /// An operation, by its place in the history.
     Op(usize),
+    /// A pull worker.
+    Worker(usize),
 }
 
 /// What the handler of a task was called with.
@@ -21,6 +23,8 @@ pub struct Call {
     pub due: UnixMs,
     pub attempt: u16,
     pub payload: Option<String>,
+    /// The owner in the claim token of a worker.
+    pub owner: Option<[u8; 16]>,
 }
 
 /// How a call ended.
@@ -37,6 +41,12 @@ pub enum End {
 pub enum Answer {
     /// The ledger holds this arming.
     Armed { row: u64, due: UnixMs },
+    /// The row of its key is as it asked.
+    Written,
+    /// No task was pending that has this key.
+    NothingPending,
+    /// The payload of the task, or that there is none.
+    Payload(Option<String>),
     /// The task is cancelled.
     Cancelled,
     /// The task runs, and no further attempt will start.

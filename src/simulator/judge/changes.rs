@@ -6,7 +6,7 @@ use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 
-use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, key_of};
+use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, is_pulled, key_of};
 use crate::plan::Verb;
 use crate::record::{Actor, End};
 
@@ -97,6 +97,7 @@ impl Judge {
             Claim {
                 number: self.claims_seen,
                 by: actor,
+                owner: owner.0,
                 row: new.id,
                 due: new.end_time,
                 attempt: new.attempt,
@@ -122,7 +123,7 @@ impl Judge {
         if old.lease_until < now {
             self.accuse(Anomaly::Doubled, format!("{text}: its lease was over"));
         }
-        if by != Some(actor) {
+        if by != Some(actor) && !is_pulled(old) {
             self.accuse(Anomaly::FencedResultApplied, text);
         }
     }
@@ -133,7 +134,7 @@ impl Judge {
             .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
         let Some(claim) = claim else { return };
         let is_dead = claim.is_disturbed;
-        if claim.by != actor && !is_dead && !matches!(actor, Actor::Op(_)) {
+        if claim.by != actor && !is_dead && !is_pulled(old) && !matches!(actor, Actor::Op(_)) {
             let text = format!(
                 "{actor:?} ended the lease of {:?}: {} -> {}",
                 claim.by,
@@ -151,9 +152,10 @@ impl Judge {
             .and_then(|owner| self.claims.get(&key_of(owner, old.id)).cloned());
         match (new.status, actor) {
             (Status::Processed, Actor::Daemon { .. }) => {
-                let fits = claim
-                    .as_ref()
-                    .is_some_and(|claim| claim.by == actor && claim.due == old.end_time);
+                let fits = claim.as_ref().is_some_and(|claim| {
+                    // A worker reports to any daemon.
+                    (claim.by == actor || is_pulled(old)) && claim.due == old.end_time
+                });
                 if !fits {
                     self.accuse(Anomaly::FencedResultApplied, what);
                 } else if claim.and_then(|claim| claim.end) != Some(End::Succeeded) {
@@ -213,7 +215,9 @@ impl Judge {
             Verb::Create { delay, .. }
             | Verb::CreateMany { delay, .. }
             | Verb::Reschedule { delay }
-            | Verb::SqlCreate { delay } => *delay,
+            | Verb::SqlCreate { delay }
+            | Verb::RespSet { delay }
+            | Verb::RespExpire { delay } => *delay,
             Verb::RunNow | Verb::Redrive => Duration::ZERO,
             _ => {
                 return self.accuse(
@@ -231,7 +235,10 @@ impl Judge {
     }
 
     pub(super) fn is_cancel(&mut self, number: usize, row: &Row) {
-        let is_cancel = matches!(self.ops[number].op.verb, Verb::Cancel | Verb::SqlCancel);
+        let is_cancel = matches!(
+            self.ops[number].op.verb,
+            Verb::Cancel | Verb::SqlCancel | Verb::RespDelete
+        );
         if !is_cancel || !self.is_meant(number, row) {
             let text = format!("op {number} cancelled {}", brief(row));
             self.accuse(Anomaly::ChangedWithoutCause, text);

@@ -6,7 +6,7 @@
 mod changes;
 mod keys;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -85,6 +85,7 @@ const TOLERANCE_MS: u64 = 5_000;
 struct Claim {
     number: u64,
     by: Actor,
+    owner: [u8; 16],
     row: u64,
     due: UnixMs,
     attempt: u16,
@@ -105,6 +106,8 @@ pub struct Judge {
     /// What programs and clients have done to each key in Redis, the latest last.
     touched: BTreeMap<String, Vec<Touch>>,
     expected: Vec<Expected>,
+    /// The operations that have changed a row.
+    writers: BTreeSet<usize>,
     /// When an operation last changed each row.
     op_wrote: BTreeMap<u64, UnixMs>,
     pub expectations: u64,
@@ -175,8 +178,7 @@ impl Judge {
         let after: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
         let before = std::mem::replace(&mut self.rows, after.clone());
         let mut lines = Vec::new();
-        let ids: std::collections::BTreeSet<u64> =
-            before.keys().chain(after.keys()).copied().collect();
+        let ids: BTreeSet<u64> = before.keys().chain(after.keys()).copied().collect();
         for id in ids {
             if before
                 .get(&id)
@@ -184,7 +186,8 @@ impl Judge {
                 .is_none_or(|(old, new)| !same(old, new))
             {
                 self.since.insert(id, now);
-                if matches!(actor, Actor::Op(_)) {
+                if let Actor::Op(number) = actor {
+                    self.writers.insert(number);
                     self.op_wrote.insert(id, now);
                 }
             }
@@ -258,7 +261,61 @@ impl Judge {
                     self.accuse(Anomaly::WrongAnswer, text);
                 }
             }
+            Answer::Written => {
+                if !self.writers.contains(&number) {
+                    let text = format!("op {number} was told that it is done, and nothing was");
+                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
+                }
+            }
+            Answer::NothingPending => {
+                if let Some(row) = self.pending_since(op.key, from) {
+                    let text = format!("op {number} was told that nothing is pending: {row}");
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
+            }
+            Answer::Payload(payload) => {
+                let key = &self.keys[op.key];
+                let row = self.rows.values().find(|row| row.key.as_str() == key);
+                if let Some(row) = row
+                    && self.pending_since(op.key, from).is_some()
+                    && row.contents.payload.clone().unwrap_or_default()
+                        != payload.unwrap_or_default()
+                {
+                    let text = format!("op {number} read another payload: {}", brief(row));
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
+            }
             Answer::Other(_) | Answer::Failed(_) => {}
+        }
+    }
+
+    /// The row of this key, if it has waited for its due time or a retry since then, without a change.
+    fn pending_since(&self, key: usize, since: UnixMs) -> Option<String> {
+        let row = self
+            .rows
+            .values()
+            .find(|row| row.key.as_str() == self.keys[key])?;
+        let is_pending = row.status == Status::Unprocessed
+            && !row.deleted
+            && row.lease_until < since
+            && self
+                .since
+                .get(&row.id)
+                .is_some_and(|changed| *changed < since);
+        is_pending.then(|| brief(row))
+    }
+
+    /// A worker was told that its report is carried out: its claim must be over.
+    pub fn reported(&mut self, call: &Call, now: UnixMs) {
+        let Some(row) = self.rows.get(&call.row) else {
+            return;
+        };
+        let is_held = row.status == Status::Unprocessed
+            && row.owner.map(|owner| owner.0) == call.owner
+            && row.lease_until >= now;
+        if is_held {
+            let text = format!("a report of {} was accepted: {}", call.id, brief(row));
+            self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
         }
     }
 
@@ -300,6 +357,7 @@ impl Judge {
                 && claim.row == call.row
                 && claim.due == call.due
                 && claim.attempt == call.attempt
+                && call.owner.is_none_or(|owner| owner == claim.owner)
                 && fits(claim)
         });
         claims.max_by_key(|claim| claim.number)
@@ -311,6 +369,7 @@ impl Judge {
             let since = self.since.get(&row.id).copied().unwrap_or(now);
             row.status == Status::Unprocessed
                 && !row.deleted
+                && !is_pulled(row)
                 && row.lease_until < now
                 && due_at(row).max(since).0 + 2_000 < now.0
                 && !is_paused(row.key.as_str())
@@ -333,6 +392,11 @@ fn key_of(owner: Owner, row: u64) -> [u8; 16] {
         *byte ^= of_row;
     }
     key
+}
+
+/// True if workers take this task.
+fn is_pulled(row: &Row) -> bool {
+    row.key.as_str().starts_with("Pull@")
 }
 
 fn due_at(row: &Row) -> UnixMs {

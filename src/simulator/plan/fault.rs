@@ -83,10 +83,16 @@ pub enum FaultKind {
     TimerRefuses,
     /// A program runs for longer than the lease of its task.
     RunsLong,
+    /// A pull worker takes a task and never reports.
+    WorkerDies,
+    /// A pull worker renews nothing, and reports when its lease is over.
+    WorkerLate,
+    /// A pull worker reports twice, to two daemons.
+    WorkerReportsTwice,
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 42] = [
         Self::LedgerSlow,
         Self::LedgerUnreachable,
         Self::LedgerRefuses,
@@ -126,6 +132,9 @@ impl FaultKind {
         Self::SignalsOld,
         Self::TimerRefuses,
         Self::RunsLong,
+        Self::WorkerDies,
+        Self::WorkerLate,
+        Self::WorkerReportsTwice,
     ];
 
     pub fn name(self) -> String {
@@ -144,6 +153,7 @@ impl FaultKind {
     /// know of a claim. The adapter of MySQL gives up claims whose answer was lost; the verbs under test here do not.
     pub fn may_crash(self) -> bool {
         matches!(self, Self::Kill | Self::ClockAtStart | Self::Freeze)
+            || self.is_of_workers()
             || self.is_of_connections() && self != Self::ClockOff
     }
 
@@ -170,6 +180,14 @@ impl FaultKind {
         )
     }
 
+    /// True if pull workers have it.
+    pub fn is_of_workers(self) -> bool {
+        matches!(
+            self,
+            Self::WorkerDies | Self::WorkerLate | Self::WorkerReportsTwice
+        )
+    }
+
     /// True if a producer may have it, too.
     pub(super) fn is_of_connections(self) -> bool {
         matches!(
@@ -191,7 +209,7 @@ impl FaultKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// The daemon, or, from their number on, the producer.
+    /// The daemon, or, from their number on, the producer, or the worker behind those.
     pub process: usize,
     pub length: Duration,
     /// How often it strikes, of a hundred calls.

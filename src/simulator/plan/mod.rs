@@ -52,6 +52,18 @@ pub enum Verb {
     KeyDelete,
     /// `PERSIST`.
     KeyPersist,
+    /// A Redis client sends `SET .. PX` to the RESP server.
+    RespSet {
+        delay: Duration,
+    },
+    /// `PEXPIRE` there.
+    RespExpire {
+        delay: Duration,
+    },
+    /// `DEL` there.
+    RespDelete,
+    /// `GET` there.
+    RespGet,
 }
 
 /// The timer of the daemons and of the producers.
@@ -117,6 +129,7 @@ pub struct Plan {
     pub seed: u64,
     pub daemons: usize,
     pub producers: usize,
+    pub workers: usize,
     pub lease: Duration,
     pub concurrency: usize,
     pub timer: TimerKind,
@@ -150,15 +163,17 @@ impl Plan {
         // Without faults and with more keys, every promise is demanded all the time.
         let is_calm = rng.percent(20);
         let count = if is_calm { 24 } else { rng.within(3, 9) };
+        let workers = rng.within(1, 3) as usize;
         let keys = (0..count).map(|n| {
             let method = rng.pick(&METHODS);
-            let class = rng.pick(&["Job", "Job", "Mail"]);
+            let class = rng.pick(&["Job", "Job", "Mail", "Pull"]);
             format!("{class}@{method}@{n}")
         });
         let mut plan = Self {
             seed,
             daemons,
             producers: 3,
+            workers,
             keys: keys.collect(),
             lease: Duration::from_secs(*rng.pick(&[3, 6, 10])),
             concurrency: *rng.pick(&[1, 2, 4, 16, 64]),
@@ -209,7 +224,7 @@ impl Plan {
             let most = *rng.pick(&[0, 50, 900, 3_000, 20_000, 60_000]);
             Duration::from_millis(rng.below(most + 1))
         };
-        let verbs = if self.timer.has_programs() { 32 } else { 20 };
+        let verbs = if self.timer.has_programs() { 40 } else { 28 };
         match rng.below(verbs) {
             0..=8 => Verb::Create {
                 delay: delay(rng),
@@ -227,10 +242,14 @@ impl Plan {
             16 => Verb::Discard,
             17 => Verb::Pause,
             18 => Verb::Resume,
-            20..=26 => Verb::KeySet { delay: delay(rng) },
-            27 | 28 => Verb::KeyExpire { delay: delay(rng) },
-            29 | 30 => Verb::KeyDelete,
-            31 => Verb::KeyPersist,
+            20..=23 => Verb::RespSet { delay: delay(rng) },
+            24 => Verb::RespExpire { delay: delay(rng) },
+            25 | 26 => Verb::RespDelete,
+            27 => Verb::RespGet,
+            28..=34 => Verb::KeySet { delay: delay(rng) },
+            35 | 36 => Verb::KeyExpire { delay: delay(rng) },
+            37 | 38 => Verb::KeyDelete,
+            39 => Verb::KeyPersist,
             _ if rng.percent(50) => Verb::SqlCancel,
             _ => Verb::SqlCreate { delay: delay(rng) },
         }
@@ -249,13 +268,14 @@ impl Plan {
         for _ in 0..rng.within(1, 14) {
             let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64));
             let kind = *rng.pick(&kinds);
-            let processes = match kind.is_of_connections() {
-                true => self.daemons + self.producers,
-                false => self.daemons,
+            let (first, processes) = match kind {
+                kind if kind.is_of_workers() => (self.daemons + self.producers, self.workers),
+                kind if kind.is_of_connections() => (0, self.daemons + self.producers),
+                _ => (0, self.daemons),
             };
             let fault = Fault {
                 kind,
-                process: rng.below(processes as u64) as usize,
+                process: first + rng.below(processes as u64) as usize,
                 length: Duration::from_millis(
                     *rng.pick(&[200, 1_000, 2_800, 7_000, 15_000, 31_000]),
                 ),
@@ -284,7 +304,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} daemons on {:?} (core {}, others {}), {} slots, lease {:?}, Redis {}",
+            "{} daemons on {:?} (core {}, others {}), {} workers, {} slots, lease {:?}, Redis {}",
             self.daemons,
             self.timer,
             self.core,
@@ -293,6 +313,7 @@ impl fmt::Display for Plan {
             } else {
                 "are healed"
             },
+            self.workers,
             self.concurrency,
             self.lease,
             if self.redis_stays_down {

@@ -65,7 +65,10 @@ impl World {
         };
         self.unrest(lasts + after);
         if let Some(producer) = process.checked_sub(self.daemons.len()) {
-            self.producers[producer].0.begin(fault);
+            match producer.checked_sub(self.producers.len()) {
+                Some(worker) => self.workers[worker].begin(fault),
+                None => self.producers[producer].0.begin(fault),
+            }
             return None;
         }
         if kind.is_of_redis() && kind != FaultKind::MembersFalseDeath {

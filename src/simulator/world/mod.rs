@@ -25,6 +25,7 @@ use crate::plan::{FaultKind, Op, Plan, Policy, Verb};
 use crate::process::Process;
 use crate::producer::Producer;
 use crate::record::Actor;
+use crate::worker::{Servers, Worker};
 
 /// When the ledger's clock starts.
 const START: UnixMs = UnixMs(1_800_000_000_000);
@@ -68,6 +69,7 @@ struct World {
     daemons: Vec<Option<Daemon>>,
     starts: Vec<usize>,
     producers: Vec<(Arc<Process>, mpsc::UnboundedSender<Op>)>,
+    workers: Vec<Arc<Process>>,
     paused: Arc<Mutex<BTreeSet<String>>>,
     guards: BTreeSet<String>,
     began: Instant,
@@ -102,11 +104,28 @@ impl World {
             (process, ops)
         });
         let producers = producers.collect();
+        let servers = Arc::<Servers>::default();
+        let workers = (0..plan.workers).map(|number| {
+            let process = Process::new(Actor::Worker(number), plan.seed, Arc::clone(&history));
+            let worker = Worker {
+                number,
+                process: Arc::clone(&process),
+                history: Arc::clone(&history),
+                servers: Arc::clone(&servers),
+                clock: ledger.clock().clone(),
+                lease: plan.lease,
+                daemons: plan.daemons,
+            };
+            tokio::spawn(worker.run());
+            process
+        });
+        let workers = workers.collect();
         let count = plan.daemons;
         Self {
             daemons: (0..count).map(|_| None).collect(),
             starts: vec![0; count],
             producers,
+            workers,
             paused,
             guards: BTreeSet::new(),
             began: Instant::now(),
@@ -117,6 +136,7 @@ impl World {
                 limiter: Arc::default(),
                 history,
                 redis,
+                servers,
             }),
         }
     }
@@ -204,9 +224,10 @@ impl World {
     async fn heal(&mut self) {
         self.history().say("healed");
         self.unrest(self.ground.plan.lease + Duration::from_secs(20));
-        for (process, _) in &self.producers {
-            process.heal();
-        }
+        let producers = self.producers.iter().map(|(process, _)| process);
+        producers
+            .chain(&self.workers)
+            .for_each(|process| process.heal());
         let (core, others_stay_down) = {
             let plan = &self.ground.plan;
             (plan.core, plan.others_stay_down)
