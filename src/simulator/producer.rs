@@ -1,7 +1,6 @@
 //! Producers and operators: each does one operation after the other.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::TaskClient;
@@ -35,8 +34,6 @@ pub struct Producer {
     truth: Arc<MemoryLedger>,
     history: Arc<History>,
     keys: Vec<String>,
-    /// Paused scopes.
-    paused: Arc<Mutex<BTreeSet<String>>>,
     redis: Option<Arc<ModelRedis>>,
     timer: TimerKind,
     /// A RESP server on the same connections as `tasks`.
@@ -50,7 +47,6 @@ impl Producer {
         truth: Arc<MemoryLedger>,
         history: Arc<History>,
         keys: Vec<String>,
-        paused: Arc<Mutex<BTreeSet<String>>>,
         redis: Option<Arc<ModelRedis>>,
         plan: &Plan,
     ) -> Self {
@@ -78,7 +74,6 @@ impl Producer {
             truth,
             history,
             keys,
-            paused,
             redis,
             timer: plan.timer,
         }
@@ -148,22 +143,14 @@ impl Producer {
             },
             Verb::Discard => Answer::Other(format!("{}", self.tasks.discard(key).await?)),
             Verb::Pause => {
-                let scope = class_of(text);
-                self.paused().insert(scope.clone());
-                let scope: Scope = scope.parse().expect("a scope");
+                let scope: Scope = class_of(text).parse().expect("a scope");
                 let answer = self.tasks.pause(&scope, "simulator", "").await?;
                 Answer::Other(format!("{answer:?}"))
             }
             Verb::Resume => {
-                let name = class_of(text);
-                let scope: Scope = name.parse().expect("a scope");
-                self.tasks.resume(&scope).await?;
-                self.paused().remove(&name);
-                // The daemons hear of it within seconds.
-                let now = self.truth.clock().now();
-                self.history
-                    .judge(|judge| judge.unrest(now.plus(Duration::from_secs(6))));
-                Answer::Other("resumed".into())
+                let scope: Scope = class_of(text).parse().expect("a scope");
+                let answer = self.tasks.resume(&scope).await?;
+                Answer::Other(format!("{answer:?}"))
             }
             verb @ (Verb::KeySet { .. }
             | Verb::KeyExpire { .. }
@@ -229,10 +216,6 @@ impl Producer {
             }
             _ => Answer::Payload(cmd("GET").arg(key).query_async(&mut connection).await?),
         })
-    }
-
-    fn paused(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.paused.lock().expect("nothing panics while holding it")
     }
 }
 

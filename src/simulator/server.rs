@@ -54,7 +54,8 @@ impl Server {
         }
         let info = RedisConnectionInfo::default();
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&info, ours, config).await?;
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&info, ours, config).await?;
         tokio::spawn(driver);
         Ok(connection)
     }

@@ -4,7 +4,7 @@ mod disturbing;
 mod outcome;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lapsed_core::clock::{self, MachineClocks};
@@ -21,7 +21,7 @@ use crate::daemon::{Daemon, Ground, Start};
 use crate::history::History;
 use crate::judge::{Anomaly, Judge};
 use crate::keyed;
-use crate::plan::{FaultKind, Op, Plan, Policy, Verb};
+use crate::plan::{CLASSES, FaultKind, Op, Plan, Policy, Verb};
 use crate::process::Process;
 use crate::producer::Producer;
 use crate::record::Actor;
@@ -70,7 +70,6 @@ struct World {
     starts: Vec<usize>,
     producers: Vec<(Arc<Process>, mpsc::UnboundedSender<Op>)>,
     workers: Vec<Arc<Process>>,
-    paused: Arc<Mutex<BTreeSet<String>>>,
     guards: BTreeSet<String>,
     began: Instant,
 }
@@ -87,7 +86,6 @@ impl World {
         let redis = plan.timer.has_redis().then(|| ModelRedis::new(options));
         let history = History::new(Judge::new(keys.clone(), redis.clone()), prints, forgets);
         let ledger = Arc::new(MemoryLedger::new(START));
-        let paused = Arc::<Mutex<BTreeSet<String>>>::default();
         let producers = (0..plan.producers).map(|number| {
             let process = Process::new(Actor::Producer(number), plan.seed, Arc::clone(&history));
             let producer = Producer::new(
@@ -95,7 +93,6 @@ impl World {
                 Arc::clone(&ledger),
                 Arc::clone(&history),
                 keys.clone(),
-                Arc::clone(&paused),
                 redis.clone(),
                 &plan,
             );
@@ -126,7 +123,6 @@ impl World {
             starts: vec![0; count],
             producers,
             workers,
-            paused,
             guards: BTreeSet::new(),
             began: Instant::now(),
             ground: Arc::new(Ground {
@@ -166,19 +162,23 @@ impl World {
     /// Looks for late tasks, if the slots suffice for all of them, and for keys that were not adopted.
     fn patrol(&self) -> JoinHandle<()> {
         let has_slots = self.ground.plan.concurrency >= 16;
-        let (ground, paused) = (Arc::clone(&self.ground), Arc::clone(&self.paused));
+        let ground = Arc::clone(&self.ground);
         let patrol = async move {
+            let mut paused = Vec::new();
             loop {
                 sleep(Duration::from_millis(500)).await;
                 let now = ground.ledger.clock().now();
-                let paused = paused
-                    .lock()
-                    .expect("nothing panics while holding it")
-                    .clone();
+                let before = std::mem::take(&mut paused);
+                let pauses = ground.ledger.pauses().await.expect("the ledger answers");
+                paused.extend(pauses.iter().map(|pause| pause.scope.to_string()));
                 let is_paused = |key: &str| paused.iter().any(|class| key.starts_with(class));
-                ground
-                    .history
-                    .judge(|judge| judge.patrol(now, has_slots, is_paused));
+                ground.history.judge(|judge| {
+                    if before != paused {
+                        // The daemons hear of it within seconds.
+                        judge.unrest(now.plus(Duration::from_secs(6)));
+                    }
+                    judge.patrol(now, has_slots, is_paused);
+                });
             }
         };
         tokio::spawn(patrol)
@@ -257,7 +257,7 @@ impl World {
     }
 
     async fn resume_all(&self) {
-        for class in ["Job", "Mail"] {
+        for class in CLASSES {
             let scope: Scope = class.parse().expect("a scope");
             self.ground
                 .ledger
@@ -265,10 +265,6 @@ impl World {
                 .await
                 .expect("the ledger answers");
         }
-        self.paused
-            .lock()
-            .expect("nothing panics while holding it")
-            .clear();
     }
 
     /// Demands that everything is settled, and that what is created now runs in time.
