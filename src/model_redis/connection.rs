@@ -46,10 +46,14 @@ where
         let mut bytes = Vec::new();
         while let Ok(1..) = input.read_buf(&mut bytes).await {
             way.requests_pass().await;
+            let mut at = 0;
             loop {
                 shared.answers().await;
-                match request::take(&mut bytes) {
-                    Ok(Some(words)) => session.answer(&mut shared.state(), words),
+                match request::parse(&bytes[at..]) {
+                    Ok(Some((words, length))) => {
+                        at += length;
+                        session.answer(&mut shared.state(), words);
+                    }
                     Ok(None) => break,
                     Err(Malformed(why)) => {
                         let reply = Reply::Error(format!("ERR Protocol error: {why}"));
@@ -58,6 +62,7 @@ where
                     }
                 }
             }
+            bytes.drain(..at);
         }
     };
     tokio::select! {

@@ -176,22 +176,24 @@ impl Judge {
         self.writes_seen += 1;
         self.read_redis();
         let after: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
-        let before = std::mem::replace(&mut self.rows, after.clone());
-        let mut lines = Vec::new();
-        let ids: BTreeSet<u64> = before.keys().chain(after.keys()).copied().collect();
-        for id in ids {
-            if before
-                .get(&id)
-                .zip(after.get(&id))
-                .is_none_or(|(old, new)| !same(old, new))
-            {
-                self.since.insert(id, now);
-                if let Actor::Op(number) = actor {
-                    self.writers.insert(number);
-                    self.op_wrote.insert(id, now);
-                }
+        let mut changes: Vec<(Option<Row>, Option<Row>)> = Vec::new();
+        for (id, old) in &self.rows {
+            if after.get(id).is_none_or(|new| !same(old, new)) {
+                changes.push((Some(old.clone()), after.get(id).cloned()));
             }
-            match (before.get(&id), after.get(&id)) {
+        }
+        let inserted = after.iter().filter(|(id, _)| !self.rows.contains_key(id));
+        changes.extend(inserted.map(|(_, row)| (None, Some(row.clone()))));
+        self.rows = after;
+        let mut lines = Vec::new();
+        for (old, new) in changes {
+            let id = old.as_ref().or(new.as_ref()).map_or(0, |row| row.id);
+            self.since.insert(id, now);
+            if let Actor::Op(number) = actor {
+                self.writers.insert(number);
+                self.op_wrote.insert(id, now);
+            }
+            match (&old, &new) {
                 (None, Some(row)) => {
                     lines.push(format!("{actor:?} inserts {}", brief(row)));
                     self.armed(row, now);
@@ -203,7 +205,7 @@ impl Judge {
                         }
                     }
                 }
-                (Some(old), Some(new)) if !same(old, new) => {
+                (Some(old), Some(new)) => {
                     lines.push(format!("{actor:?} writes {} -> {}", brief(old), brief(new)));
                     self.changed(actor, now, old, new);
                 }
@@ -216,7 +218,7 @@ impl Judge {
                         self.accuse(Anomaly::Lost, text);
                     }
                 }
-                _ => {}
+                (None, None) => {}
             }
         }
         lines
@@ -407,7 +409,14 @@ fn due_at(row: &Row) -> UnixMs {
 }
 
 fn same(old: &Row, new: &Row) -> bool {
-    brief(old) == brief(new) && old.owner == new.owner && old.contents == new.contents
+    let seen = |row: &Row| {
+        (
+            (row.status, row.deleted, row.end_time, row.run_end),
+            (row.retry_at, row.lease_until, row.attempt, row.crashes),
+            row.owner,
+        )
+    };
+    seen(old) == seen(new) && old.contents == new.contents
 }
 
 fn brief(row: &Row) -> String {
