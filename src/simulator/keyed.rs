@@ -18,8 +18,7 @@ use lapsed_redis::timer::wheel::Wheel;
 use lapsed_redis::{Endpoint, LedgerName};
 use tokio::time::sleep;
 
-use crate::plan::{Fault, FaultKind, Plan, TimerKind, Verb};
-use crate::worker::QUEUE;
+use crate::plan::{Fault, FaultKind, Plan, QUEUE, TimerKind, Verb};
 
 /// How far the clock of Redis is set.
 const STEP_MS: i64 = 3_000;

@@ -12,14 +12,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::history::History;
-use crate::plan::FaultKind;
+use crate::plan::{FaultKind, QUEUE};
 use crate::process::Process;
 use crate::programs::Program;
 use crate::record::{Call, End};
 use crate::server::Server;
-
-/// The queue of all workers.
-pub const QUEUE: &str = "work";
 
 /// How long a take waits.
 const BLOCK: Duration = Duration::from_secs(2);

@@ -151,6 +151,7 @@ const DRIVERS: [(&str, &[&str]); 9] = [
             "doctor",
             "faults",
             "sandbox",
+            "simulator",
             "cli/bench",
             "cli/import",
         ],

@@ -155,6 +155,9 @@ const TIMERS: [TimerKind; 4] = [
 /// Daemons run the tasks of the first two, workers those of the last.
 pub const CLASSES: [&str; 3] = ["Job", "Mail", "Pull"];
 
+/// The queue from which workers take.
+pub const QUEUE: &str = "work";
+
 /// What the programs of each method do.
 pub const METHODS: [&str; 6] = ["ok", "flaky", "slow", "hopeless", "snooze", "fatal"];
 
