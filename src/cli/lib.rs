@@ -54,6 +54,9 @@ use self::log::{Color, LogFormat, stderr_line};
 use self::output::Output;
 
 pub use self::failure::{EXIT_FAILED, EXIT_SICK, EXIT_USAGE, chain, usage};
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // for the fuzz targets
+pub use self::import::fuzzing;
 pub use self::log::write_line;
 
 /// Delayed tasks on the Redis and MySQL you already have.

@@ -170,13 +170,18 @@ fn states(text: Option<&str>) -> Result<Vec<StateFilter>, ClientError> {
         return Ok(Vec::new());
     };
     let mut states = Vec::new();
+    // Each once, however often it is named.
+    let mut add = |state| {
+        if !states.contains(&state) {
+            states.push(state);
+        }
+    };
     for name in text.split(',').map(str::trim) {
         match name {
-            "pending" => states.extend([
-                StateFilter::Is(State::Pending),
-                StateFilter::Is(State::Waiting),
-            ]),
-            "overdue" => states.push(StateFilter::Overdue),
+            "pending" => [State::Pending, State::Waiting]
+                .into_iter()
+                .for_each(|state| add(StateFilter::Is(state))),
+            "overdue" => add(StateFilter::Overdue),
             _ => {
                 let found = State::ALL.into_iter().find(|state| state.as_str() == name);
                 let state = found.ok_or_else(|| {
@@ -185,7 +190,7 @@ fn states(text: Option<&str>) -> Result<Vec<StateFilter>, ClientError> {
                         quoted(name)
                     ))
                 })?;
-                states.push(StateFilter::Is(state));
+                add(StateFilter::Is(state));
             }
         }
     }

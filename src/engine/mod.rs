@@ -65,6 +65,9 @@ pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
 pub use self::history::{HISTORY_KEPT, History, HistoryPoint};
 pub use self::parts::Parts;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // for the fuzz targets
+pub use self::pull::fuzzing;
 pub use self::pull::{
     ClaimToken, Leased, PullError, PullQueueStatus, PullQueues, Report, TAKE_MAX, TakenTasks,
     WorkerStatus,

@@ -4,10 +4,18 @@
 //! `fuzz/corpus` and mutations of them.
 #![forbid(unsafe_code)]
 
+mod claim_token;
+mod config;
 mod cron;
+mod cursor;
 mod duration;
+mod glob;
+mod import;
 mod refusal;
+mod resp;
 mod task_key;
+mod task_line;
+mod webhook;
 
 /// A function of any bytes that panics if a rule is broken.
 #[derive(Clone, Copy)]
@@ -20,9 +28,17 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    target("claim_token", claim_token::run),
+    target("config", config::run),
     target("cron", cron::run),
+    target("cursor", cursor::run),
     target("duration", duration::run),
+    target("glob", glob::run),
+    target("import", import::run),
+    target("resp", resp::run),
     target("task_key", task_key::run),
+    target("task_line", task_line::run),
+    target("webhook", webhook::run),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8])) -> Target {

@@ -16,6 +16,11 @@ pub fn check(error: &impl ToString, says: &[&str]) {
         !text.contains(is_invisible),
         "an error is one line: {text:?}"
     );
+    check_length(&text);
+}
+
+/// Checks that a long input has a short error.
+pub fn check_length(text: &str) {
     assert!(
         text.len() <= BYTES_MAX,
         "an error has {} bytes, expected at most {BYTES_MAX}: {text:.200}",

@@ -46,6 +46,9 @@ pub use slow_log::SlowLog;
 pub use transaction::MysqlTask;
 #[cfg(feature = "webhook")]
 pub use webhook::Poster;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // for the fuzz targets
+pub use webhook::fuzzing;
 
 use async_trait::async_trait;
 

@@ -62,7 +62,7 @@ pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<SortedSet
     })
 }
 
-fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
+pub(super) fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
     let bytes = match fields {
         [Field::Value(bytes)] => bytes,
         [Field::Oversize(length)] => return Err(format!("its message has {length} bytes")),

@@ -92,7 +92,7 @@ pub async fn open(
     })
 }
 
-fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
+pub(super) fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
     let [data, name, opts, atm, attempts_made, scheduler, parent] = fields else {
         return Err("the source's Redis answered another number of fields".to_owned());
     };

@@ -2,6 +2,8 @@
 
 mod asynq;
 mod bullmq;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod intake;
 mod job;
 mod live_keys;

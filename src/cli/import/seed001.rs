@@ -18,7 +18,7 @@ pub fn open(store: Store, set: &str) -> SortedSetJobs {
     SortedSetJobs::of_members(store, sets, job)
 }
 
-fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
+pub(super) fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
     if is_own(entry.at()) {
         return Ok(Found::Settled);
     }

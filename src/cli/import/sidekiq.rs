@@ -61,7 +61,7 @@ pub fn open(store: Store, namespace: Option<&str>, queue: Option<String>) -> Sor
     }
 }
 
-fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
+pub(super) fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, String> {
     let text = std::str::from_utf8(&entry.member).map_err(|_| "it is not UTF-8")?;
     let item: Item = serde_json::from_str(text).map_err(|error| {
         format!(

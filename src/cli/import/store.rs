@@ -62,6 +62,16 @@ pub struct Cursor {
 }
 
 impl Entry {
+    /// An entry that was read as a whole.
+    #[cfg(feature = "fuzzing")]
+    pub fn whole(member: &[u8], score: &str) -> Self {
+        Self {
+            member: member.to_vec(),
+            score: score.to_owned(),
+            length: member.len(),
+        }
+    }
+
     /// The score as a number.
     pub fn at(&self) -> f64 {
         self.score.parse().unwrap_or(f64::NAN)

@@ -6,6 +6,8 @@
 
 pub mod dispatch;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod idle;
 mod keys;
 mod outstanding;

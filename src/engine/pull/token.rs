@@ -30,7 +30,7 @@ const TEXT_BYTES_MAX: usize = 4_096;
 const TEXT_BYTES_MIN: usize = 36;
 
 /// Bytes of the signature in a token.
-const SIGNATURE_BYTES: usize = 16;
+pub(super) const SIGNATURE_BYTES: usize = 16;
 
 /// A worker's claim of a pulled task. It was made here, or its signature is verified.
 ///
@@ -188,7 +188,7 @@ fn begun(key: &SharedKey, fence: &str, packed: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-fn signed(key: &SharedKey, fence: &str, packed: &[u8]) -> [u8; 32] {
+pub(super) fn signed(key: &SharedKey, fence: &str, packed: &[u8]) -> [u8; 32] {
     begun(key, fence, packed).finalize().into_bytes().into()
 }
 

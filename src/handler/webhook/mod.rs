@@ -2,6 +2,8 @@
 //! response is the result of the run.
 
 mod client;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod poster;
 mod reply;
 mod resolver;

@@ -20,6 +20,9 @@ mod counters;
 mod dispatch;
 mod execute;
 mod expiry;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // for the fuzz targets
+pub mod fuzzing;
 mod glob;
 mod guests;
 mod handshake;
