@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapsed::task::{UnixMs, parser_message};
 use serde::Deserialize;
 
-use super::job::{Found, Job, contents, runs};
+use super::job::{Found, Job, MILLISECONDS_BELOW, contents, runs};
 use super::sets::{Page, Sets};
 use super::sorted_set_jobs::{Hashes, SortedSetJobs, unless_paused};
 use super::store::{Entry, Field, Store, Taker};
@@ -134,8 +134,8 @@ pub(super) fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found,
     let made = [atm, attempts_made].into_iter().find_map(Field::text);
     let made: u64 = made.unwrap_or("0").parse().unwrap_or(0);
     let due = (entry.at() / SCORE_UNIT).floor();
-    if !due.is_finite() {
-        return Err(format!("the score {} is no time", entry.score));
+    if !(0.0..MILLISECONDS_BELOW).contains(&due) {
+        return Err(format!("the score {} is no time", entry.at()));
     }
     let mut place = entry.place(&page.set);
     if let Field::Value(bytes) = data {

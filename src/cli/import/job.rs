@@ -128,8 +128,8 @@ pub fn runs(count: impl TryInto<u16>) -> u16 {
 /// Scores below are seconds, from here milliseconds.
 const SECONDS_BELOW: f64 = 1e11;
 
-/// Scores from here are microseconds, which only lapsed writes.
-const MILLISECONDS_BELOW: f64 = 1e14;
+/// Scores from here are microseconds, which only lapsed writes; no due time in milliseconds is as late.
+pub const MILLISECONDS_BELOW: f64 = 1e14;
 
 /// True for a score that lapsed's own timer has written: the entry is a task already.
 pub fn is_own(score: f64) -> bool {
