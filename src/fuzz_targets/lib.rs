@@ -10,6 +10,7 @@ mod cron;
 mod cursor;
 mod duration;
 mod glob;
+mod http;
 mod import;
 mod refusal;
 mod resp;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     target("cursor", cursor::run),
     target("duration", duration::run),
     target("glob", glob::run),
+    target("http", http::run),
     target("import", import::run),
     target("resp", resp::run),
     target("task_key", task_key::run),

@@ -32,6 +32,12 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // for the fuzz targets
+pub use self::access::fuzzing as access_fuzzing;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // for the fuzz targets
+pub use self::api::fuzzing as api_fuzzing;
 pub use self::app_state::AppState;
 pub use self::checkup::Checkup;
 use self::server::Limits;

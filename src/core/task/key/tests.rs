@@ -142,6 +142,8 @@ fn an_invalid_key_is_refused_with_the_reason() {
             "{text:?}"
         );
     }
+    let longest = format!("C@m@{}", "x".repeat(251));
+    assert_eq!(TaskKey::parse(&longest).unwrap().as_str(), longest);
     let long = format!("C@m@{}", "x".repeat(252));
     assert_eq!(
         TaskKey::parse(&long).unwrap_err().to_string(),

@@ -31,7 +31,7 @@ pub(super) fn check(uri: &Uri, headers: &HeaderMap, config: &HttpConfig) -> Resu
     }
 }
 
-fn is_ours(host: &str, config: &HttpConfig) -> bool {
+pub(super) fn is_ours(host: &str, config: &HttpConfig) -> bool {
     // Programs on other machines need a token, which a page of another site does not have.
     let open = config.hosts.is_empty()
         && config

@@ -12,6 +12,8 @@
 
 mod caller;
 mod cursors;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gate;
 mod host;
 mod login;

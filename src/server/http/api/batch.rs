@@ -110,7 +110,7 @@ fn lines_of(answer: String, replayed: bool) -> Response {
 }
 
 /// The first elements of an array, and the number of all.
-fn elements(body: &Bytes) -> Result<(Vec<&[u8]>, usize), Problem> {
+pub(super) fn elements(body: &Bytes) -> Result<(Vec<&[u8]>, usize), Problem> {
     let elements: Result<AtMost<&RawValue, TASKS_MAX>, _> = serde_json::from_slice(body);
     let elements = elements.map_err(|error| {
         let error = parser_message(&error.to_string());
@@ -122,7 +122,7 @@ fn elements(body: &Bytes) -> Result<(Vec<&[u8]>, usize), Problem> {
 }
 
 /// The first lines that are not empty, and the number of all.
-fn lines(body: &Bytes) -> (Vec<&[u8]>, usize) {
+pub(super) fn lines(body: &Bytes) -> (Vec<&[u8]>, usize) {
     let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let mut lines = lines.filter(|line| !line.is_empty());
     let first: Vec<&[u8]> = lines.by_ref().take(TASKS_MAX).collect();

@@ -7,6 +7,8 @@ mod bulk_work;
 mod claims;
 mod detached;
 mod events;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod idempotency;
 mod list;
 mod openapi;
