@@ -8,6 +8,7 @@ use super::job::Found;
 use super::php::unserialize;
 use super::protobuf::TaskMessage;
 use super::sets::Page;
+use super::sorted_set_jobs::ReadJob;
 use super::store::{Entry, Field};
 use super::{asynq, bullmq, seed001, sidekiq};
 
@@ -30,8 +31,7 @@ pub fn read_job(
     member: &[u8],
     fields: &[&[u8]],
 ) -> Option<Result<Job, String>> {
-    let (read, count): (fn(&Entry, &[Field], &Page) -> Result<Found, String>, usize) = match system
-    {
+    let (read, count): (ReadJob, usize) = match system {
         "asynq" => (asynq::job, 1),
         "bullmq" => (bullmq::job, 7),
         "seed001" => (seed001::job, 0),

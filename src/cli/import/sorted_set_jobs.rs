@@ -8,7 +8,7 @@ use super::source::{Source, Taken};
 use super::store::{Entry, Field, Store, Taker};
 
 /// Reads a job from its entry and the fields of its hash; an error says why it cannot be imported.
-type ReadJob = fn(&Entry, &[Field], &Page) -> Result<Found, String>;
+pub type ReadJob = fn(&Entry, &[Field], &Page) -> Result<Found, String>;
 
 /// Jobs of queues.
 pub struct SortedSetJobs {
