@@ -27,7 +27,7 @@ fn few_files_name_an_optional_property_of_a_task() {
         let files = source_files("").into_iter().filter(|file| {
             let states = STATEMENTS.iter().any(|place| file.path.starts_with(place));
             // What is not shipped reads rows and options as the product has them.
-            let is_for_tests = ["faults/", "simulator/", "model_redis/"]
+            let is_for_tests = ["faults/", "simulator/", "model_redis/", "fuzz_targets/"]
                 .iter()
                 .any(|place| file.path.starts_with(place));
             !states && !is_for_tests && file.code.contains(property)
