@@ -63,6 +63,14 @@ impl Conditions {
             ("tag = ?", tag.clone()),
             ("`key` >= ?", prefix.clone()),
             ("`key` < ?", prefix.as_deref().map(end_of_prefix)),
+            // The collation compares a key as if spaces followed; `LIKE` does not.
+            (
+                "`key` LIKE ?",
+                prefix
+                    .as_deref()
+                    .filter(|prefix| prefix.ends_with(' '))
+                    .map(|prefix| literal(prefix) + "%"),
+            ),
             (
                 "reason = ?",
                 reason.map(|reason| reason.as_str().to_owned()),
