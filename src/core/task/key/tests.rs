@@ -144,6 +144,8 @@ fn an_invalid_key_is_refused_with_the_reason() {
     }
     let longest = format!("C@m@{}", "x".repeat(251));
     assert_eq!(TaskKey::parse(&longest).unwrap().as_str(), longest);
+    let name = KeyName::parse(longest.as_bytes());
+    assert!(matches!(name, KeyName::Task(_)), "{name:?}");
     let long = format!("C@m@{}", "x".repeat(252));
     assert_eq!(
         TaskKey::parse(&long).unwrap_err().to_string(),
@@ -158,4 +160,17 @@ fn a_builder_refuses_parts_that_would_parse_differently() {
         TaskKey::build("A", "b", ["x@y"]).unwrap_err().to_string(),
         "argument 1 contains `@`, which separates arguments"
     );
+}
+
+#[test]
+fn keys_are_compared_and_hashed_by_their_text() {
+    let [first, second] = ["A@m@1", "A@m@2"].map(|text| TaskKey::parse(text).unwrap());
+    assert!(first < second && second > first);
+    let hash = |key: &TaskKey| {
+        let mut hasher = std::hash::DefaultHasher::new();
+        key.hash(&mut hasher);
+        hasher.finish()
+    };
+    assert_eq!(hash(&first), hash(&TaskKey::parse("A@m@1").unwrap()));
+    assert_ne!(hash(&first), hash(&second));
 }

@@ -272,3 +272,57 @@ fn what_comes_too_late_is_buried_and_says_how_late() {
         })
     );
 }
+
+#[test]
+fn a_run_succeeds_if_it_completes_its_task_or_its_occurrence() {
+    let death = || match judged(failed(RetryAdvice::Never), attempt(1)) {
+        Verdict::Bury(death) => death,
+        verdict => panic!("not buried: {verdict:?}"),
+    };
+    let next = |died| Verdict::NextOccurrence {
+        next: NOW,
+        ran: true,
+        died,
+        result: None,
+    };
+    for success in [
+        Verdict::Complete,
+        Verdict::CompleteWith("1".into()),
+        next(None),
+    ] {
+        assert!(success.is_success(), "{success:?}");
+    }
+    for other in [
+        judged(failed(RetryAdvice::ByPolicy), attempt(1)),
+        Verdict::Bury(death()),
+        Verdict::Release,
+        Verdict::GiveBack,
+        next(Some(death())),
+    ] {
+        assert!(!other.is_success(), "{other:?}");
+    }
+}
+
+#[test]
+fn an_outcome_has_the_name_that_metrics_and_logs_use() {
+    let names = [
+        (Outcome::Succeeded, "succeeded"),
+        (Outcome::Completed, "succeeded"),
+        (Outcome::Again(NOW), "succeeded"),
+        (failed(RetryAdvice::ByPolicy), "failed"),
+        (
+            Outcome::TimedOut {
+                after: Duration::ZERO,
+            },
+            "timed_out",
+        ),
+        (Outcome::Poisoned, "poisoned"),
+        (Outcome::Missed, "missed"),
+        (Outcome::HandedOn, "handed_on"),
+        (Outcome::Interrupted, "interrupted"),
+        (Outcome::NotStarted, "interrupted"),
+    ];
+    for (outcome, name) in names {
+        assert_eq!(outcome.as_str(), name, "{outcome:?}");
+    }
+}
