@@ -49,11 +49,11 @@ pub enum Fault {
     TargetsRefuse,
     /// Answers of the web server are lost.
     TargetsCut,
-    /// At one of [`CRASH_POINTS`].
+    /// At one of the crash points.
     CrashPoint(usize, Death),
-    /// A producer's process is killed at one of [`PRODUCER_POINTS`].
+    /// A producer's process is killed at one of the points of producers.
     ProducerKilled(usize),
-    /// At one of [`PRODUCER_POINTS`], the connection of all producers that share it.
+    /// At one of the points of producers, the connection of all producers that share it.
     ProducerCut(usize),
     /// The lease of a daemon is not renewed, while its runs go on.
     RenewalsLost,
