@@ -1,5 +1,6 @@
 //! The producers and workers of a run.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -96,17 +97,17 @@ impl Load {
                 stories,
             )
         });
-        let program = options.program.clone();
-        load.produce(1, 1, 0, move |keys, dice, stories| {
-            by_program(
-                program.clone(),
-                path.clone(),
-                keys.into_iter().next().expect("one"),
-                dice,
-                stories,
-            )
-        });
+        load.produce_by_program(&options.program, path);
         Ok(load)
+    }
+
+    /// Lets the program create a task a second.
+    fn produce_by_program(&mut self, program: &Path, config: PathBuf) {
+        let program = program.to_owned();
+        self.produce(1, 1, 0, move |keys, dice, stories| {
+            let key = keys.into_iter().next().expect("one");
+            by_program(program.clone(), config.clone(), key, dice, stories)
+        });
     }
 
     /// # Errors
@@ -133,16 +134,7 @@ impl Load {
                 stories,
             )
         });
-        let program = options.program.clone();
-        load.produce(1, 1, 0, move |keys, dice, stories| {
-            by_program(
-                program.clone(),
-                path.clone(),
-                keys.into_iter().next().expect("one"),
-                dice,
-                stories,
-            )
-        });
+        load.produce_by_program(&options.program, path);
         for number in 0..WORKERS {
             let redis = RedisClient::to(rig.resp.port());
             let (windows, stop) = (Arc::clone(&load.windows), Arc::clone(&load.working));
