@@ -224,7 +224,12 @@ impl LedgerClock {
     }
 
     fn margin_us(&self) -> i64 {
-        micros(self.source().error().min(MARGIN_MAX))
+        micros(self.error().min(MARGIN_MAX))
+    }
+
+    /// Largest error of the estimate when it was read; the drift since is small. [`Duration::MAX`] before the first reading.
+    pub fn error(&self) -> Duration {
+        self.source().error()
     }
 
     /// Takes a reading of the ledger's clock in microseconds since 1970. `asked` is when it was requested; the reply
@@ -276,7 +281,7 @@ impl LedgerClock {
 
     /// True if this is the ledger's time: a reading was taken, from the present server.
     pub fn is_known(&self) -> bool {
-        self.source().error() < Duration::MAX
+        self.error() < Duration::MAX
     }
 
     /// True if the wall clock of this machine has jumped against the monotonic clock since the last reading: it was set, or

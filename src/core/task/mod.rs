@@ -32,8 +32,8 @@ mod task_name;
 mod trace;
 
 pub use adoption::{
-    AdoptionDecision, Countdown, EVENT_DELAY_MAX, Origin, RowEvidence, decide_adoption,
-    decide_requested, is_younger, row_due,
+    ADOPTION_CLOCK_ERROR_MAX, AdoptionDecision, Countdown, EVENT_DELAY_MAX, Origin, RowEvidence,
+    decide_adoption, decide_requested, is_younger, row_due,
 };
 pub use arming::Arming;
 pub use bucket::{KeyBucket, KeyBuckets};

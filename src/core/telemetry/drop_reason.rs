@@ -45,7 +45,8 @@ pub enum DropReason {
     Refused,
     /// The key was armed, and has no expiry any more.
     Lasting,
-    /// The server that announced the deletion of a key is not the master any more.
+    /// The server that announced the deletion of a key is not the master any more, or a key that was never read is missing on
+    /// another server than the one that announced it.
     Unverified,
     /// Too many armed keys wait to be inspected.
     ArmingOverflow,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::Pipeline;
 
-use super::{Commands, Names, RedisError};
+use super::{Commands, EventKind, Names, RedisError};
 use lapsed_core::task::{TaskKey, UnixMs};
 
 /// Most commands in one pipeline. A longer one costs memory and saves no time.
@@ -246,6 +246,28 @@ impl Keyspace {
             }
         }
         Ok(put)
+    }
+
+    /// Publishes `expired` events of keys that do not exist, to every daemon. Arming them for a millisecond would publish the
+    /// same, and `expire` before it: a daemon that cannot read the key before it is gone takes that for a program's.
+    ///
+    /// A server that refuses this is no error: events may be lost, too.
+    ///
+    /// # Errors
+    /// If the server does not reply. Some events may have been published.
+    pub async fn announce_expired(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
+        let channel = self.commands.endpoint().channel(EventKind::Expired);
+        for chunk in keys.chunks(PIPELINE_MAX) {
+            let event = |key| (channel.clone(), self.names.task(key));
+            match self.publish(chunk.iter().map(event).collect()).await {
+                Err(error) if error.is_refusal() => {
+                    tracing::debug!(%error, keys = keys.len(), "cannot publish that tasks are due; the sweep finds them");
+                    break;
+                }
+                answer => answer?,
+            }
+        }
+        Ok(())
     }
 
     /// Publishes messages on the hint channels of members.

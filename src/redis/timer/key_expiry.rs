@@ -234,20 +234,31 @@ impl KeyExpiry {
         (Cow::Owned(near), beyond)
     }
 
+    /// Arms a batch, and raises the signals of tasks that are due already.
     async fn arm_batch(&self, alarms: &[Alarm], existing: Existing) -> Result<usize, RedisError> {
         // Read for each batch: Redis counts the remaining time from when it receives the command.
         let now = self.clock.now();
-        let keys = alarms.iter().map(|alarm| ArmedKey {
-            key: &alarm.key,
-            due: alarm.due,
-            remaining: alarm.due.since(now),
-        });
-        let keys: Vec<ArmedKey<'_>> = keys.collect();
-        let written = self.keyspace.arm(&keys, existing).await?;
         let due = alarms.iter().filter(|alarm| alarm.due <= now);
         let due: Vec<TaskKey> = due.map(|alarm| alarm.key.clone()).collect();
-        if !due.is_empty() {
+        let armed_at_once = existing == Existing::Replace;
+        let keys = alarms
+            .iter()
+            .filter(|alarm| armed_at_once || alarm.due > now)
+            .map(|alarm| ArmedKey {
+                key: &alarm.key,
+                due: alarm.due,
+                remaining: alarm.due.since(now),
+            });
+        let keys: Vec<ArmedKey<'_>> = keys.collect();
+        let mut written = self.keyspace.arm(&keys, existing).await?;
+        if due.is_empty() {
+            return Ok(written);
+        }
+        if armed_at_once {
             self.raise_at_once(&due).await;
+        } else {
+            self.keyspace.announce_expired(&due).await?;
+            written += due.len();
         }
         Ok(written)
     }

@@ -19,7 +19,7 @@ use super::nudge::Nudge;
 use super::{AdoptionCandidate, Cause, EngineSink, Seen};
 use crate::{Backlog, Found, Keyspace, LedgerName, RedisError, Role, Ttl, Value};
 use lapsed_core::clock::LedgerClock;
-use lapsed_core::task::{Countdown, TaskKey, UnixMs};
+use lapsed_core::task::{ADOPTION_CLOCK_ERROR_MAX, Countdown, TaskKey, UnixMs};
 use lapsed_core::telemetry::log::LogLimiter;
 use lapsed_core::telemetry::{DropReason, Metrics};
 
@@ -32,6 +32,9 @@ const EXECUTED_LATE_MAX: Duration = Duration::from_secs(2);
 
 /// How much earlier it may expire: the clocks of two processes differ by at most this much.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
+
+/// Longest delay of an adopted task for the error of the clock. The error of a clock that was never read is unknown.
+const DOUBT_MAX: Duration = Duration::from_secs(60);
 
 /// Pause after an inspection that Redis did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
@@ -54,6 +57,33 @@ pub(super) struct KeyInspector {
     warnings: LogLimiter,
 }
 
+/// When keys were inspected, on the ledger's clock as far as this daemon knows it.
+#[derive(Debug, Clone, Copy)]
+struct Inspection {
+    asked: UnixMs,
+    answered: UnixMs,
+    /// Error of the clock, beyond what adoption tolerates.
+    doubt: Duration,
+}
+
+impl Inspection {
+    /// Returns the countdown of a key with this remaining time. It never ends before the key expires, however coarse the
+    /// latest reading of the clock was.
+    fn countdown(&self, left_ms: u64) -> Countdown {
+        let latest = self.answered.plus(self.doubt);
+        let earliest = self.asked.minus(self.doubt);
+        Countdown {
+            due: latest.plus(Duration::from_millis(left_ms)),
+            slack: latest.since(earliest),
+            alive_at: Some(earliest),
+            heard: None,
+            late: false,
+            kept_since: None,
+            meant: None,
+        }
+    }
+}
+
 /// The server whose events are received.
 #[derive(Debug, Clone, Default)]
 struct EventServer {
@@ -62,6 +92,13 @@ struct EventServer {
     since: UnixMs,
     /// When it last replaced another server, or restarted.
     replaced: Option<UnixMs>,
+}
+
+impl EventServer {
+    /// True if this server was first seen after `heard`. Unknown of one that does not tell its run id.
+    fn is_younger_than(&self, heard: UnixMs) -> bool {
+        self.run_id.is_some() && self.since > heard
+    }
 }
 
 impl KeyInspector {
@@ -151,6 +188,19 @@ impl KeyInspector {
         late_since.unwrap_or_else(|| self.clock.at(at))
     }
 
+    /// Notes that the answer to an inspection has just arrived.
+    fn answered(&self, asked: UnixMs) -> Inspection {
+        Inspection {
+            asked,
+            answered: self.clock.now(),
+            doubt: self
+                .clock
+                .error()
+                .saturating_sub(ADOPTION_CLOCK_ERROR_MAX)
+                .min(DOUBT_MAX),
+        }
+    }
+
     /// Inspects keys at once. Returns `None` for each key that is not armed.
     ///
     /// # Errors
@@ -167,18 +217,13 @@ impl KeyInspector {
         }
         let asked = self.clock.now();
         let found = self.keyspace.inspect(keys).await?;
-        let answered = self.clock.now();
+        let inspection = self.answered(asked);
         let countdown = |found: Option<Found>| {
             let Found { value, ttl } = found?;
             let Ttl::Ms(left_ms) = ttl else { return None };
             Some(Countdown {
-                due: answered.plus(Duration::from_millis(left_ms)),
-                slack: answered.since(asked),
-                alive_at: Some(asked),
-                heard: None,
-                late: false,
-                kept_since: None,
                 meant: value.due(),
+                ..inspection.countdown(left_ms)
             })
         };
         Ok(found.into_iter().map(countdown).collect())
@@ -218,11 +263,16 @@ impl KeyInspector {
             watch.events_lost()
         };
         gone.into_iter()
-            .for_each(|key| self.report_missed(key, sink));
+            .for_each(|(key, armed)| self.report_missed(key, armed, sink));
     }
 
-    /// Reports a key that was armed and is missing, although no `expired` event arrived. Counts only without a row.
-    fn report_missed(&self, key: TaskKey, sink: &dyn EngineSink) {
+    /// Reports a key that was armed and is missing, although no `expired` event arrived. Counts only without a row. If its
+    /// server was replaced or restarted since, the key may be missing because its data is, long before its due time.
+    fn report_missed(&self, key: TaskKey, armed: Receipt, sink: &dyn EngineSink) {
+        if self.server().is_younger_than(self.heard(armed)) {
+            tracing::debug!(task.key = %key, "redis has lost this key, or let it expire, before it was read");
+            return self.metrics.dropped(DropReason::Unverified, 1);
+        }
         let seen = Seen::Expired(self.clock.now());
         sink.propose(AdoptionCandidate::of_key(key, seen));
     }
@@ -246,7 +296,8 @@ impl KeyInspector {
         asked: UnixMs,
         sink: &dyn EngineSink,
     ) {
-        let answered = self.clock.now();
+        let inspection = self.answered(asked);
+        let answered = inspection.answered;
         let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
         for ((key, change), found) in batch.into_iter().zip(found) {
             let inspected = self.watch().finish(&key);
@@ -268,13 +319,10 @@ impl KeyInspector {
                         continue;
                     }
                     let seen = Seen::Armed(Countdown {
-                        due,
-                        slack: answered.since(asked),
-                        alive_at: Some(asked),
                         heard: Some(self.heard(since)),
                         late: since.late_since.is_some(),
-                        kept_since: None,
                         meant: value.due(),
+                        ..inspection.countdown(left_ms)
                     });
                     sink.propose(AdoptionCandidate::of_key(key, seen));
                 }
@@ -301,7 +349,7 @@ impl KeyInspector {
         match armed.expiry {
             Expiry::Heard => self.report_unseen(key, armed.since, sink),
             Expiry::NotHeard => self.watch().remember_gone(key, armed.since),
-            Expiry::MayBeLost => self.report_missed(key, sink),
+            Expiry::MayBeLost => self.report_missed(key, armed.since, sink),
         }
     }
 

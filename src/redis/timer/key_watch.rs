@@ -179,8 +179,8 @@ impl KeyWatch {
     }
 
     /// Notes that events were lost. Returns the keys that were armed and missing at their inspection, and whose
-    /// `expired` events may be among them. Keys that wait for inspection are marked.
-    pub(super) fn events_lost(&mut self) -> Vec<TaskKey> {
+    /// `expired` events may be among them, with when their arming was heard. Keys that wait for inspection are marked.
+    pub(super) fn events_lost(&mut self) -> Vec<(TaskKey, Receipt)> {
         for progress in self.progress.values_mut() {
             if let Progress::Waiting(latest) = progress
                 && latest.expiry == Expiry::NotHeard
@@ -189,9 +189,11 @@ impl KeyWatch {
             }
         }
         let gone = std::mem::take(&mut self.gone).into_iter();
-        gone.filter(|(remembered, key)| self.forget_one_gone(key, *remembered))
-            .map(|(_, key)| key)
-            .collect()
+        gone.filter_map(|(remembered, key)| {
+            let since = self.forget_one_gone(&key, remembered)?;
+            Some((key, since))
+        })
+        .collect()
     }
 
     /// True if keys wait for inspection.
@@ -254,14 +256,16 @@ impl KeyWatch {
         }
     }
 
-    /// Forgets a key that was remembered as missing at that time. Returns false if it has changed or expired since.
-    fn forget_one_gone(&mut self, key: &TaskKey, remembered: Instant) -> bool {
-        let is_gone =
-            matches!(self.progress.get(key), Some(Progress::Gone { at, .. }) if *at == remembered);
-        if is_gone {
-            self.progress.remove(key);
+    /// Forgets a key that was remembered as missing at that time. Returns when its arming was heard; `None` if it has changed
+    /// or expired since.
+    fn forget_one_gone(&mut self, key: &TaskKey, remembered: Instant) -> Option<Receipt> {
+        match self.progress.get(key) {
+            Some(&Progress::Gone { since, at }) if at == remembered => {
+                self.progress.remove(key);
+                Some(since)
+            }
+            _ => None,
         }
-        is_gone
     }
 }
 

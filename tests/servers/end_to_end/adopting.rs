@@ -1,12 +1,15 @@
 //! A bare `SETEX` is a task: written into the ledger, moved, called off, run once.
 
-use lapsed::Handlers;
+use std::time::Duration;
+
 use lapsed::engine::DropReason;
 use lapsed::task::State;
 use lapsed::timer::Source;
+use lapsed::{Handlers, TaskContext};
 use rustix::process::Signal;
 
 use crate::support::daemon::Daemon;
+use crate::support::handlers::write_down;
 use crate::support::process::Process;
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
@@ -255,6 +258,35 @@ async fn a_stopping_daemon_adopts_the_keys_that_it_has_just_observed() {
     until("the key was looked at", read).await;
     daemon.stop().await;
     assert!(rig.record("Job@record@1").await.adopted);
+}
+
+#[tokio::test]
+async fn an_adopted_task_released_by_a_stopped_daemon_is_not_armed_again() {
+    let rig = Rig::new("engine.drain_timeout = '1s'").await;
+    let mut blocked = Handlers::new();
+    blocked.on(
+        ("Job", "record"),
+        |task: TaskContext, _: Vec<String>| async move {
+            write_down(&task).await?;
+            std::future::pending().await
+        },
+    );
+    let first = rig.daemon_with(blocked);
+    first.hears_events().await;
+    rig.arm("Job@record@1", 300).await;
+    until("it runs", async || rig.runs().await.len() == 1).await;
+    // Beyond the tolerance between a key and its row.
+    let due = rig.record("Job@record@1").await.due;
+    rig.until_clock(due.plus(Duration::from_secs(3))).await;
+    let second = rig.listening_daemon().await;
+    first.stop().await;
+    rig.until_done(1).await;
+    rig.arm("Job@record@2", 2_000).await;
+    rig.until_done(2).await;
+    assert_eq!(rig.runs_of("Job@record@1").await.len(), 2);
+    assert_eq!(rig.record("Job@record@1").await.due, due);
+    let read = second.metric("lapsed_adopted_total{reason=\"again\"}");
+    assert_eq!(read, 0.0);
 }
 
 #[tokio::test]

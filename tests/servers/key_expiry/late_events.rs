@@ -184,3 +184,23 @@ async fn a_key_that_was_heard_and_expires_unheard_is_reported() {
     let signals = daemon.sink.signals();
     assert!(signals.iter().all(|signal| signal.key != key("1")));
 }
+
+#[tokio::test]
+async fn a_key_that_a_restarted_server_has_lost_is_not_reported_as_expired() {
+    let mut redis = server().start().await.unwrap();
+    let proxy = Proxy::to(redis.port()).await;
+    let daemon = Daemon::default_on(&proxy.url()).listen().await;
+    proxy.set(Fault::SwallowInspections);
+    arm(&redis, "1", 600_000).await;
+    until("it is heard", async || proxy.swallowed() > 0).await;
+    proxy.set(Fault::Swallow);
+    daemon.is_listening_becomes(false).await;
+    // It keeps no data.
+    redis.restart().await.unwrap();
+    proxy.set(Fault::None);
+    daemon
+        .counts(r#"dropped_total{reason="unverified"} 1"#)
+        .await;
+    let is_reported = |event: &Recorded| matches!(event, Recorded::Proposed(_));
+    assert_eq!(daemon.sink.count(is_reported), 0);
+}

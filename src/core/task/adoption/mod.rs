@@ -23,7 +23,11 @@ const OUTLIVES: Duration = Duration::from_millis(50);
 
 /// Largest assumed error of a daemon's estimate of the ledger's clock. Evidence that is older by at most this counts if
 /// a fresh inspection confirms it.
-const CLOCK_ERROR_MAX: Duration = Duration::from_millis(20);
+pub const ADOPTION_CLOCK_ERROR_MAX: Duration = Duration::from_millis(20);
+
+/// How much later than its task's end a key that lapsed armed for a retry may be heard: a server that stands still executes
+/// the command when it goes on.
+const REARMED_LATE_MAX: Duration = Duration::from_secs(10);
 
 /// An event that may have been published longer than this before it was read is *late*. Evidence that is newer than its
 /// row by at most this needs a fresh inspection.
@@ -101,6 +105,12 @@ impl RowEvidence {
     /// True if a program that knows only the legacy columns wrote it last.
     fn is_legacy(&self) -> bool {
         self.created > self.changed || (self.came_from_key() && !self.is_from_key())
+    }
+
+    /// True if an arming heard then may be by lapsed, for a retry of this task.
+    fn may_have_rearmed(&self, heard: UnixMs) -> bool {
+        let is_recent = |ended: UnixMs| heard.since(ended) <= REARMED_LATE_MAX;
+        self.due_at > self.due && self.ended.is_none_or(is_recent)
     }
 
     /// True if the row last changed later than now: the ledger's clock was set back since. Its time says nothing about the
@@ -182,7 +192,7 @@ pub fn row_due(due: UnixMs) -> UnixMs {
 
 /// True if evidence received at `heard` is newer than the row, within the error of the clocks.
 pub fn is_younger(heard: UnixMs, row: &RowEvidence) -> bool {
-    heard.plus(CLOCK_ERROR_MAX) >= row.last_word()
+    heard.plus(ADOPTION_CLOCK_ERROR_MAX) >= row.last_word()
 }
 
 impl Countdown {
@@ -234,7 +244,7 @@ impl Countdown {
     /// True if it counts without a fresh inspection.
     pub fn is_surely_younger(&self, row: &RowEvidence) -> bool {
         self.heard
-            .is_some_and(|heard| heard > row.last_word().plus(CLOCK_ERROR_MAX))
+            .is_some_and(|heard| heard > row.last_word().plus(ADOPTION_CLOCK_ERROR_MAX))
     }
 
     /// Decides about a key that was armed after the last change of the row.
@@ -244,7 +254,10 @@ impl Countdown {
         // whose key expires at once.
         let is_redriven =
             row.state != State::Pending && self.is_near(row.changed, PROGRAM_TOLERANCE);
-        let may_be_own = !is_from_key || is_redriven || self.fits(row, PROGRAM_TOLERANCE);
+        let may_be_own = !is_from_key
+            || is_redriven
+            || self.fits(row, PROGRAM_TOLERANCE)
+            || row.may_have_rearmed(heard);
         if self.alive_at.is_none() && may_be_own {
             return AdoptionDecision::Leave;
         }

@@ -36,7 +36,7 @@ impl KeyInspector {
         }
         let asked = self.clock.now();
         let found = self.keyspace.inspect(&page.keys).await?;
-        let answered = self.clock.now();
+        let inspection = self.answered(asked);
         let kept_since = match found.is_empty() {
             true => None,
             false => self.kept_since().await?,
@@ -48,13 +48,8 @@ impl KeyInspector {
                 ttl: Ttl::Ms(left_ms),
             } => {
                 let seen = Seen::Armed(Countdown {
-                    due: answered.plus(Duration::from_millis(left_ms)),
-                    slack: answered.since(asked),
-                    alive_at: Some(asked),
-                    heard: None,
-                    late: false,
                     kept_since,
-                    meant: None,
+                    ..inspection.countdown(left_ms)
                 });
                 Some(AdoptionCandidate::of_key(key, seen))
             }

@@ -66,12 +66,13 @@ async fn when_events_are_lost_a_missing_key_may_have_expired() {
     let mut heard = KeyWatch::default();
     let [gone, waits, expired] =
         ["gone", "waits", "expired"].map(|name| TaskKey::build("C", "m", [name]).unwrap());
-    heard.remember_gone(gone.clone(), now());
+    let armed = now();
+    heard.remember_gone(gone.clone(), armed);
     for key in [&waits, &expired] {
         heard.note(key.clone(), Change::Armed, now());
     }
     heard.expired(&expired);
-    assert_eq!(heard.events_lost(), [gone]);
+    assert_eq!(heard.events_lost(), [(gone, armed)]);
     assert_eq!(heard.events_lost(), []);
     heard.take(9);
     let mut expiry = |key| heard.finish(key).map(|asked| asked.expiry);

@@ -272,10 +272,39 @@ fn the_key_of_a_redriven_task_is_not_a_new_arming() {
         assert_eq!(judge(redriven, own_key), AdoptionDecision::Leave, "{state}");
         let redriven_before = RowEvidence {
             changed: at(-3_000),
+            due_at: redriven.due,
             ..redriven
         };
         if state != State::Pending {
             assert_eq!(judge(redriven_before, own_key), wanted, "{state}");
+        }
+    }
+}
+
+#[test]
+fn a_key_of_a_retry_that_was_armed_late_is_not_a_new_arming() {
+    let own_key = Countdown {
+        alive_at: None,
+        ..heard_at(-2, -1)
+    };
+    for (state, wanted) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW) {
+        let retried = RowEvidence {
+            due_at: at(-15_000),
+            ended: state.is_finished().then(|| at(-9_000)),
+            ..row(state, -20_000)
+        };
+        assert_eq!(judge(retried, own_key), AdoptionDecision::Leave, "{state}");
+        let ended_long_ago = RowEvidence {
+            ended: Some(at(-11_000)),
+            ..retried
+        };
+        let ran_once = RowEvidence {
+            due_at: retried.due,
+            ..retried
+        };
+        if state.is_finished() {
+            assert_eq!(judge(ended_long_ago, own_key), wanted, "{state}");
+            assert_eq!(judge(ran_once, own_key), wanted, "{state}");
         }
     }
 }
