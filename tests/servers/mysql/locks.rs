@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Admin, Adoption, Claim, Claims, LedgerError, NewTask, Producer, Renewal, Settled, Settlement,
+    Admin, Adoption, Claim, Claimant, Claims, LedgerError, NewTask, Producer, Renewal,
+    RescheduleAnswer, Settled, Settlement,
 };
 use lapsed::task::{UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::mysql::rig::{claimant, connect, lock, overdue, start};
 use crate::support::maria::counter;
+use crate::support::wait::until;
 
 /// Each of these runs has succeeded.
 fn completions<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Settlement> {
@@ -220,4 +222,45 @@ async fn undeleting_a_locked_row_waits_for_no_lock() {
     holding.rollback().await.unwrap();
     assert!(ledger.undelete(rows[0]).await.unwrap());
     assert!(!ledger.undelete(rows[0]).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_task_whose_run_ends_while_it_is_moved_is_moved() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 1).await;
+    let brief = Claimant {
+        lease: Duration::from_secs(1),
+        ..claimant()
+    };
+    let claims = ledger.claim(&armings, &brief).await.unwrap();
+    let key = claims[0].key.clone();
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let holding = lock(&mut other, armings[0].row).await;
+    let due = claims[0].lease.arming.due.plus(Duration::from_secs(600));
+    let moving = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.reschedule(&key, due).await }
+    });
+    // A statement has the time of its begin: for it the task runs.
+    let watch = sqlx::MySqlPool::connect(&url).await.unwrap();
+    until("the move waits for the row", async || {
+        counter(&watch, "Innodb_row_lock_current_waits").await == 1
+    })
+    .await;
+    let ended =
+        "SELECT COUNT(*) FROM tb_time_limit_task WHERE lease_until < UNIX_TIMESTAMP(NOW(3))";
+    until("the run has ended", async || {
+        sqlx::query_scalar::<_, i64>(ended)
+            .fetch_one(&watch)
+            .await
+            .unwrap()
+            == 1
+    })
+    .await;
+    holding.rollback().await.unwrap();
+    let answer = moving.await.unwrap().unwrap();
+    assert!(
+        matches!(answer, RescheduleAnswer::Moved(moved) if moved.due == due),
+        "{answer:?}"
+    );
 }
