@@ -157,7 +157,7 @@ pub async fn schedule(
     }
     batch.write(number).await?;
     bar.finish_and_clear();
-    batch.tally.tell(output)
+    batch.tally.print(output)
 }
 
 /// Parses a line and checks its task, or says what is wrong with it.
@@ -186,7 +186,7 @@ fn parse(
 }
 
 impl Tally {
-    fn tell(self, output: Output) -> anyhow::Result<ExitCode> {
+    fn print(self, output: Output) -> anyhow::Result<ExitCode> {
         let Self {
             scheduled,
             kept,

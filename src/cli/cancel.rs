@@ -93,7 +93,7 @@ impl Cancel {
         let result = cancelled.await;
         progress.finish();
         let report = result.with_context(|| format!("stopped after {}", progress.count()))?;
-        let code = tell(&report, output)?;
+        let code = print_report(&report, output)?;
         if !progress.is_interrupted() {
             return Ok(code);
         }
@@ -125,10 +125,10 @@ async fn cancel_one(
         CancelAnswer::Finished(state) => bail!("`{key}` is {state} already"),
         CancelAnswer::Unknown => bail!("there is no task `{key}`"),
     }
-    tell(&report, output)
+    print_report(&report, output)
 }
 
-fn tell(report: &CancelReport, output: Output) -> anyhow::Result<ExitCode> {
+fn print_report(report: &CancelReport, output: Output) -> anyhow::Result<ExitCode> {
     let CancelReport {
         cancelled,
         running,

@@ -19,7 +19,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
     let of_series = config
         .recurring
         .iter()
-        .filter_map(|series| doubt(config, series));
+        .filter_map(|series| warning(config, series));
     let warnings: Vec<String> = unreachable_routes(&config.routes)
         .into_iter()
         .chain(of_series)
@@ -67,12 +67,12 @@ fn shared_members(config: &Config) -> Option<String> {
 }
 
 /// Why a recurring task of the configuration never runs, if so.
-fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
+fn warning(config: &Config, series: &RecurringConfig) -> Option<String> {
     let RecurringConfig {
         key, recurrence, ..
     } = series;
     let is_routed = |route: &RouteConfig| route.matches.is_match(key.as_str());
-    let doubt = match recurrence.next(lapsed::clock::wall()) {
+    let warning = match recurrence.next(lapsed::clock::wall()) {
         None if recurrence.next(UnixMs(0)).is_none() => {
             "never runs: it has no occurrence between `start` and `until`"
         }
@@ -82,7 +82,7 @@ fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
         }
         Some(_) => return None,
     };
-    Some(format!("`{key}` of `[[recurring]]` {doubt}"))
+    Some(format!("`{key}` of `[[recurring]]` {warning}"))
 }
 
 /// Warnings about routes that are never used because an earlier route matches all their keys.

@@ -176,7 +176,7 @@ impl Command {
     }
 
     /// Warns about ignored variables, and notes if only the built-in defaults are in use.
-    pub(super) fn tell_about_configuration(&self, source: &ConfigSource) {
+    pub(super) fn log_configuration(&self, source: &ConfigSource) {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let names: Vec<String> = names.collect();
         for misspelled in misspelled_variables(names.iter().map(String::as_str)) {

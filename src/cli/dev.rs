@@ -58,8 +58,8 @@ impl Dev {
 
         let (dev, from) = (self.clone(), source.clone());
         let load = move || dev.config(&from);
-        let tell = |at| output::try_say(&self.welcome(at));
-        let result = listen::listen(config, &source, load, tell).await;
+        let announce = |at| output::try_say(&self.welcome(at));
+        let result = listen::listen(config, &source, load, announce).await;
         result.map_err(|error| match is_address_in_use(&error) {
             true => error.context(
                 "another program, such as another `lapsed dev`, has an address: choose others with --resp and --http",

@@ -139,7 +139,7 @@ impl Cli {
         if self.command.is_patient() {
             config.ledger.statement_timeout = config.ledger.command_timeout;
         }
-        self.command.tell_about_configuration(source);
+        self.command.log_configuration(source);
         self.command.warn_of_passwords();
         dev::note_file(&config);
         let output = Output {

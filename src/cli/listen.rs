@@ -66,12 +66,12 @@ pub struct Listening {
     pub resp: Option<SocketAddr>,
 }
 
-/// Runs the daemon until a signal ends it. `load` reads the configuration again; `tell` is called when it listens.
+/// Runs the daemon until a signal ends it. `load` reads the configuration again; `announce` is called when it listens.
 pub async fn listen(
     config: Config,
     source: &ConfigSource,
     load: impl Fn() -> Result<Config, ConfigError> + Send + 'static,
-    tell: impl FnOnce(Listening),
+    announce: impl FnOnce(Listening),
 ) -> anyhow::Result<ExitCode> {
     log::write_from_a_thread();
     let started = config.clone();
@@ -103,7 +103,7 @@ pub async fn listen(
     let resp = serve_resp(&config, &adapters, &handle, stop_http.clone())?;
     let (http_address, http) = http.unzip();
     let (resp_address, resp) = resp.unzip();
-    tell(Listening {
+    announce(Listening {
         http: http_address,
         resp: resp_address,
     });
@@ -118,7 +118,7 @@ pub async fn listen(
             started,
             load,
         )?),
-        tokio::spawn(tell_systemd(handle)),
+        tokio::spawn(notify_systemd(handle)),
     ];
 
     let result = engine.run_until(stop.clone().cancelled_owned()).await;
@@ -303,7 +303,7 @@ fn obey_hangups(
 }
 
 /// Reports readiness once the ledger answers, then status lines and watchdog pings.
-async fn tell_systemd(handle: Handle) {
+async fn notify_systemd(handle: Handle) {
     while !handle.ledger_answers() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -47,7 +47,7 @@ impl Migrate {
             let steps: Vec<Value> = plan
                 .steps
                 .iter()
-                .map(|step| told(step, step.method(), table, false))
+                .map(|step| step_json(step, step.method(), table, false))
                 .collect();
             let value = json!({
                 "table": table.as_str(), "dry_run": true, "rows_estimate": plan.rows_estimate, "steps": steps,
@@ -56,10 +56,10 @@ impl Migrate {
             return Ok(ExitCode::SUCCESS);
         }
         let mut steps = Vec::new();
-        let mut tell = |progress: Progress<'_>| match progress {
-            Progress::Begun(step) => stderr_line!("{step} ..."),
+        let mut report = |progress: Progress<'_>| match progress {
+            Progress::Started(step) => stderr_line!("{step} ..."),
             Progress::Done { step, method } => {
-                steps.push(told(step, method, table, true));
+                steps.push(step_json(step, method, table, true));
                 stderr_line!("  done ({method})");
             }
             Progress::StartedOver(step) => {
@@ -71,7 +71,7 @@ impl Migrate {
             ),
             _ => {}
         };
-        migrate::apply(&mut connection, table, &options, &mut tell)
+        migrate::apply(&mut connection, table, &options, &mut report)
             .await
             .context("migrate")?;
         let text = match steps.is_empty() {
@@ -110,7 +110,7 @@ impl Migrate {
 }
 
 /// A step as JSON.
-fn told(step: &Step, method: Method, table: &TableName, done: bool) -> Value {
+fn step_json(step: &Step, method: Method, table: &TableName, done: bool) -> Value {
     json!({
         "step": step.to_string(), "sql": step.statement(table), "algorithm": method.algorithm(),
         "lock": method.lock(), "done": done,

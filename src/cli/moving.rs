@@ -97,10 +97,10 @@ impl Move {
         let plan = mover.plan().await?;
         let here = from.pauses().await.context("read the pauses")?;
         let there = to.pauses().await.context("read the other pauses")?;
-        let lacking = lacking(here, &there);
+        let missing_pauses = missing_pauses(here, &there);
         let moves_any = plan.tasks > 0 || self.follow;
-        if moves_any && !lacking.is_empty() && !self.without_pauses {
-            let lines: Vec<String> = pauses::lines(&lacking).collect();
+        if moves_any && !missing_pauses.is_empty() && !self.without_pauses {
+            let lines: Vec<String> = pauses::lines(&missing_pauses).collect();
             let problem = format!(
                 "tasks are paused or held here that may start in the other ledger. Pause them there first \
                  (`lapsed pause`, or `lapsed listen --hold-overdue`, with `ledger.url` of that ledger), or pass `--without-pauses`.\n{}",
@@ -134,7 +134,7 @@ impl Move {
             )
         })?;
         let old = config.ledger.url.to_string();
-        self.tell(&old, &counts, &left, progress.is_interrupted(), output)
+        self.print_result(&old, &counts, &left, progress.is_interrupted(), output)
     }
 
     /// Passes until nothing is left to try again, or until Ctrl-C.
@@ -175,7 +175,7 @@ impl Move {
         }
     }
 
-    fn tell(
+    fn print_result(
         &self,
         old: &str,
         counts: &MoveCounts,
@@ -238,15 +238,15 @@ impl Move {
 
 /// Pauses and holds of one ledger that are not in effect in another one. A hold there is in effect if it is the same or a
 /// later one.
-fn lacking(here: Vec<Pause>, there: &[Pause]) -> Vec<Pause> {
+fn missing_pauses(here: Vec<Pause>, there: &[Pause]) -> Vec<Pause> {
     let covers = |there: &Pause, here: &Pause| {
         there.kind == here.kind
             && there.scope.includes(&here.scope)
             && there.due_before >= here.due_before
     };
-    let lacking = here.into_iter().filter(|here| {
+    let missing_pauses = here.into_iter().filter(|here| {
         // A release lets tasks start.
         here.kind != PauseKind::Release && !there.iter().any(|there| covers(there, here))
     });
-    lacking.collect()
+    missing_pauses.collect()
 }

@@ -63,7 +63,7 @@ impl Schedule {
         };
         let key = request.key().clone();
         let made = request.create(&tasks).await?;
-        tell(&adapters, &key, &made, output).await?;
+        print_receipt(&adapters, &key, &made, output).await?;
         let late = now.since(made.due());
         if due.is_some() && late >= LONG_AGO {
             stderr_line!("note: due now: the time has passed {} ago", duration(late));
@@ -81,7 +81,7 @@ impl Schedule {
 const LONG_AGO: Duration = Duration::from_secs(60);
 
 /// Prints the result of creating a task.
-async fn tell(
+async fn print_receipt(
     adapters: &Adapters,
     key: &TaskKey,
     made: &Receipt,

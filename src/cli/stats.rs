@@ -129,8 +129,8 @@ fn methods(stats: &DetailedStats) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for figures in stats.methods.iter().take(METHODS_SHOWN) {
-        table.add_row(row(figures));
+    for of_method in stats.methods.iter().take(METHODS_SHOWN) {
+        table.add_row(row(of_method));
     }
     let mut text = table.trim_fmt();
     let left = stats.methods.len().saturating_sub(METHODS_SHOWN);
@@ -140,7 +140,7 @@ fn methods(stats: &DetailedStats) -> String {
     if stats
         .methods
         .iter()
-        .any(|figures| figures.due_to_done.is_some())
+        .any(|of_method| of_method.due_to_done.is_some())
     {
         text += "\nDONE to MAX: tasks done within the last hour at the first attempt, the most recently due; \
                  P50, P99 and MAX are seconds from due to done";
@@ -158,7 +158,7 @@ fn methods(stats: &DetailedStats) -> String {
     text
 }
 
-fn row(figures: &MethodStats) -> [String; 11] {
+fn row(of_method: &MethodStats) -> [String; 11] {
     let MethodStats {
         name,
         pending,
@@ -168,7 +168,7 @@ fn row(figures: &MethodStats) -> [String; 11] {
         overdue_ms_max,
         dead,
         due_to_done,
-    } = figures;
+    } = of_method;
     let oldest = match overdue {
         0 => String::new(),
         _ => seconds(*overdue_ms_max),

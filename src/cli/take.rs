@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use lapsed::compose::Adapters;
-use lapsed::engine::{TakeReport, TakenTask, Taker};
+use lapsed::engine::{ManualClaims, TakeReport, TakenTask};
 use lapsed::ledger::{ListFilter, StateFilter, TaskRecord};
 use lapsed::task::{Arming, Paused, UnixMs};
 use lapsed::{Config, Handlers};
@@ -51,7 +51,7 @@ impl Take {
         let adapters = Adapters::new(&config)?;
         adapters.ledger.check().await?;
         let paused = Paused::of(&adapters.ledger.pauses().await?);
-        let taker = adapters.engine(&config, Handlers::new()).taker();
+        let claims = adapters.engine(&config, Handlers::new()).manual_claims();
         let limit = self.limit as usize;
         let peek = self.peek;
         let mut filter = self.filter();
@@ -69,7 +69,7 @@ impl Take {
                 Output { json: true }.tasks(&due, &[], &paused)?;
                 count += due.len();
             } else {
-                let TakeReport { completed, lost } = take(&taker, &due).await?;
+                let TakeReport { completed, lost } = take(&claims, &due).await?;
                 total.completed += completed;
                 total.lost += lost;
                 count += completed + lost;
@@ -106,21 +106,21 @@ impl Take {
 }
 
 /// Claims these tasks, prints them, and completes them. Gives them back if they cannot be printed.
-async fn take(taker: &Taker, due: &[TaskRecord]) -> anyhow::Result<TakeReport> {
+async fn take(claims: &ManualClaims, due: &[TaskRecord]) -> anyhow::Result<TakeReport> {
     let armings: Vec<Arming> = due.iter().filter_map(arming).collect();
     if armings.is_empty() {
         return Ok(TakeReport::default());
     }
-    let taken = taker.claim(&armings).await?;
-    match print(taker, &taken).await {
-        Ok(()) => taker.complete(&taken).await.with_context(|| {
+    let taken = claims.claim(&armings).await?;
+    match print(claims, &taken).await {
+        Ok(()) => claims.complete(&taken).await.with_context(|| {
             format!(
                 "complete {} printed tasks: they run again when their leases expire",
                 taken.len()
             )
         }),
         Err(error) => {
-            taker.release(&taken).await.with_context(|| {
+            claims.release(&taken).await.with_context(|| {
                 format!(
                     "release {} tasks that could not be printed ({error}): they run when their leases expire",
                     taken.len()
@@ -132,7 +132,7 @@ async fn take(taker: &Taker, due: &[TaskRecord]) -> anyhow::Result<TakeReport> {
 }
 
 /// Prints tasks, one a line, and renews their leases while the reader of standard output is slow.
-async fn print(taker: &Taker, taken: &[TakenTask]) -> std::io::Result<()> {
+async fn print(claims: &ManualClaims, taken: &[TakenTask]) -> std::io::Result<()> {
     let mut text = String::new();
     for task in taken {
         text.push_str(&task.to_json_line());
@@ -143,7 +143,7 @@ async fn print(taker: &Taker, taken: &[TakenTask]) -> std::io::Result<()> {
         stdout.write_all(text.as_bytes())?;
         stdout.flush()
     });
-    let every = taker.lease() / 3;
+    let every = claims.lease() / 3;
     let mut renewals = interval(every);
     renewals.reset();
     loop {
@@ -151,7 +151,7 @@ async fn print(taker: &Taker, taken: &[TakenTask]) -> std::io::Result<()> {
             result = &mut printed => {
                 return result.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
             }
-            _ = renewals.tick() => if let Err(error) = taker.renew(taken).await {
+            _ = renewals.tick() => if let Err(error) = claims.renew(taken).await {
                 tracing::debug!(%error, "could not renew the leases of taken tasks");
             },
         }

@@ -90,18 +90,18 @@ impl OneKey {
         let adapters = Adapters::new(config)?;
         let key = self.key.key(&*adapters.ledger).await?;
         let answer = adapters.ledger.run_now(&key).await?;
-        tell_due(&key, &adapters, answer, "run", output).await
+        print_due(&key, &adapters, answer, "run", output).await
     }
 
     pub async fn redrive(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
         let key = self.key.key(&*adapters.ledger).await?;
         let answer = adapters.ledger.redrive(&key).await?;
-        tell_due(&key, &adapters, answer, REDRIVEN, output).await
+        print_due(&key, &adapters, answer, REDRIVEN, output).await
     }
 }
 
-async fn tell_due(
+async fn print_due(
     key: &TaskKey,
     adapters: &Adapters,
     answer: RunNowAnswer,

@@ -138,8 +138,8 @@ impl TaskClient {
 
     /// Returns the caller's trace.
     fn current_trace(&self) -> Option<Traceparent> {
-        let told = self.caller_trace.as_ref().and_then(|trace| trace());
-        let told = told.and_then(|text| {
+        let given = self.caller_trace.as_ref().and_then(|trace| trace());
+        let given = given.and_then(|text| {
             let parsed: Result<Traceparent, _> = text.parse();
             // A broken tracer must not prevent the creation of a task.
             parsed
@@ -148,7 +148,7 @@ impl TaskClient {
                 )
                 .ok()
         });
-        told.or_else(trace::current)
+        given.or_else(trace::current)
     }
 
     /// Creates a task. If there is an unfinished task of the same key, it is moved to this due time, unless

@@ -49,7 +49,7 @@ impl TaskClient {
         )
         .await?;
         let (arming, state, older_run, written) = match established {
-            Established::Begun(arming) => (arming, State::Pending, false, true),
+            Established::Started(arming) => (arming, State::Pending, false, true),
             Established::Changed { arming, older_run } => match older_run {
                 true => (arming, State::Running, true, true),
                 false => (arming, State::Pending, false, true),

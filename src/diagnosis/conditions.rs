@@ -198,7 +198,7 @@ conditions! {
     "malformed" Warning [Malformed, MalformedDo] |facts, _| counted(facts.counts.map_or(0, |it| it.malformed));
     "swept" Warning [Swept, RedisDo] swept => None in "LapsedSweepRecovers";
     "lost_keys" Warning [KeysLost, RedisDo] |facts, _| lately(facts.keys_lost, facts) => None in "LapsedKeysLost";
-    "withdrawn" Warning [Withdrawn, WithdrawnDo] |facts, _| lately(facts.withdrawn, facts) => None;
+    "withdrawn" Warning [CancelledByKey, CancelledByKeyDo] |facts, _| lately(facts.cancelled_by_key, facts) => None;
     "sentinel" Warning [SentinelSilent, RedisDo] sentinel => None in "LapsedSentinelSilent";
     "retention" Warning [RetentionBehind, RetentionBehindDo] |facts, _| when(facts.retention_behind, [])
         => Window in "LapsedRetentionBehind", needs_ledger;

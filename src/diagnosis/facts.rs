@@ -28,7 +28,7 @@ pub struct Facts {
     /// Keys that were armed again, since the timer had lost them.
     pub keys_lost: u64,
     /// Adopted tasks that were cancelled many at once.
-    pub withdrawn: u64,
+    pub cancelled_by_key: u64,
     /// How late tasks started, and in which time.
     pub late: Option<(LatenessPercentiles, Duration)>,
     /// How long the oldest overdue task that is neither paused nor held has waited.

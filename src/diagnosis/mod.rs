@@ -27,8 +27,8 @@ pub use self::message::{Message, Value, fill, sentence};
 pub use self::phrase::Phrase;
 #[doc(hidden)] // for the program and the tests
 pub use self::thresholds::{
-    DEAD, DOWN_FOR, LATE, OVERDUE, SENTINEL_INTERVALS, STARTING, SWEPT_MIN, SWEPT_PERCENT,
-    Thresholds, WINDOW, WITHDRAWN_MIN,
+    CANCELLED_BY_KEY_MIN, DEAD, DOWN_FOR, LATE, OVERDUE, SENTINEL_INTERVALS, STARTING, SWEPT_MIN,
+    SWEPT_PERCENT, Thresholds, WINDOW,
 };
 pub use self::why::{Daemons, RouteFacts, Why, WhyCause, WhyFacts};
 

@@ -50,8 +50,8 @@ phrases! {
     Swept: "the sweep alone started {} of {} tasks in the last {}, up to 2 s late";
     KeysLost: "Redis lost the keys of {} tasks in the last {}; they are armed again";
     RedisDo: "`lapsed doctor` checks the notifications, the memory and the clock of Redis.";
-    Withdrawn: "{} adopted tasks were cancelled in the last {}, many at once, because their entries or keys were missing";
-    WithdrawnDo: "`lapsed list --state cancelled` shows them. If no program has removed their entries or keys, create them again.";
+    CancelledByKey: "{} adopted tasks were cancelled in the last {}, many at once, because their entries or keys were missing";
+    CancelledByKeyDo: "`lapsed list --state cancelled` shows them. If no program has removed their entries or keys, create them again.";
     SentinelSilent: "no sentinel key was heard for {}, expected one every {}: events of Redis are lost";
     RetentionBehind: "retention cannot delete finished tasks as fast as they pass their age: the table grows";
     RetentionBehindDo: "Raise `retention.rate`, or keep finished tasks for longer.";

@@ -63,7 +63,7 @@ fn each_condition_has_a_name_of_its_own_and_its_places_are_filled() {
         },
         died: 1,
         keys_lost: 1,
-        withdrawn: 1,
+        cancelled_by_key: 1,
         late: Some((late(2_000), minutes(5))),
         overdue: Some(minutes(2)),
         counts: Some(Stats {

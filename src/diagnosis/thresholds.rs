@@ -24,7 +24,7 @@ pub const SWEPT_PERCENT: u8 = 10;
 pub const SWEPT_MIN: u64 = 10;
 
 /// Fewer adopted tasks cancelled at once, because their entries or keys are missing, are no pattern.
-pub const WITHDRAWN_MIN: usize = 20;
+pub const CANCELLED_BY_KEY_MIN: usize = 20;
 
 /// A sentinel is missed if none was heard for this many of its intervals.
 pub const SENTINEL_INTERVALS: f64 = 1.5;

@@ -166,7 +166,7 @@ impl WhyFacts {
             State::Running => WhyCause::Running(task.daemon.clone()),
             State::Pending | State::Waiting if task.due_at > self.now => {
                 let blocked_by = self.of_due(&task.key, task.due, route);
-                let standing = match blocked_by {
+                let blocked = match blocked_by {
                     WhyCause::Concurrency(_)
                     | WhyCause::NoSlot
                     | WhyCause::Rate(_)
@@ -183,7 +183,7 @@ impl WhyFacts {
                         ),
                         _ => WhyCause::NotDue(task.due_at),
                     },
-                    then: standing,
+                    then: blocked,
                 };
             }
             State::Pending | State::Waiting => {

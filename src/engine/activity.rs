@@ -130,8 +130,8 @@ impl Activity {
         activated.await.unwrap_or(Cause::Interval)
     }
 
-    /// Withdraws the request if this is its cause.
-    pub fn withdraw(&self, cause: Cause) {
+    /// Cancels the request if this is its cause.
+    pub fn cancel_request(&self, cause: Cause) {
         self.requested().take_if(|requested| *requested == cause);
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::LedgerClock;
-use crate::membership::SeniorListener;
+use crate::membership::HigherRankedListener;
 use crate::task::{TaskKey, UnixMs};
 use crate::timer::{AdoptionCandidate, Seen};
 
@@ -30,7 +30,7 @@ const SECOND_DELAY: Duration = Duration::from_secs(1);
 pub struct Ready {
     pub candidate: AdoptionCandidate,
     /// The daemon that acts first, as long as it is alive.
-    pub senior: Option<SeniorListener>,
+    pub higher_ranked: Option<HigherRankedListener>,
     /// When this daemon acts in any case.
     latest: Instant,
 }
@@ -59,7 +59,7 @@ struct Entry {
     number: u64,
     seen: Seen,
     payload: Option<Arc<str>>,
-    senior: Option<SeniorListener>,
+    higher_ranked: Option<HigherRankedListener>,
     latest: Instant,
 }
 
@@ -81,9 +81,13 @@ impl Candidates {
 
     /// Adds a candidate that another daemon may act on first, or replaces the earlier one of the same key. Returns
     /// false if there is no room.
-    pub fn add_behind(&self, candidate: AdoptionCandidate, senior: Option<SeniorListener>) -> bool {
+    pub fn add_behind(
+        &self,
+        candidate: AdoptionCandidate,
+        higher_ranked: Option<HigherRankedListener>,
+    ) -> bool {
         let ready = Instant::now() + self.grace(candidate.seen);
-        self.insert(candidate, ready, senior, ready + SECOND_DELAY)
+        self.insert(candidate, ready, higher_ranked, ready + SECOND_DELAY)
     }
 
     /// True if this number of keys still fits.
@@ -103,10 +107,10 @@ impl Candidates {
         &self,
         candidate: AdoptionCandidate,
         ready: Instant,
-        senior: Option<SeniorListener>,
+        higher_ranked: Option<HigherRankedListener>,
         latest: Instant,
     ) -> bool {
-        let fits = self.entries().add(candidate, ready, senior, latest);
+        let fits = self.entries().add(candidate, ready, higher_ranked, latest);
         self.arrived.notify_one();
         fits
     }
@@ -125,16 +129,16 @@ impl Candidates {
 
     /// Leaves candidates to the daemons that act first. They are due again after `pause`, or when this daemon acts in
     /// any case, if that is earlier.
-    pub fn leave_to_seniors(&self, candidates: Vec<Ready>, pause: Duration) {
+    pub fn leave_to_higher_ranked(&self, candidates: Vec<Ready>, pause: Duration) {
         let again = Instant::now() + pause;
         let mut entries = self.entries();
         for left in candidates {
             let Ready {
                 candidate,
-                senior,
+                higher_ranked,
                 latest,
             } = left;
-            entries.add_if_missing(candidate, again.min(latest), senior, latest);
+            entries.add_if_missing(candidate, again.min(latest), higher_ranked, latest);
         }
         drop(entries);
         self.arrived.notify_one();
@@ -198,7 +202,7 @@ impl Candidates {
 impl Ready {
     /// True if this daemon acts now, whichever other daemons are alive.
     pub fn may_act(&self) -> bool {
-        self.senior.is_none() || Instant::now() >= self.latest
+        self.higher_ranked.is_none() || Instant::now() >= self.latest
     }
 }
 
@@ -207,7 +211,7 @@ impl Entries {
         &mut self,
         candidate: AdoptionCandidate,
         ready: Instant,
-        senior: Option<SeniorListener>,
+        higher_ranked: Option<HigherRankedListener>,
         latest: Instant,
     ) -> bool {
         let AdoptionCandidate { key, seen, payload } = candidate;
@@ -230,7 +234,7 @@ impl Entries {
             number,
             seen,
             payload,
-            senior,
+            higher_ranked,
             latest,
         };
         self.by_key.insert(key, entry);
@@ -241,11 +245,11 @@ impl Entries {
         &mut self,
         candidate: AdoptionCandidate,
         ready: Instant,
-        senior: Option<SeniorListener>,
+        higher_ranked: Option<HigherRankedListener>,
         latest: Instant,
     ) {
         if !self.by_key.contains_key(&candidate.key) {
-            self.add(candidate, ready, senior, latest);
+            self.add(candidate, ready, higher_ranked, latest);
         }
     }
 
@@ -259,7 +263,7 @@ impl Entries {
         if armed.meant.is_none() && armed.may_have_expired(now) {
             self.armed.remove(&(entry.ready, entry.number));
             entry.ready = entry.ready.min(Instant::now());
-            (entry.senior, entry.latest) = (None, entry.ready);
+            (entry.higher_ranked, entry.latest) = (None, entry.ready);
             self.armed.insert((entry.ready, entry.number), key.clone());
         }
         armed.meant.is_none()
@@ -297,14 +301,14 @@ impl Entries {
                 let Entry {
                     seen,
                     payload,
-                    senior,
+                    higher_ranked,
                     latest,
                     ready: _,
                     number: _,
                 } = entry;
                 ready.push(Ready {
                     candidate: AdoptionCandidate { key, seen, payload },
-                    senior,
+                    higher_ranked,
                     latest,
                 });
             }

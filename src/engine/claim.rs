@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::activity::Activity;
 use super::candidates::Candidates;
-use super::entries::EntryTaker;
+use super::entries::EntryRemover;
 use super::execute::Claimed;
 use super::expired::adopt_expired;
 use super::health::LedgerHealth;
@@ -62,7 +62,7 @@ pub struct Claimer {
     pub claimant: Claimant,
     pub timer: Arc<dyn Timer>,
     pub rearmer: Arc<Rearmer>,
-    pub entries: EntryTaker,
+    pub entries: EntryRemover,
     pub undeleter: Arc<Undeleter>,
     pub router: Arc<Router>,
     pub ownership: Arc<Ownership>,
@@ -334,12 +334,12 @@ impl Claimer {
         } = signal;
         // The row of a signal that names its arming was deleted. A signal that is no event comes from an entry that
         // outlived its row.
-        let lacks_arming = arming.is_none();
-        if lacks_arming && source == Source::Event && self.router.adopts(&key) {
+        let has_no_arming = arming.is_none();
+        if has_no_arming && source == Source::Event && self.router.adopts(&key) {
             return Some(key);
         }
         self.reporter.metrics.dropped(DropReason::Unknown, 1);
-        if lacks_arming {
+        if has_no_arming {
             self.without_row.insert(key);
         }
         None

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::reports::{Reporter, TaskWithdrawn, withdrawn_many};
-use crate::ledger::{Adoption, Claim, Claims, LedgerError, Lookup, Withdrawal, Withdrawn};
+use super::reports::{Reporter, TaskCancelledByKey, many_cancelled_by_key};
+use crate::ledger::{Adoption, CancelByKey, CancelByKeyAnswer, Claim, Claims, LedgerError, Lookup};
 use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{Alarm, Entries, Signal, Taking};
@@ -15,14 +15,14 @@ use crate::timer::{Alarm, Entries, Signal, Taking};
 const TAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Takes the entries of tasks before they are claimed.
-pub struct EntryTaker {
+pub struct EntryRemover {
     pub entries: Option<Arc<dyn Entries>>,
     pub claims: Arc<dyn Claims>,
     pub adoption: Arc<dyn Adoption>,
     pub reporter: Arc<Reporter>,
 }
 
-impl EntryTaker {
+impl EntryRemover {
     /// Takes the entries of due tasks whose rows are known. Cancels the tasks whose entries were removed, and drops their
     /// signals and those of tasks that are about to be moved.
     ///
@@ -114,30 +114,33 @@ impl EntryTaker {
         }
         let keys: Vec<TaskKey> = removed.iter().map(|(key, ..)| key.clone()).collect();
         let rows = self.claims.look_up(&keys).await?;
-        let (mut missing, mut withdrawals) = (Vec::new(), Vec::new());
+        let (mut missing, mut cancellations) = (Vec::new(), Vec::new());
         for ((key, arming, heard), row) in removed.into_iter().zip(rows) {
             let row = row.filter(|row| row.arming == arming && is_cancelled_by_absence(row));
             if let Some(over) = row {
                 missing.push(key);
-                withdrawals.push(Withdrawal { over, heard });
+                cancellations.push(CancelByKey { over, heard });
             }
         }
-        let answers = self.adoption.withdraw(&withdrawals, Duration::ZERO).await?;
+        let answers = self
+            .adoption
+            .cancel_by_key(&cancellations, Duration::ZERO)
+            .await?;
         let (mut stay, mut cancelled) = (Vec::new(), 0);
         for (key, answer) in missing.into_iter().zip(answers) {
             match answer {
-                Withdrawn::Cancelled => {
-                    TaskWithdrawn { key: &key }.emit(&self.reporter);
+                CancelByKeyAnswer::Cancelled => {
+                    TaskCancelledByKey { key: &key }.emit(&self.reporter);
                     self.reporter.metrics.dropped(DropReason::Cancelled, 1);
                     cancelled += 1;
                     stay.push(key);
                 }
                 // The sweep finds it, and it is cancelled then.
-                Withdrawn::Locked => stay.push(key),
-                Withdrawn::Left => {}
+                CancelByKeyAnswer::Locked => stay.push(key),
+                CancelByKeyAnswer::Left => {}
             }
         }
-        withdrawn_many(&self.reporter, cancelled);
+        many_cancelled_by_key(&self.reporter, cancelled);
         Ok(stay)
     }
 }

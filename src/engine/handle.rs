@@ -202,7 +202,7 @@ impl Handle {
 
     /// This daemon as it is now, which is newer than its heartbeat.
     fn this(&self, now: UnixMs) -> Member {
-        let told = self.daemons().into_iter().find(|member| member.is_this);
+        let this_member = self.daemons().into_iter().find(|member| member.is_this);
         let status = self.pull.status();
         let (mut idle, mut idle_since) = (Vec::new(), Vec::new());
         for (at, pull) in self.router.pull_queues() {
@@ -219,10 +219,12 @@ impl Handle {
             id: self.ownership.me(),
             name: self.daemon().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            since: told.as_ref().map_or(UnixMs(0), |told| told.since),
-            readiness: match (self.is_stopping(), told) {
+            since: this_member
+                .as_ref()
+                .map_or(UnixMs(0), |this_member| this_member.since),
+            readiness: match (self.is_stopping(), this_member) {
                 (true, _) => Readiness::Away,
-                (false, Some(told)) => told.readiness,
+                (false, Some(this_member)) => this_member.readiness,
                 (false, None) => Readiness::Ready,
             },
             listening: false,

@@ -25,6 +25,7 @@ mod history;
 mod lease;
 mod lease_watch;
 mod lifecycle;
+mod manual_claims;
 mod negative_cache;
 mod occurrence;
 mod pace;
@@ -40,7 +41,6 @@ mod sink;
 mod spans;
 mod stepper;
 mod suspects;
-mod taker;
 mod undelete;
 mod wiring;
 mod workers;
@@ -64,6 +64,7 @@ pub use self::background::audit::AuditReport;
 pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
 pub use self::history::{HISTORY_KEPT, History, HistoryPoint};
+pub use self::manual_claims::{ManualClaims, TakeReport, TakenTask};
 pub use self::parts::Parts;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)] // for the fuzz targets
@@ -73,7 +74,6 @@ pub use self::pull::{
     WorkerStatus,
 };
 pub(crate) use self::stepper::Stepper;
-pub use self::taker::{TakeReport, TakenTask, Taker};
 pub use crate::telemetry::history::{LatenessPercentiles, PerSource};
 pub use crate::telemetry::{DropReason, Metrics};
 
@@ -119,14 +119,14 @@ impl Engine {
         Ok((sweep, background.audit.audit_now().await?))
     }
 
-    /// Returns a taker, which claims due tasks for a caller that does their work itself.
-    pub fn taker(self) -> Taker {
+    /// Returns manual claims: they claim due tasks for a caller that does their work itself.
+    pub fn manual_claims(self) -> ManualClaims {
         let Wired {
             parts: Parts { ledger, timer, .. },
             claimant,
             ..
         } = self.wired;
-        Taker {
+        ManualClaims {
             ledger,
             entries: Arc::clone(&timer).entries(),
             timer,

@@ -34,7 +34,7 @@ impl Occurrences {
         let is_missed = claim
             .occurrence(now)
             .is_some_and(|occurrence| occurrence.is_missed());
-        if is_missed && !claim.has_begun_before() {
+        if is_missed && !claim.has_started_before() {
             return Some(Outcome::Missed);
         }
         match recurrence.may_overlap() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::diagnosis::WITHDRAWN_MIN;
+use crate::diagnosis::CANCELLED_BY_KEY_MIN;
 use crate::ledger::{AdoptionRequest, Claim, Settled};
 use crate::task::{Death, Reason, State, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
@@ -198,25 +198,25 @@ impl KeyRefused<'_> {
 }
 
 /// An adopted task was cancelled, since its key was deleted.
-pub struct TaskWithdrawn<'a> {
+pub struct TaskCancelledByKey<'a> {
     pub key: &'a TaskKey,
 }
 
-impl TaskWithdrawn<'_> {
+impl TaskCancelledByKey<'_> {
     pub fn emit(self, reporter: &Reporter) {
         let Self { key } = self;
-        reporter.metrics.withdrawn();
+        reporter.metrics.cancelled_by_key();
         tracing::debug!(task.key = %key, "task cancelled: its key was deleted");
     }
 }
 
 /// Reports that many tasks were cancelled at once.
-pub fn withdrawn_many(reporter: &Reporter, count: usize) {
-    if count < WITHDRAWN_MIN {
+pub fn many_cancelled_by_key(reporter: &Reporter, count: usize) {
+    if count < CANCELLED_BY_KEY_MIN {
         return;
     }
-    reporter.metrics.withdrawn_at_once(count as u64);
-    if let Some(held_back) = reporter.warnings.admit("withdrawn at once") {
+    reporter.metrics.cancelled_by_key_at_once(count as u64);
+    if let Some(held_back) = reporter.warnings.admit("many cancelled by key") {
         tracing::warn!(
             count,
             held_back,

@@ -11,7 +11,7 @@ use super::claim::Claimer;
 use super::queue::SignalQueue;
 use crate::handler::Router;
 use crate::ledger::Claims;
-use crate::membership::{Ownership, SeniorListener};
+use crate::membership::{HigherRankedListener, Ownership};
 use crate::task::TaskKey;
 use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{AdoptionCandidate, AdoptionSink, Cause, Peers, Signal, SignalSink};
@@ -61,17 +61,17 @@ impl AdoptionSink for TimerSink {
     }
 
     fn propose(&self, candidate: AdoptionCandidate) {
-        let senior = self.ownership.most_senior_listener(&candidate.key);
-        self.add(candidate, senior);
+        let higher_ranked = self.ownership.highest_ranked_listener(&candidate.key);
+        self.add(candidate, higher_ranked);
     }
 
     fn propose_alone(&self, candidate: AdoptionCandidate) {
         self.add(candidate, None);
     }
 
-    fn expired_elsewhere(&self, key: &TaskKey, is_told: bool) {
+    fn expired_elsewhere(&self, key: &TaskKey, is_notified: bool) {
         let adopts = || self.router.adopts(key);
-        let is_left = match is_told {
+        let is_left = match is_notified {
             true => self.ownership.adopts_for_owner(key, adopts),
             false => adopts(),
         };
@@ -107,11 +107,11 @@ impl Peers for TimerSink {
 
 impl TimerSink {
     /// Adds a candidate that another daemon may act on first.
-    fn add(&self, candidate: AdoptionCandidate, senior: Option<SeniorListener>) {
+    fn add(&self, candidate: AdoptionCandidate, higher_ranked: Option<HigherRankedListener>) {
         if !self.router.adopts(&candidate.key) {
             return self.metrics.dropped(DropReason::NotAdopted, 1);
         }
-        if !self.candidates.add_behind(candidate, senior) {
+        if !self.candidates.add_behind(candidate, higher_ranked) {
             self.metrics.dropped(DropReason::CandidateOverflow, 1);
             self.audit.activate(Cause::Overflow);
         }

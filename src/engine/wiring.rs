@@ -11,7 +11,7 @@ use super::background::Background;
 use super::candidates::Candidates;
 use super::claim::Claimer;
 use super::claimant::Processes;
-use super::entries::EntryTaker;
+use super::entries::EntryRemover;
 use super::execute::Executor;
 use super::handle::Handle;
 use super::health::LedgerHealth;
@@ -187,7 +187,7 @@ impl<'a> Common<'a> {
             claimant: self.claimant.clone(),
             timer: Arc::clone(&self.parts.timer),
             rearmer: Arc::clone(&self.rearmer),
-            entries: EntryTaker {
+            entries: EntryRemover {
                 entries: self.entries.clone(),
                 claims: self.parts.ledger.clone(),
                 adoption: self.parts.ledger.clone(),

@@ -12,14 +12,14 @@ use crate::task::{Bucket, Grant, Rate};
 /// A bucket for each route. Uses tokio's clock, so tests can pause it.
 #[derive(Debug)]
 pub struct MemoryLimiter {
-    begun: Instant,
+    started: Instant,
     buckets: Mutex<HashMap<String, Bucket>>,
 }
 
 impl Default for MemoryLimiter {
     fn default() -> Self {
         Self {
-            begun: Instant::now(),
+            started: Instant::now(),
             buckets: Mutex::default(),
         }
     }
@@ -28,7 +28,7 @@ impl Default for MemoryLimiter {
 impl MemoryLimiter {
     /// Takes at most `wanted` starts from this member's share of the rate, one in `members`.
     pub fn take_share(&self, route: &str, rate: Rate, members: u32, wanted: u32) -> Grant {
-        let now_us = self.begun.elapsed().as_secs_f64() * 1e6;
+        let now_us = self.started.elapsed().as_secs_f64() * 1e6;
         let mut buckets = self
             .buckets
             .lock()

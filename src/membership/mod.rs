@@ -4,7 +4,7 @@
 //! others. `Ownership` assigns each task to one live member that can run it, by rendezvous hashing of its key. The
 //! owner nudges the key at the due millisecond and claims the task; the other members claim it only when it is overdue.
 //!
-//! The three most senior members listen to the events of all keys, however many members there are. The first adopts
+//! The three highest-ranked members listen to the events of all keys, however many members there are. The first adopts
 //! keys that other programs arm and forwards expired keys to their owners. The second steps in when the first is gone
 //! or failed to act. The third only remembers events for a few seconds.
 //!
@@ -31,7 +31,7 @@ pub use self::capabilities::Capabilities;
 pub(crate) use self::capabilities::CapabilityMatcher;
 pub use self::heartbeat::{Heartbeat, MemberId, Readiness, VERSION};
 pub use self::memory::MemoryMembership;
-pub(crate) use self::ownership::{Change, OwnerSet, Ownership, SeniorListener};
+pub(crate) use self::ownership::{Change, HigherRankedListener, OwnerSet, Ownership};
 pub use self::ownership::{GoneMember, Member};
 pub use self::redis_adapter::RedisMembership;
 
@@ -41,7 +41,7 @@ pub const REFRESH: Duration = Duration::from_secs(1);
 /// How long a heartbeat is valid, and how long the list that was last read is.
 pub const LIFETIME: Duration = Duration::from_secs(3);
 
-/// Number of members, the most senior ones, that listen to the events of all keys. With three, two of them can die at
+/// Number of members, the highest-ranked ones, that listen to the events of all keys. With three, two of them can die at
 /// once and no event is lost.
 pub(crate) const LISTENERS: usize = 3;
 

@@ -13,7 +13,7 @@ use super::error::error;
 use super::error_numbers::{is_about_data, is_deadlock, is_duplicate, is_locked};
 use super::queries;
 use lapsed_core::ledger::{
-    Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, Withdrawal, Withdrawn,
+    Adopted, Adoption, AdoptionRequest, CancelByKey, CancelByKeyAnswer, LedgerError, Lookup,
 };
 use lapsed_core::task::{Arming, State};
 
@@ -30,15 +30,15 @@ impl Adoption for MysqlLedger {
         self.adopt_all(keys).await
     }
 
-    async fn withdraw(
+    async fn cancel_by_key(
         &self,
-        withdrawals: &[Withdrawal],
+        cancellations: &[CancelByKey],
         ahead: Duration,
-    ) -> Result<Vec<Withdrawn>, LedgerError> {
-        let share = withdrawals.len().div_ceil(CONNECTIONS_MAX).max(1);
-        let shares = withdrawals.chunks(share);
-        let shares = shares.map(|share| self.withdraw_one_by_one(share, ahead));
-        let mut answers = Vec::with_capacity(withdrawals.len());
+    ) -> Result<Vec<CancelByKeyAnswer>, LedgerError> {
+        let share = cancellations.len().div_ceil(CONNECTIONS_MAX).max(1);
+        let shares = cancellations.chunks(share);
+        let shares = shares.map(|share| self.cancel_by_key_one_by_one(share, ahead));
+        let mut answers = Vec::with_capacity(cancellations.len());
         for share in join_all(shares).await {
             answers.extend(share?);
         }
@@ -194,35 +194,35 @@ impl MysqlLedger {
         })
     }
 
-    /// Withdraws tasks on one connection. Leaves out the rows that another session has locked; if one is locked after
+    /// Cancels tasks whose keys were deleted, on one connection. Leaves out the rows that another session has locked; if one is locked after
     /// all, waits once, and tries none of the others.
-    async fn withdraw_one_by_one(
+    async fn cancel_by_key_one_by_one(
         &self,
-        withdrawals: &[Withdrawal],
+        cancellations: &[CancelByKey],
         ahead: Duration,
-    ) -> Result<Vec<Withdrawn>, LedgerError> {
+    ) -> Result<Vec<CancelByKeyAnswer>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        let rows = withdrawals.iter().map(|each| each.over.arming.row);
+        let rows = cancellations.iter().map(|each| each.over.arming.row);
         let parted = self
             .locks
             .part(&mut conn, &self.queries, rows.collect(), |row| *row);
         let (_, locked) = parted.await.map_err(error)?;
-        let mut answers = Vec::with_capacity(withdrawals.len());
+        let mut answers = Vec::with_capacity(cancellations.len());
         let mut waited = false;
-        for withdrawal in withdrawals {
+        for withdrawal in cancellations {
             if waited || locked.contains(&withdrawal.over.arming.row) {
-                answers.push(Withdrawn::Locked);
+                answers.push(CancelByKeyAnswer::Locked);
                 continue;
             }
             let mut retries = 0;
             answers.push(loop {
                 match conn.execute(self.withdrawal(withdrawal, ahead)).await {
-                    Ok(0) => break Withdrawn::Left,
-                    Ok(_) => break Withdrawn::Cancelled,
+                    Ok(0) => break CancelByKeyAnswer::Left,
+                    Ok(_) => break CancelByKeyAnswer::Cancelled,
                     Err(error) if is_deadlock(&error) && retries < DEADLOCK_RETRIES => retries += 1,
                     Err(error) if is_locked(&error) => {
                         waited = true;
-                        break Withdrawn::Locked;
+                        break CancelByKeyAnswer::Locked;
                     }
                     Err(failure) => return Err(error(failure)),
                 }
@@ -231,9 +231,9 @@ impl MysqlLedger {
         Ok(answers)
     }
 
-    fn withdrawal(&self, withdrawal: &Withdrawal, ahead: Duration) -> Statement<'static> {
-        let Withdrawal { over: seen, heard } = withdrawal;
-        statement(self.queries.plain(queries::WITHDRAW))
+    fn withdrawal(&self, withdrawal: &CancelByKey, ahead: Duration) -> Statement<'static> {
+        let CancelByKey { over: seen, heard } = withdrawal;
+        statement(self.queries.plain(queries::CANCEL_BY_KEY))
             .bind(heard.0)
             .bind(seen.arming.row)
             .bind(seen.arming.due.0)

@@ -18,13 +18,9 @@ const DUPLICATE_ATTEMPTS: u32 = 5;
 const ROWS_READ: usize = 64;
 
 impl MysqlLedger {
-    pub(super) async fn standing_of(
-        &self,
-        keys: &[TaskKey],
-        see: &dyn See,
-    ) -> Result<(), LedgerError> {
+    pub(super) async fn rows_of(&self, keys: &[TaskKey], see: &dyn See) -> Result<(), LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        let read = self.read_standing(&mut conn, keys, "", see).await;
+        let read = self.read_rows_of(&mut conn, keys, "", see).await;
         read.map(|_| ()).map_err(error)
     }
 
@@ -86,7 +82,7 @@ impl MysqlLedger {
         see: &dyn See,
         decide: &Decide,
     ) -> sqlx::Result<Vec<Changed>> {
-        let rows = self.read_standing(conn, keys, " FOR UPDATE", see).await?;
+        let rows = self.read_rows_of(conn, keys, " FOR UPDATE", see).await?;
         let changes = decide(self.clock.now());
         let mut cancelled: Vec<&str> = Vec::new();
         let (mut new, mut over): (Vec<&NewTask>, Vec<&NewTask>) = (Vec::new(), Vec::new());
@@ -144,7 +140,7 @@ impl MysqlLedger {
     }
 
     /// Reads rows, and locks them if `lock` says so. Returns their states in the order of `keys`.
-    async fn read_standing(
+    async fn read_rows_of(
         &self,
         conn: &mut Conn,
         keys: &[TaskKey],

@@ -152,13 +152,13 @@ impl MysqlLedger {
             if !is_live && of_name.running == 0 {
                 continue;
             }
-            let figures = methods.of(&name(&row)?);
-            figures.running += of_name.running;
+            let of_method = methods.of(&name(&row)?);
+            of_method.running += of_name.running;
             if is_live {
-                figures.pending = of_name.pending;
-                figures.waiting = of_name.waiting;
-                figures.overdue = of_name.overdue;
-                figures.overdue_ms_max = of_name.overdue_ms_max;
+                of_method.pending = of_name.pending;
+                of_method.waiting = of_name.waiting;
+                of_method.overdue = of_name.overdue;
+                of_method.overdue_ms_max = of_name.overdue_ms_max;
             }
         }
         Ok(all)

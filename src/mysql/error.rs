@@ -25,9 +25,9 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
         Some(1461) => "; raise the server's `max_prepared_stmt_count`",
         _ => "",
     };
-    let lacks_right = matches!(number(&error), Some(1044 | 1142 | 1143));
+    let is_missing_privilege = matches!(number(&error), Some(1044 | 1142 | 1143));
     let message = match &error {
-        sqlx::Error::Database(error) if lacks_right => {
+        sqlx::Error::Database(error) if is_missing_privilege => {
             format!("{}{}", error.message(), privileges::remedy(error.message()))
         }
         sqlx::Error::Database(error) => format!("{}{hint}", error.message()),

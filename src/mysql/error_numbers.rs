@@ -52,7 +52,7 @@ pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
 }
 
 /// True if the table has no index of the name in the statement. A server may look for the indexed column first.
-pub(super) fn lacks_index(error: &sqlx::Error) -> bool {
+pub(super) fn is_missing_index(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(UNKNOWN_INDEX | UNKNOWN_COLUMN))
 }
 

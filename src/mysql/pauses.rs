@@ -39,7 +39,7 @@ impl Pauses for MysqlLedger {
                 .bind(cut_by(by))
                 .bind(reason.to_owned())
         };
-        self.stand(PauseKind::Pause, scope, insert).await
+        self.write(PauseKind::Pause, scope, insert).await
     }
 
     async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
@@ -60,7 +60,7 @@ impl Pauses for MysqlLedger {
                 .bind(cut_by(by))
                 .bind(reason.to_owned())
         };
-        self.stand(PauseKind::Hold, &Scope::EVERYTHING, insert)
+        self.write(PauseKind::Hold, &Scope::EVERYTHING, insert)
             .await
     }
 
@@ -113,7 +113,7 @@ impl MysqlLedger {
     }
 
     /// Inserts a pause, unless there is one. Returns the one in effect.
-    async fn stand(
+    async fn write(
         &self,
         kind: PauseKind,
         scope: &Scope,

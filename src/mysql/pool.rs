@@ -93,7 +93,7 @@ struct Idle {
     session: Session,
     since: Instant,
     /// Another connection broke meanwhile: ping this one before use, however fresh it is.
-    doubted: bool,
+    needs_ping: bool,
 }
 
 /// A connection, and when it was opened.
@@ -165,9 +165,9 @@ impl Pool {
             let Idle {
                 mut session,
                 since,
-                doubted,
+                needs_ping,
             } = self.idle().pop_back()?;
-            if !doubted && since.elapsed() < FRESH {
+            if !needs_ping && since.elapsed() < FRESH {
                 return Some(session);
             }
             let patience = deadline.min(Instant::now() + PING_TIMEOUT);
@@ -239,7 +239,7 @@ impl Pool {
         idle.push_back(Idle {
             session,
             since: now,
-            doubted: false,
+            needs_ping: false,
         });
         let forgotten = idle
             .front()
@@ -252,8 +252,10 @@ impl Pool {
     }
 
     /// Marks all idle connections for a ping, since one broke.
-    fn doubt(&self) {
-        self.idle().iter_mut().for_each(|idle| idle.doubted = true);
+    fn recheck_idle(&self) {
+        self.idle()
+            .iter_mut()
+            .for_each(|idle| idle.needs_ping = true);
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
@@ -279,7 +281,7 @@ impl PooledConnection {
 
     /// Closes a connection that broke, or was left within an answer.
     pub fn close(self) {
-        self.pool.doubt();
+        self.pool.recheck_idle();
         self.pool.0.lost.add(self.session.peer);
     }
 

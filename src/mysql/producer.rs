@@ -41,7 +41,7 @@ impl Producer for MysqlLedger {
 
     async fn read_rows(&self, keys: &[TaskKey], see: Arc<dyn See>) -> Result<(), LedgerError> {
         self.now().await?;
-        self.standing_of(keys, &*see).await
+        self.rows_of(keys, &*see).await
     }
 
     async fn change(

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::connection::{Conn, about_rows, statement};
 use super::error::error;
-use super::error_numbers::lacks_index;
+use super::error_numbers::is_missing_index;
 use super::queries;
 use super::{BATCH_MAX, MysqlLedger, decode};
 use lapsed_core::ledger::{
@@ -70,7 +70,7 @@ impl Scans for MysqlLedger {
         let mut conn = self.pools.acquire().await?;
         match self.method_pages(&mut conn, &scan).await {
             Ok(found) => Ok(Some(found)),
-            Err(refused) if lacks_index(&refused) => Ok(None),
+            Err(refused) if is_missing_index(&refused) => Ok(None),
             Err(failed) => Err(error(failed)),
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::connection::{Conn, Statement, statement};
 use super::error::error;
-use super::error_numbers::lacks_index;
+use super::error_numbers::is_missing_index;
 use super::filter::Conditions;
 use super::queries::{self, Queries};
 use super::scans::END;
@@ -141,7 +141,7 @@ impl MysqlLedger {
         let by_series = matches!(parts[..], [Part::Recurring]);
         match self.search_in(conn, template, filter, parts).await {
             // Until `lapsed migrate` has added the index. The order, and so the cursor, is the same.
-            Err(error) if by_series && lacks_index(&error) => {
+            Err(error) if by_series && is_missing_index(&error) => {
                 let all = vec![Part::All];
                 self.search_in(conn, template, filter, all).await
             }

@@ -74,9 +74,9 @@ impl MysqlLedger {
         }
         // Reading these rows would tell nothing more. A later claim may have changed them since.
         let is_known = |one: &&Settlement| {
-            let tells_all =
+            let is_conclusive =
                 one.verdict.is_success() || matches!(one.verdict, Verdict::NextOccurrence { .. });
-            tells_all && reached.written.contains(&one.lease)
+            is_conclusive && reached.written.contains(&one.lease)
         };
         let (known, open): (Vec<&Settlement>, Vec<&Settlement>) =
             settlements.iter().partition(is_known);

@@ -48,9 +48,9 @@ impl MysqlLedger {
     pub async fn begin(&self) -> Result<TaskTransaction, TransactionError> {
         let pool = self.pools.handlers().clone();
         // The driver's `begin` is not cancel safe, so it runs to its end in a task of its own.
-        let begun = tokio::spawn(async move { pool.begin().await }).await;
-        let begun = begun.map_err(|error| TransactionError::Begin(error.into()))?;
-        begun.map_err(|error| TransactionError::Begin(error.into()))
+        let transaction = tokio::spawn(async move { pool.begin().await }).await;
+        let transaction = transaction.map_err(|error| TransactionError::Begin(error.into()))?;
+        transaction.map_err(|error| TransactionError::Begin(error.into()))
     }
 
     /// Settles a run as the last statement of `tx`, and commits. `None`: the claim is lost, and all is rolled back.

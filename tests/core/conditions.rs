@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use lapsed::diagnosis::{
-    CONDITIONS, DOWN_FOR, LATE, OVERDUE, Patience, SENTINEL_INTERVALS, SWEPT_MIN, SWEPT_PERCENT,
-    Severity, WINDOW, WITHDRAWN_MIN,
+    CANCELLED_BY_KEY_MIN, CONDITIONS, DOWN_FOR, LATE, OVERDUE, Patience, SENTINEL_INTERVALS,
+    SWEPT_MIN, SWEPT_PERCENT, Severity, WINDOW,
 };
 
 /// What only Prometheus sees: that a daemon does not answer, and what takes longer than the window of a daemon.
@@ -130,7 +130,7 @@ fn the_documentation_names_each_condition_that_is_reported() {
     let named: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
     let reported = CONDITIONS.iter().filter(|it| it.reported.is_some());
     assert_eq!(named, reported.map(|condition| condition.id).collect());
-    for number in [SWEPT_MIN.to_string(), WITHDRAWN_MIN.to_string()] {
+    for number in [SWEPT_MIN.to_string(), CANCELLED_BY_KEY_MIN.to_string()] {
         assert!(page.contains(&number), "{number}");
     }
 }

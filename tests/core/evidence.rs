@@ -6,7 +6,8 @@ use std::time::Duration;
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Adopted, Adoption, AdoptionRequest, Claimant, Claims, NewTask, Producer, Settlement, Withdrawal,
+    Adopted, Adoption, AdoptionRequest, CancelByKey, Claimant, Claims, NewTask, Producer,
+    Settlement,
 };
 use lapsed::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, Verdict, decide_adoption,
@@ -194,8 +195,11 @@ impl World {
                 if let Some(over) =
                     seen.filter(|row| row.booked().is_from_key() && is_younger(at, &row.booked()))
                 {
-                    let withdrawal = Withdrawal { over, heard: at };
-                    self.ledger.withdraw(&[withdrawal], AHEAD).await.unwrap();
+                    let withdrawal = CancelByKey { over, heard: at };
+                    self.ledger
+                        .cancel_by_key(&[withdrawal], AHEAD)
+                        .await
+                        .unwrap();
                 }
                 return;
             }

@@ -69,7 +69,7 @@ fn recorded() -> Metrics {
     metrics.sentinel_age(Duration::from_millis(1), Duration::from_millis(1));
     metrics.ledger(true);
     metrics.adopted("bare");
-    metrics.withdrawn();
+    metrics.cancelled_by_key();
     metrics.waiting("Job", 1);
     metrics.fenced();
     metrics.occurrences_skipped(1);

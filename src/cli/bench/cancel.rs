@@ -76,9 +76,9 @@ impl Cancel {
         tag: &str,
         mut meter: Meter,
     ) -> anyhow::Result<Vec<Stat>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let cancelled = environment.client.cancel_where(&ListFilter::tag(tag)).await;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let report = cancelled.context("cancel tasks")?;
         let costs = meter.end(environment).await?;
         ensure!(

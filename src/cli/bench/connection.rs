@@ -78,7 +78,7 @@ impl Connection {
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = self.answer(request).await?;
         let status = answer.status();
         let body = timeout(ANSWERED_WITHIN, answer.into_body().collect());
@@ -86,7 +86,7 @@ impl Connection {
         Ok(Answer {
             status,
             body: body.to_bytes(),
-            took: begun.elapsed(),
+            took: started.elapsed(),
         })
     }
 

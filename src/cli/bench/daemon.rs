@@ -176,7 +176,7 @@ impl BenchDaemon {
             metrics: Arc::clone(&adapters.metrics),
         };
         let reporting = tokio::spawn(reporter.report());
-        let result = engine.run_until(told_to_stop()).await;
+        let result = engine.run_until(stop_requested()).await;
         reporting.abort();
         ignoring.abort();
         stop_servers.cancel();
@@ -245,7 +245,7 @@ pub fn now_us(clock: Option<&LedgerClock>) -> u64 {
 }
 
 /// Waits for a line on standard input, or its end: the measuring process is gone then.
-async fn told_to_stop() {
+async fn stop_requested() {
     let mut line = String::new();
     let mut stdin = tokio::io::BufReader::new(tokio::io::stdin());
     let _ = stdin.read_line(&mut line).await;

@@ -121,8 +121,8 @@ impl Enqueue {
         let numbers = Arc::new(AtomicU32::new(environment.take_numbers(0)));
         let own = std::process::id();
         let cpu_before = cpu_time(own);
-        let begun = Instant::now();
-        let end = begun + self.duration;
+        let started = Instant::now();
+        let end = started + self.duration;
         let mut callers = Vec::new();
         for _ in 0..method.callers {
             let (client, numbers) = (environment.client.clone(), Arc::clone(&numbers));
@@ -137,7 +137,7 @@ impl Enqueue {
             all.keys += tally.keys;
             all.calls.extend(tally.calls);
         }
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let cpu_own = cpu_time(own)
             .zip(cpu_before)
             .map(|(after, before)| after.saturating_sub(before));

@@ -11,8 +11,8 @@ use super::usage::{cpu_time, resident, resident_peak};
 
 /// A running measurement of costs.
 pub struct Meter {
-    begun: Instant,
-    begun_us: u64,
+    started: Instant,
+    started_us: u64,
     counters: Counters,
     counts: Counts,
     daemons: Vec<Watched>,
@@ -90,8 +90,8 @@ impl Meter {
         let counts = counters.read().await?;
         let (redis, database) = environment.server_pids();
         Ok(Self {
-            begun: Instant::now(),
-            begun_us: environment.now_us(),
+            started: Instant::now(),
+            started_us: environment.now_us(),
             counters,
             counts,
             daemons: daemons
@@ -114,8 +114,8 @@ impl Meter {
     /// Ends measuring.
     pub async fn end(&mut self, environment: &Environment) -> anyhow::Result<Costs> {
         self.sample();
-        let elapsed = self.begun.elapsed();
-        let span_us = (self.begun_us, environment.now_us());
+        let elapsed = self.started.elapsed();
+        let span_us = (self.started_us, environment.now_us());
         let daemons: Option<Vec<Cost>> = self.daemons.iter().map(|one| one.end(elapsed)).collect();
         let daemon = daemons.filter(|daemons| !daemons.is_empty());
         let daemon = daemon.map(|daemons| Cost {

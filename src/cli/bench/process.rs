@@ -132,8 +132,8 @@ impl Daemon {
         let mut child = command.spawn().context("start a daemon")?;
         let stdin = child.stdin.take().expect("it is piped");
         let stdout = child.stdout.take().expect("it is piped");
-        let (tell, progress) = watch::channel(Progress::default());
-        tokio::spawn(listen(stdout, tell));
+        let (sender, progress) = watch::channel(Progress::default());
+        tokio::spawn(listen(stdout, sender));
         Ok(Self {
             child,
             stdin,
@@ -252,25 +252,27 @@ impl Daemon {
 }
 
 /// Reads the output of a daemon until it ends.
-async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
+async fn listen(stdout: ChildStdout, sender: watch::Sender<Progress>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let mut words = line.split(' ');
         match words.next() {
-            Some("ready") => tell.send_modify(|progress| progress.ready = Some(Instant::now())),
-            Some("audited") => tell.send_modify(|progress| progress.audited = Some(Instant::now())),
+            Some("ready") => sender.send_modify(|progress| progress.ready = Some(Instant::now())),
+            Some("audited") => {
+                sender.send_modify(|progress| progress.audited = Some(Instant::now()))
+            }
             Some("resp") => {
                 let address = words.next().and_then(|word| word.parse().ok());
-                tell.send_modify(|progress| progress.resp = address);
+                sender.send_modify(|progress| progress.resp = address);
             }
             Some("http") => {
                 let address = words.next().and_then(|word| word.parse().ok());
-                tell.send_modify(|progress| progress.http = address);
+                sender.send_modify(|progress| progress.http = address);
             }
             Some("progress") => {
                 let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
                 let (started, running, backlog, events) = (number(), number(), number(), number());
-                tell.send_modify(|progress| {
+                sender.send_modify(|progress| {
                     progress.started = started;
                     progress.running = running;
                     progress.backlog_started = backlog;

@@ -68,7 +68,7 @@ pub async fn write_of(
     due: impl Fn(u32) -> UnixMs + Send + Sync + 'static,
     bar: &ProgressBar,
 ) -> anyhow::Result<Written> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let due = Arc::new(due);
     let batches = numbers.clone().step_by(BATCH as usize);
     let calls = batches.map(|first| {
@@ -102,6 +102,6 @@ pub async fn write_of(
         }
     }
     bar.finish_and_clear();
-    written.took = begun.elapsed();
+    written.took = started.elapsed();
     Ok(written)
 }

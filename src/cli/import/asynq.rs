@@ -12,7 +12,7 @@ use super::job::{Found, Job, contents, due_of_seconds, runs};
 use super::protobuf::TaskMessage;
 use super::sets::{Page, Sets};
 use super::sorted_set_jobs::{Hashes, SortedSetJobs, unless_paused};
-use super::store::{Entry, Field, Store, Taker};
+use super::store::{Entry, Field, RemovalScript, Store};
 
 /// As asynq's `deleteTaskCmd` does.
 const TAKE_ALSO: &str = r"
@@ -50,7 +50,7 @@ pub async fn open(store: Store, queue: Option<&str>) -> anyhow::Result<SortedSet
     Ok(SortedSetJobs {
         sets: Sets::new(sets.collect()),
         store,
-        taker: Taker::new("msg", TAKE_ALSO),
+        removal: RemovalScript::new("msg", TAKE_ALSO),
         hashes: Some(Hashes {
             before: "asynq:{".to_owned(),
             after: "}:t:",

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::job::{Found, Job, MILLISECONDS_BELOW, contents, runs};
 use super::sets::{Page, Sets};
 use super::sorted_set_jobs::{Hashes, SortedSetJobs, unless_paused};
-use super::store::{Entry, Field, Store, Taker};
+use super::store::{Entry, Field, RemovalScript, Store};
 
 /// Fields of a job's hash. `attemptsMade` is the name of `atm` in older versions.
 const FIELDS: [&str; 7] = [
@@ -81,7 +81,7 @@ pub async fn open(
         remarks,
         sets: Sets::new(names.iter().map(set).collect()),
         store,
-        taker: Taker::new("data", TAKE_ALSO),
+        removal: RemovalScript::new("data", TAKE_ALSO),
         hashes: Some(Hashes {
             before,
             after: ":",

@@ -64,7 +64,7 @@ impl Intake<'_> {
         let mut keys_here = HashSet::new();
         let (mut committed, mut create) = (Vec::with_capacity(wanted.len()), Vec::new());
         for (want, lookup) in wanted.into_iter().zip(lookups) {
-            self.tally.note_lack(want.job.lacks);
+            self.tally.note_missing(want.job.missing);
             match &lookup {
                 Some(lookup) if self.is_of_another(lookup, &want) => {
                     let why = format!(

@@ -26,7 +26,7 @@ pub struct Job {
     /// Runs that have failed.
     pub attempts: u16,
     /// What the task does not keep of the job, as in "3 jobs ..".
-    pub lacks: Option<&'static str>,
+    pub missing: Option<&'static str>,
     pub place: Place,
 }
 
@@ -70,7 +70,7 @@ impl Job {
             contents: Contents::default(),
             payload_has_id: false,
             attempts: 0,
-            lacks: None,
+            missing: None,
             place,
         }
     }

@@ -95,7 +95,7 @@ impl Import {
                 stderr_line!("note: {remark}");
             }
         }
-        tally.tell(options.source, options.dry_run, complete, output)
+        tally.print(options.source, options.dry_run, complete, output)
     }
 }
 

@@ -43,7 +43,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Stands for an id that has no room in a key.
+/// Digest of an id that does not fit in a key.
 fn digest(id: &[u8]) -> String {
     let digest = Sha256::digest(id);
     format!("sha256-{}", hex(&digest[..16]))

@@ -13,7 +13,7 @@ use super::job::{Found, Job, contents, due_by_size, is_own, runs};
 use super::php::{PhpValue, unserialize};
 use super::sets::{Page, Sets};
 use super::source::{Fate, Source, Taken};
-use super::store::{Entry, Store, Taker};
+use super::store::{Entry, RemovalScript, Store};
 use super::table::{Table, places};
 
 /// Rows of ids. Primary key. `params` has at most a few bytes more than a payload.
@@ -30,7 +30,7 @@ pub struct Seed000 {
     store: Store,
     table: Table,
     sets: Sets,
-    taker: Taker,
+    removal: RemovalScript,
     /// Whether rows have an `ext_string`; unknown at first.
     has_tags: Option<bool>,
 }
@@ -48,7 +48,7 @@ impl Seed000 {
             store,
             table,
             sets: Sets::new(vec![(Arc::from(set), Arc::from(set))]),
-            taker: Taker::new("", ""),
+            removal: RemovalScript::new("", ""),
             has_tags: None,
         }
     }
@@ -121,7 +121,7 @@ impl Source for Seed000 {
         };
         let set = &first.place.container;
         let entries: Vec<_> = jobs.iter().map(|job| &job.place).collect();
-        let removed = self.store.take(set, "", &entries, &self.taker).await?;
+        let removed = self.store.take(set, "", &entries, &self.removal).await?;
         taken.add(0, &removed);
         let removed: Vec<&Job> = jobs
             .iter()

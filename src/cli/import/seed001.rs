@@ -37,7 +37,7 @@ pub(super) fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, Stri
     .into())
 }
 
-/// A member that is a task key stands for itself, as for the timer of sorted sets.
+/// A member that is a task key is its own key, as for the timer of sorted sets.
 fn key(member: &[u8]) -> Option<TaskKey> {
     match KeyName::parse(member) {
         KeyName::Task(key) => Some(key),

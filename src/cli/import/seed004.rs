@@ -24,7 +24,7 @@ pub struct Seed004 {
     store: Store,
     prefix: String,
     wheel: WheelConfig,
-    /// The wheel stands still since: the next visits are counted from here.
+    /// The wheel has stopped since: the next visits are counted from here.
     stopped_at: UnixMs,
     slot: i64,
     /// Elements of the slot that were read and are still there.

@@ -93,7 +93,7 @@ pub(super) fn job(entry: &Entry, _: &[Field], page: &Page) -> Result<Found, Stri
             .retry_count
             .map_or(0, |count| runs(count.saturating_add(1))),
         contents: contents(item.args.map(|args| args.get().to_owned()), most),
-        lacks: match (
+        missing: match (
             is_on(item.unique_for.as_ref()),
             is_on(item.retry_for.as_ref()),
         ) {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::job::{Found, Job};
 use super::sets::{Page, Sets, groups};
 use super::source::{Source, Taken};
-use super::store::{Entry, Field, Store, Taker};
+use super::store::{Entry, Field, RemovalScript, Store};
 
 /// Reads a job from its entry and the fields of its hash; an error says why it cannot be imported.
 pub type ReadJob = fn(&Entry, &[Field], &Page) -> Result<Found, String>;
@@ -14,7 +14,7 @@ pub type ReadJob = fn(&Entry, &[Field], &Page) -> Result<Found, String>;
 pub struct SortedSetJobs {
     pub store: Store,
     pub sets: Sets,
-    pub taker: Taker,
+    pub removal: RemovalScript,
     /// The hashes of the jobs; `None`: a member is the job.
     pub hashes: Option<Hashes>,
     /// Only jobs of this queue; `None`: all jobs of the sets.
@@ -69,7 +69,7 @@ impl SortedSetJobs {
         Self {
             store,
             sets,
-            taker: Taker::new("", ""),
+            removal: RemovalScript::new("", ""),
             hashes: None,
             queue: None,
             remarks: Vec::new(),
@@ -133,7 +133,10 @@ impl Source for SortedSetJobs {
         for (set, jobs) in groups(jobs) {
             let prefix = self.prefix(&jobs[0].queue);
             let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
-            let removed = self.store.take(set, &prefix, &places, &self.taker).await?;
+            let removed = self
+                .store
+                .take(set, &prefix, &places, &self.removal)
+                .await?;
             taken.add(from, &removed);
             from += jobs.len();
         }

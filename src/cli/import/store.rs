@@ -121,13 +121,13 @@ impl FromRedisValue for Field {
 }
 
 /// A script that removes jobs from a sorted set.
-pub struct Taker {
+pub struct RemovalScript {
     script: String,
     /// Field of the job's hash that must not have changed; empty: none.
     field: &'static str,
 }
 
-impl Taker {
+impl RemovalScript {
     pub fn new(field: &'static str, also: &str) -> Self {
         Self {
             script: TAKE.replace("{also}", also),
@@ -278,10 +278,10 @@ impl Store {
         set: &str,
         prefix: &str,
         places: &[&Place],
-        taker: &Taker,
+        removal: &RemovalScript,
     ) -> anyhow::Result<Vec<Fate>> {
-        let mut call = script(&taker.script, 1);
-        call.arg(set).arg(prefix).arg(taker.field);
+        let mut call = script(&removal.script, 1);
+        call.arg(set).arg(prefix).arg(removal.field);
         for place in places {
             call.arg(&place.member)
                 .arg(&place.version)

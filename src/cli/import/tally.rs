@@ -34,7 +34,7 @@ pub struct Tally {
     /// Not removed at the source, because they have changed there since they were read.
     pub changed: u64,
     /// What tasks do not keep of their jobs.
-    lacks: BTreeMap<&'static str, u64>,
+    missing: BTreeMap<&'static str, u64>,
     /// Cancelled, since the job was not at the source any more when it was to be removed.
     pub undone: u64,
     /// As `undone`, but the task has run, or runs.
@@ -77,9 +77,9 @@ impl Tally {
     }
 
     /// Counts a job of which something is not kept.
-    pub fn note_lack(&mut self, lack: Option<&'static str>) {
-        if let Some(lack) = lack {
-            *self.lacks.entry(lack).or_default() += 1;
+    pub fn note_missing(&mut self, missing: Option<&'static str>) {
+        if let Some(missing) = missing {
+            *self.missing.entry(missing).or_default() += 1;
         }
     }
 
@@ -148,7 +148,7 @@ impl Tally {
 
     /// Prints the result. Exit code 1 if a job was refused, a task could not be cancelled whose job was gone,
     /// or the import was interrupted.
-    pub fn tell(
+    pub fn print(
         self,
         source: ImportSource,
         dry_run: bool,
@@ -165,8 +165,8 @@ impl Tally {
                 self.unarmed
             );
         }
-        for (lack, count) in &self.lacks {
-            stderr_line!("note: {count} jobs {lack}");
+        for (missing, count) in &self.missing {
+            stderr_line!("note: {count} jobs {missing}");
         }
         if let Some(key) = &self.first_unrouted {
             stderr_line!(

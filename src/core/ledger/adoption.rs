@@ -57,16 +57,16 @@ pub enum Adopted {
 
 /// Request to cancel the adopted task of a key that a program deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Withdrawal {
+pub struct CancelByKey {
     /// The row on which the decision is based.
     pub over: Lookup,
     /// When the deletion was heard.
     pub heard: UnixMs,
 }
 
-/// Result of [`Adoption::withdraw`] for one task.
+/// Result of [`Adoption::cancel_by_key`] for one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Withdrawn {
+pub enum CancelByKeyAnswer {
     /// The task is cancelled.
     Cancelled,
     /// The withdrawal does not apply to the row as it is now. Nothing was written.
@@ -86,18 +86,18 @@ pub trait Adoption: Send + Sync {
     /// The tasks exist, as after [`create`](super::Producer::create). Adopting the keys again finds their rows.
     async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError>;
 
-    /// Cancels adopted tasks whose keys were deleted. Returns the results in the order of `withdrawals`.
+    /// Cancels adopted tasks whose keys were deleted. Returns the results in the order of `cancellations`.
     ///
     /// Cancels only a task that was adopted, is not recurring, is unchanged since it was looked up, and is due in more
     /// than `ahead`; with an `ahead` of zero it may be due. It may wait for a retry, or follow a run of an older arming. A locked row delays no other.
     ///
     /// # If we crash right after
     /// The tasks are cancelled. A withdrawal that was not written is lost, as a deletion that no daemon heard.
-    async fn withdraw(
+    async fn cancel_by_key(
         &self,
-        withdrawals: &[Withdrawal],
+        cancellations: &[CancelByKey],
         ahead: Duration,
-    ) -> Result<Vec<Withdrawn>, LedgerError>;
+    ) -> Result<Vec<CancelByKeyAnswer>, LedgerError>;
 
     /// Reverts the deletion of a row by a legacy program that has since armed the key again: sets `sts = 0` where
     /// `sts = 1` and `status = 0`. Does not revert a [cancellation](super::Producer::cancel). Returns false if it did not.

@@ -74,7 +74,7 @@ pub struct Claim {
 
 impl Claim {
     /// True if an occurrence of a recurring task was begun before this claim, even if no attempt was counted.
-    pub fn has_begun_before(&self) -> bool {
+    pub fn has_started_before(&self) -> bool {
         self.attempt.number > 1 || self.due_at > self.lease.arming.due
     }
 

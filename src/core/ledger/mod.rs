@@ -69,7 +69,7 @@ use std::any::Any;
 use async_trait::async_trait;
 
 pub use self::admin::{Admin, REDRIVEN_AGO, RunNowAnswer};
-pub use self::adoption::{Adopted, Adoption, AdoptionRequest, Withdrawal, Withdrawn};
+pub use self::adoption::{Adopted, Adoption, AdoptionRequest, CancelByKey, CancelByKeyAnswer};
 pub use self::cancellation::{CancelAnswer, CancelPage};
 pub use self::change::Seen;
 pub use self::change::{Change, Changed, Decide, See, by_rows};

@@ -26,7 +26,7 @@ pub enum DeclaredBy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Established {
     /// The series was created, or restarted after it had ended.
-    Begun(Arming),
+    Started(Arming),
     /// The series existed with other settings.
     Changed {
         /// Its arming now.
@@ -83,15 +83,15 @@ pub async fn establish(
             }
         };
         // A start that this row has begun before does not begin again.
-        let has_begun = lookup.is_some_and(|lookup| Some(lookup.arming.due) == wanted.start())
+        let has_started = lookup.is_some_and(|lookup| Some(lookup.arming.due) == wanted.start())
             || stored
                 .as_ref()
                 .is_some_and(|stored| stored.start() == wanted.start());
         let behind = match declared_by {
-            DeclaredBy::Producer if !has_begun => wanted.starts_after(now),
+            DeclaredBy::Producer if !has_started => wanted.starts_after(now),
             _ => now,
         };
-        let recurrence = begun(wanted, stored.as_ref(), declared_by, now);
+        let recurrence = start_recurrence(wanted, stored.as_ref(), declared_by, now);
         let right = lookup
             .map(|lookup| lookup.arming.due)
             .filter(|due| keeps_due && *due > now && recurrence.has(*due));
@@ -108,7 +108,7 @@ pub async fn establish(
                     arming,
                     older_run: lookup.state == State::Running,
                 },
-                _ => Established::Begun(arming),
+                _ => Established::Started(arming),
             });
         }
     }
@@ -177,7 +177,7 @@ fn plan(
 
 /// Returns the recurrence to store: with the start of the stored one, or starting now. A configuration has no now: its
 /// periods count from the epoch, so that every daemon finds the same occurrences.
-fn begun(
+fn start_recurrence(
     wanted: &Recurrence,
     stored: Option<&Recurrence>,
     declared_by: DeclaredBy,

@@ -184,13 +184,13 @@ impl MethodCollector {
 
     /// Returns the counts of all methods.
     pub fn into_stats(self) -> Vec<MethodStats> {
-        let figures = self.0.into_iter();
-        let figures = figures.map(|(name, (figures, took))| MethodStats {
+        let of_method = self.0.into_iter();
+        let of_method = of_method.map(|(name, (of_method, took))| MethodStats {
             name,
             due_to_done: Percentiles::of(took),
-            ..figures
+            ..of_method
         });
-        figures.collect()
+        of_method.collect()
     }
 }
 

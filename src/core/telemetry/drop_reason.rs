@@ -38,7 +38,7 @@ pub enum DropReason {
     /// The row of an adoption candidate changed meanwhile.
     Overtaken,
     /// The task of a deleted key was not adopted from this key, or has changed since.
-    NotWithdrawn,
+    NotCancelledByKey,
     /// The table cannot store the key.
     UnfitKey,
     /// The ledger refused the row of an adoption candidate.
@@ -83,7 +83,7 @@ impl DropReason {
             Self::Known => "known",
             Self::OutOfDate => "out_of_date",
             Self::Overtaken => "overtaken",
-            Self::NotWithdrawn => "not_withdrawn",
+            Self::NotCancelledByKey => "not_withdrawn",
             Self::UnfitKey => "unfit_key",
             Self::Refused => "refused",
             Self::Lasting => "lasting",

@@ -43,7 +43,7 @@ pub trait AdoptionSink: SignalSink {
 
     /// Receives the key of an expired event for a task that another daemon owns. This daemon looks it up and adopts the
     /// key if that daemon adopts none of this name, or cannot be told of it.
-    fn expired_elsewhere(&self, _key: &TaskKey, _is_told: bool) {}
+    fn expired_elsewhere(&self, _key: &TaskKey, _is_notified: bool) {}
 
     /// Returns for each key, in order, whether the ledger has a row of it; `None` if the ledger does not answer.
     async fn are_known(&self, keys: &[TaskKey]) -> Option<Vec<bool>> {
@@ -54,8 +54,8 @@ pub trait AdoptionSink: SignalSink {
 /// What the other daemons receive, and which of them acts first.
 pub trait Peers: Send + Sync + 'static {
     /// Number of daemons that come first and receive the arming of this key too. 0: this daemon acts on it. 1: it acts
-    /// if the first one did not. Higher: it remembers the event. Daemons that adopt the key come first, then the more
-    /// senior ones.
+    /// if the first one did not. Higher: it remembers the event. Daemons that adopt the key come first, then those of a
+    /// higher rank.
     fn listener_rank(&self, _key: &TaskKey) -> usize {
         0
     }

@@ -145,14 +145,14 @@ impl Backlog {
         } else {
             ("have", "run")
         };
-        let (lack, stay) = if *without_route == 1 {
+        let (they_have, stay) = if *without_route == 1 {
             ("has", "stays")
         } else {
             ("have", "stay")
         };
         let of_those = if *more { "of the oldest of them, " } else { "" };
         let found = format!(
-            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon has a free slot, {} {lack} none and {stay}",
+            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon has a free slot, {} {they_have} none and {stay}",
             duration(*oldest.max(kept_back_for)),
             count(*with_route as u64),
             count(*without_route as u64),

@@ -27,16 +27,16 @@ pub(super) async fn next_id(
     table: &TableName,
     queries: &Queries,
 ) -> sqlx::Result<Option<(u64, String)>> {
-    let told = sqlx::query(NEXT_ID)
+    let counter = sqlx::query(NEXT_ID)
         .bind(table.as_str())
         .fetch_optional(&mut *conn)
         .await?;
-    let Some(told) = told else {
+    let Some(counter) = counter else {
         return Ok(None);
     };
     let last = statement(queries.plain(LAST_ID)).fetch_one(conn).await?;
-    let (told, column_type): (i64, String) = (told.try_get(0)?, told.try_get(1)?);
-    let next = told.max(last.try_get::<i64, _>(0)?);
+    let (counter, column_type): (i64, String) = (counter.try_get(0)?, counter.try_get(1)?);
+    let next = counter.max(last.try_get::<i64, _>(0)?);
     Ok(Some((next.unsigned_abs(), column_type)))
 }
 

@@ -114,15 +114,15 @@ fn judge_key_charset(table: &TableName, charset: &str) -> Finding {
 }
 
 fn judge_optional(table: &TableName, optional: &Result<(), MigrateError>) -> Option<Finding> {
-    let Err(MigrateError::Outdated { lack, .. }) = optional else {
+    let Err(MigrateError::Outdated { difference, .. }) = optional else {
         return None;
     };
-    let effect = match lack.contains("method") {
+    let effect = match difference.contains("method") {
         true => "a backlog of tasks that may not start delays other overdue tasks",
         false => "lists of recurring tasks search the whole table",
     };
     Some(
-        Finding::note(SHAPE, format!("`{table}` {lack}: {effect}"))
+        Finding::note(SHAPE, format!("`{table}` {difference}: {effect}"))
             .remedy("run `lapsed migrate` (reads and writes continue meanwhile)"),
     )
 }
@@ -136,8 +136,8 @@ fn judge_shape(table: &TableName, shape: &Result<(), MigrateError>) -> Finding {
             format!("table `{table}` does not exist, or this user has no right on it"),
         )
         .remedy(migrate),
-        Err(MigrateError::Outdated { lack, .. }) => {
-            Finding::error(SHAPE, format!("table `{table}` {lack}")).remedy(migrate)
+        Err(MigrateError::Outdated { difference, .. }) => {
+            Finding::error(SHAPE, format!("table `{table}` {difference}")).remedy(migrate)
         }
         Err(error) => Finding::error(SHAPE, error.to_string())
             .remedy("fix the table by hand, or name another one in `ledger.table`"),
@@ -164,7 +164,7 @@ mod tests {
         let absent = judge(Err(MigrateError::Absent { table: table() }));
         let outdated = judge(Err(MigrateError::Outdated {
             table: table(),
-            lack: "lacks index `ix_due`".to_owned(),
+            difference: "lacks index `ix_due`".to_owned(),
         }));
         let other = judge(Err(MigrateError::Incompatible {
             table: table(),

@@ -1,7 +1,7 @@
 //! Adoption: writes, moves or cancels the rows of keys that programs armed or deleted without a row of their own.
 
 mod comparing;
-mod seniors;
+mod higher_ranked;
 mod writing;
 
 use std::sync::Arc;
@@ -14,9 +14,11 @@ use crate::engine::expired::adopt_expired;
 use crate::engine::health::LedgerHealth;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::queue::SignalQueue;
-use crate::engine::reports::{Reporter, TaskWithdrawn, withdrawn_many};
+use crate::engine::reports::{Reporter, TaskCancelledByKey, many_cancelled_by_key};
 use crate::handler::Router;
-use crate::ledger::{Adoption, AdoptionRequest, Claims, LedgerError, Withdrawal, Withdrawn};
+use crate::ledger::{
+    Adoption, AdoptionRequest, CancelByKey, CancelByKeyAnswer, Claims, LedgerError,
+};
 use crate::membership::Membership;
 use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
@@ -37,7 +39,7 @@ const INSPECT_TIMEOUT: Duration = Duration::from_secs(1);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A key that is gone this long before its due time or less may have expired rather than been deleted.
-const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
+const CANCEL_BY_KEY_AHEAD: Duration = Duration::from_secs(1);
 
 /// Maximum number of times a key is compared whose row changes meanwhile.
 const ROUNDS_MAX: usize = 3;
@@ -107,7 +109,7 @@ impl Adopter {
         let ready = async || self.candidates.ready(BATCH).await;
         let activity = &self.activity;
         while let Some(ready) = self.lifecycle.stopping.run_until_cancelled(ready()).await {
-            let batch = self.leave_to_seniors(ready).await;
+            let batch = self.leave_to_higher_ranked(ready).await;
             let adopted = activity.pass(Cause::Work, self.adopt(batch.clone()));
             if let Err(error) = adopted.await {
                 self.health.failed("adopt keys", &error);
@@ -165,15 +167,15 @@ impl Adopter {
             if candidates.is_empty() {
                 break;
             }
-            let (wanted, withdrawals) = self.compare(candidates).await?;
-            deleted.extend(withdrawals);
+            let (wanted, cancellations) = self.compare(candidates).await?;
+            deleted.extend(cancellations);
             let wanted = self.drop_outdated(wanted).await;
             let rows;
             (rows, candidates) = self.write_wanted(wanted).await?;
             written += rows;
         }
         // Behind the new keys, which may fall due soon.
-        self.withdraw(deleted).await?;
+        self.cancel_by_key(deleted).await?;
         Ok(written)
     }
 
@@ -225,33 +227,36 @@ impl Adopter {
     }
 
     /// Cancels the tasks of deleted keys. Those whose rows are locked are tried again later.
-    async fn withdraw(
+    async fn cancel_by_key(
         &self,
-        deleted: Vec<(AdoptionCandidate, Withdrawal)>,
+        deleted: Vec<(AdoptionCandidate, CancelByKey)>,
     ) -> Result<(), LedgerError> {
         if deleted.is_empty() {
             return Ok(());
         }
         let ahead = match self.entries {
             Some(_) => Duration::ZERO,
-            None => WITHDRAW_AHEAD,
+            None => CANCEL_BY_KEY_AHEAD,
         };
-        let (candidates, withdrawals): (Vec<AdoptionCandidate>, Vec<Withdrawal>) =
+        let (candidates, cancellations): (Vec<AdoptionCandidate>, Vec<CancelByKey>) =
             deleted.into_iter().unzip();
-        let answers = self.adoption.withdraw(&withdrawals, ahead).await?;
+        let answers = self.adoption.cancel_by_key(&cancellations, ahead).await?;
         let cancelled = answers
             .iter()
-            .filter(|answer| **answer == Withdrawn::Cancelled);
-        withdrawn_many(&self.reporter, cancelled.count());
+            .filter(|answer| **answer == CancelByKeyAnswer::Cancelled);
+        many_cancelled_by_key(&self.reporter, cancelled.count());
         let mut locked = Vec::new();
         for (candidate, answer) in candidates.into_iter().zip(answers) {
             match answer {
-                Withdrawn::Cancelled => {
+                CancelByKeyAnswer::Cancelled => {
                     let key = &candidate.key;
-                    TaskWithdrawn { key }.emit(&self.reporter);
+                    TaskCancelledByKey { key }.emit(&self.reporter);
                 }
-                Withdrawn::Left => self.reporter.metrics.dropped(DropReason::NotWithdrawn, 1),
-                Withdrawn::Locked => locked.push(candidate),
+                CancelByKeyAnswer::Left => self
+                    .reporter
+                    .metrics
+                    .dropped(DropReason::NotCancelledByKey, 1),
+                CancelByKeyAnswer::Locked => locked.push(candidate),
             }
         }
         if !locked.is_empty() {

@@ -100,7 +100,7 @@ impl Audit {
                     self.lock.release(began_at).await;
                     progress.report.log(cause);
                     // This audit also satisfies the request of a sentinel that expired meanwhile.
-                    self.activity.withdraw(Cause::Sentinel);
+                    self.activity.cancel_request(Cause::Sentinel);
                 }
                 Err(error) => {
                     progress.break_off();

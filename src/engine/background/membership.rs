@@ -135,13 +135,13 @@ impl MembershipTask {
         let Change {
             joined,
             left,
-            vanished,
+            lost,
             owners,
         } = change;
-        if !vanished.is_empty() {
-            self.reporter.metrics.members_vanished(vanished.len());
+        if !lost.is_empty() {
+            self.reporter.metrics.members_lost(lost.len());
             if let Some(held_back) = self.reporter.failures.admit("vanished") {
-                let daemons = vanished.join(" ");
+                let daemons = lost.join(" ");
                 tracing::warn!(daemons, held_back, "daemons have ended without saying so");
             }
             self.lease_scan.activate(Cause::Members);

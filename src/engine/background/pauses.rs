@@ -113,7 +113,7 @@ impl PauseReader {
         let overdue = self.ledger.count_overdue(before, COUNTED_MAX).await?;
         let or_more = overdue >= u64::from(COUNTED_MAX);
         if already {
-            tracing::warn!(overdue, or_more, due_before = %before, by = pause.by, "tasks were held for review already: that hold stands");
+            tracing::warn!(overdue, or_more, due_before = %before, by = pause.by, "tasks were held for review already: that hold is kept");
         } else {
             tracing::warn!(overdue, or_more, due_before = %before, "tasks are held for review, recurring ones included: see `lapsed list --state overdue` (`--recurring`), let them go with `lapsed resume --held`");
         }

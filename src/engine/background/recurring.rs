@@ -94,7 +94,7 @@ impl Recurring {
         let key = &wanted.key;
         let task = task_of(wanted);
         match establish(&*self.ledger, &self.clock, &task, DeclaredBy::Configuration).await? {
-            Established::Begun(arming) => self.rearm_changed(key, "started", arming.due),
+            Established::Started(arming) => self.rearm_changed(key, "started", arming.due),
             Established::Changed { arming, .. } => self.rearm_changed(key, "changed", arming.due),
             Established::Unchanged(arming, _) => {
                 tracing::debug!(task.class_method = key.class_method(), due = %arming.due, "recurring task is as configured");

@@ -65,21 +65,21 @@ async fn a_newer_candidate_takes_precedence_over_one_put_back() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_left_to_a_senior_is_due_again_until_this_daemon_acts_in_any_case() {
     let candidates = candidates();
-    let senior = Some(SeniorListener {
+    let higher_ranked = Some(HigherRankedListener {
         id: MemberId(7),
         can_be_asked: true,
     });
     let started = Instant::now();
-    assert!(candidates.add_behind(armed("a", 60_000), senior));
+    assert!(candidates.add_behind(armed("a", 60_000), higher_ranked));
     let mut times = Vec::new();
     loop {
         let ready = candidates.ready(9).await;
-        assert_eq!(ready[0].senior, senior);
+        assert_eq!(ready[0].higher_ranked, higher_ranked);
         times.push(started.elapsed());
         if ready[0].may_act() {
             break;
         }
-        candidates.leave_to_seniors(ready, Duration::from_millis(400));
+        candidates.leave_to_higher_ranked(ready, Duration::from_millis(400));
     }
     let after_ms = |ms| GRACE + Duration::from_millis(ms);
     assert_eq!(times, [0, 400, 800, 1_000].map(after_ms));
@@ -89,12 +89,12 @@ async fn a_candidate_left_to_a_senior_is_due_again_until_this_daemon_acts_in_any
 async fn an_expired_key_is_ready_at_once_unless_it_was_armed_again() {
     let candidates = candidates();
     assert!(!candidates.expedite(&armed("a", 0).key));
-    let senior = SeniorListener {
+    let higher_ranked = HigherRankedListener {
         id: MemberId(1),
         can_be_asked: true,
     };
     for due_ms in [50, 60_000] {
-        assert!(candidates.add_behind(armed("a", due_ms), Some(senior)));
+        assert!(candidates.add_behind(armed("a", due_ms), Some(higher_ranked)));
         assert!(candidates.expedite(&armed("a", 0).key));
         let waits = tokio::time::timeout(Duration::from_millis(1), candidates.ready(9)).await;
         match due_ms {

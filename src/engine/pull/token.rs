@@ -148,7 +148,7 @@ impl ClaimToken {
         let (fence, rest) = text.split_once('.')?;
         let rest = URL_SAFE_NO_PAD.decode(rest).ok()?;
         let (packed, signature) = rest.split_last_chunk::<SIGNATURE_BYTES>()?;
-        let mut made = keys.iter().map(|key| begun(key, fence, packed));
+        let mut made = keys.iter().map(|key| mac_of(key, fence, packed));
         if !made.any(|made| made.verify_truncated_left(signature).is_ok()) {
             return None;
         }
@@ -180,7 +180,7 @@ fn fence(lease: &Lease) -> String {
 }
 
 /// Begins the signature of a token.
-fn begun(key: &SharedKey, fence: &str, packed: &[u8]) -> Hmac<Sha256> {
+fn mac_of(key: &SharedKey, fence: &str, packed: &[u8]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
     mac.update(fence.as_bytes());
     mac.update(b".");
@@ -189,7 +189,7 @@ fn begun(key: &SharedKey, fence: &str, packed: &[u8]) -> Hmac<Sha256> {
 }
 
 pub(super) fn signed(key: &SharedKey, fence: &str, packed: &[u8]) -> [u8; 32] {
-    begun(key, fence, packed).finalize().into_bytes().into()
+    mac_of(key, fence, packed).finalize().into_bytes().into()
 }
 
 fn lease_of(fence: &str) -> Option<Lease> {

@@ -132,7 +132,7 @@ impl Layers {
                 tracing::error!(
                     task.class_method = context.key().class_method(),
                     task.id = context.id(),
-                    "a hook after the run panicked; the run's outcome stands"
+                    "a hook after the run panicked; the run's outcome is unchanged"
                 );
             }
         }

@@ -26,10 +26,10 @@ pub(super) struct Gone(VecDeque<(Instant, GoneMember)>);
 
 impl Gone {
     /// Takes a change of the members. One that joins takes the place of one that is gone.
-    pub(super) fn update(&mut self, vanished: &[GoneMember], joined: usize, at: Instant) {
+    pub(super) fn update(&mut self, lost: &[GoneMember], joined: usize, at: Instant) {
         self.0.drain(..joined.min(self.0.len()));
         self.0
-            .extend(vanished.iter().map(|member| (at, member.clone())));
+            .extend(lost.iter().map(|member| (at, member.clone())));
         let surplus = self.0.len().saturating_sub(GONE_MAX);
         self.0.drain(..surplus);
     }

@@ -91,9 +91,9 @@ pub struct OwnerSet {
     others: BTreeMap<MemberId, (Readiness, Vec<u16>)>,
 }
 
-/// A more senior member that receives an event and acts on it before we do.
+/// A higher-ranked member that receives an event and acts on it before we do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeniorListener {
+pub struct HigherRankedListener {
     /// Its id.
     pub id: MemberId,
     /// True if [`Membership::is_reachable`](super::Membership::is_reachable) can tell that it is gone.
@@ -108,7 +108,7 @@ pub struct Change {
     /// Names of the other members that no longer own tasks.
     pub left: Vec<String>,
     /// Names of those that left without announcing it: they may have died in the middle of their work.
-    pub vanished: Vec<String>,
+    pub lost: Vec<String>,
     /// Some tasks have another owner than before.
     pub owners: bool,
 }
@@ -172,11 +172,11 @@ impl Ownership {
     }
 
     /// Returns the first of those that act on a key before we do, for a key that we adopt.
-    pub fn most_senior_listener(&self, key: &TaskKey) -> Option<SeniorListener> {
+    pub fn highest_ranked_listener(&self, key: &TaskKey) -> Option<HigherRankedListener> {
         let view = self.view();
         let before = view.before_us(self.me, self.clock.now(), key, || true);
         let first = before.min_by_key(|peer| (peer.since, peer.id))?;
-        Some(SeniorListener {
+        Some(HigherRankedListener {
             id: first.id,
             can_be_asked: first.forwards,
         })
@@ -191,9 +191,9 @@ impl Ownership {
         let owner = able.max_by_key(|peer| peer.claim(hash))?;
         let ours = view.own_claim(self.me, hash);
         let is_behind_us = view.can_start(key) && owner.claim(hash) < ours;
-        let mut senior = view.listener_rank(self.me, now);
+        let mut higher_ranked = view.listener_rank(self.me, now);
         let is_informed =
-            owner.hears_expiries() || is_behind_us || senior.any(|peer| peer.can_run(key));
+            owner.hears_expiries() || is_behind_us || higher_ranked.any(|peer| peer.can_run(key));
         (!is_informed).then_some(owner.id)
     }
 
@@ -212,8 +212,10 @@ impl Ownership {
         let before_us = able.filter(|peer| Some(peer.claim(hash)) > ours);
         let owner = before_us.max_by_key(|peer| peer.claim(hash));
         let is_left = owner.is_some_and(|owner| !owner.can_adopt(key, true));
-        let mut senior = view.listener_rank(self.me, now);
-        is_left && adopts() && !senior.any(|peer| peer.can_run(key) && peer.can_adopt(key, true))
+        let mut higher_ranked = view.listener_rank(self.me, now);
+        is_left
+            && adopts()
+            && !higher_ranked.any(|peer| peer.can_run(key) && peer.can_adopt(key, true))
     }
 
     /// True if another member may adopt keys. Members that were known last count, even if the list is stale.
@@ -223,12 +225,12 @@ impl Ownership {
         others.any(|peer| peer.capabilities.adopts_any())
     }
 
-    /// True if enough more senior members receive what we do (`armings`: also the arming of keys), adopt what we do, and
+    /// True if enough higher-ranked members receive what we do (`armings`: also the arming of keys), adopt what we do, and
     /// forward our expired keys.
     pub fn may_stop_listening(&self, armings: bool) -> bool {
         let view = self.view();
-        let senior = view.listener_rank(self.me, self.clock.now());
-        let equals = senior
+        let higher_ranked = view.listener_rank(self.me, self.clock.now());
+        let equals = higher_ranked
             .filter(|peer| peer.has_our_routes && peer.forwards && (peer.listening || !armings));
         equals.count() >= LISTENERS
     }
@@ -264,9 +266,9 @@ impl Ownership {
     pub fn fleet(&self) -> Vec<Member> {
         let view = self.view();
         let now = self.clock.now();
-        let this = view.told.as_ref().map(|told| Member {
+        let this = view.published.as_ref().map(|published| Member {
             is_this: true,
-            ..told.clone().into()
+            ..published.clone().into()
         });
         let others = view.fresh_others().filter(|peer| peer.until > now);
         let others = others.map(|peer| Member {
@@ -331,27 +333,27 @@ impl Ownership {
         view.readiness = Some(believed);
         view.published = Some((asked, own.readiness));
         view.since = own.since;
-        view.told = Some(own.clone());
+        view.published = Some(own.clone());
         view.adoption_differs = others.iter().any(|peer| !peer.has_our_routes);
         let former = std::mem::replace(&mut view.others, others);
         view.compiled = compiled;
         let after = view.named_owners();
         let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);
-        let vanished = before.iter().filter(|(id, _)| !is_listed(id));
-        let vanished = vanished.filter_map(|(id, _)| former.iter().find(|peer| peer.id == *id));
-        let vanished: Vec<GoneMember> = vanished
+        let lost = before.iter().filter(|(id, _)| !is_listed(id));
+        let lost = lost.filter_map(|(id, _)| former.iter().find(|peer| peer.id == *id));
+        let lost: Vec<GoneMember> = lost
             .map(|peer| GoneMember {
                 name: peer.name.clone(),
                 capabilities: Arc::clone(&peer.capabilities),
             })
             .collect();
         let joined = names_missing(&after, &before);
-        view.gone.update(&vanished, joined.len(), asked);
-        let vanished = vanished.into_iter().map(|gone| gone.name).collect();
+        view.gone.update(&lost, joined.len(), asked);
+        let lost = lost.into_iter().map(|gone| gone.name).collect();
         Change {
             joined,
             left: names_missing(&before, &after),
-            vanished,
+            lost,
             owners: after != before || (idle_before != view.idle && !view.others.is_empty()),
         }
     }

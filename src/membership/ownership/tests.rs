@@ -138,7 +138,7 @@ async fn a_change_lists_members_by_name() {
     let change = |joined: &[&str], left: &[&str], owners| Change {
         joined: joined.iter().map(|name| (*name).to_owned()).collect(),
         left: left.iter().map(|name| (*name).to_owned()).collect(),
-        vanished: Vec::new(),
+        lost: Vec::new(),
         owners,
     };
     assert_eq!(us.refresh(&[ready(2)]).await, change(&["m2"], &[], true));
@@ -151,7 +151,7 @@ async fn a_change_lists_members_by_name() {
     assert_eq!(us.refresh(&[]).await, change(&[], &[], false));
     us.refresh(&[ready(2)]).await;
     let silent = Change {
-        vanished: vec!["m2".to_owned()],
+        lost: vec!["m2".to_owned()],
         ..change(&[], &["m2"], true)
     };
     assert_eq!(us.refresh(&[]).await, silent);
@@ -216,25 +216,25 @@ async fn the_most_senior_listener_sends_hints_to_owners_that_do_not_listen() {
     let keys: Vec<TaskKey> = (0..100)
         .map(|n| TaskKey::build("C", "m", [n.to_string()]).unwrap())
         .collect();
-    let told = |us: &Observer| {
-        let told = keys.iter().map(|key| us.0.hint_recipient(key));
-        told.collect::<Vec<_>>()
+    let published = |us: &Observer| {
+        let published = keys.iter().map(|key| us.0.hint_recipient(key));
+        published.collect::<Vec<_>>()
     };
     us.refresh(std::slice::from_ref(&deaf)).await;
     us.refresh(std::slice::from_ref(&deaf)).await;
     let owner = |key: &TaskKey| (!us.0.owns(key)).then_some(MemberId(2));
     let theirs: Vec<_> = keys.iter().map(owner).collect();
     assert!(theirs.contains(&None) && theirs.contains(&Some(MemberId(2))));
-    assert_eq!(told(&us), theirs);
-    // It listens itself, or a more senior member sends the hint.
+    assert_eq!(published(&us), theirs);
+    // It listens itself, or a higher-ranked member sends the hint.
     us.refresh(&[ready(2)]).await;
-    assert_eq!(told(&us), vec![None; 100]);
-    let senior = Heartbeat {
+    assert_eq!(published(&us), vec![None; 100]);
+    let higher_ranked = Heartbeat {
         since: UnixMs(0),
         ..ready(3)
     };
-    us.refresh(&[deaf, senior]).await;
-    assert_eq!(told(&us), vec![None; 100]);
+    us.refresh(&[deaf, higher_ranked]).await;
+    assert_eq!(published(&us), vec![None; 100]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,7 +295,7 @@ async fn a_member_that_leaves_without_announcing_it_has_vanished() {
     us.refresh(&[ready(2), ready(3)]).await;
     let full = member(2, Readiness::Full, &["C@m"]);
     let gone = member(3, Readiness::Away, &["C@m"]);
-    let of = async |members: &[Heartbeat]| us.refresh(members).await.vanished;
+    let of = async |members: &[Heartbeat]| us.refresh(members).await.lost;
     assert!(of(&[full.clone(), gone]).await.is_empty());
     assert!(of(&[full]).await.is_empty(), "it had announced it");
     assert_eq!(of(&[]).await, ["m2"]);
@@ -311,7 +311,7 @@ async fn the_fleet_is_every_live_member_with_what_it_runs() {
         ..member(2, Readiness::Full, &["D@n"])
     };
     observer.refresh(&[other]).await;
-    let told = |member: &Member| {
+    let published = |member: &Member| {
         let handlers = member.capabilities.handlers.join(" ");
         (
             member.name.clone(),
@@ -337,7 +337,7 @@ async fn the_fleet_is_every_live_member_with_what_it_runs() {
             "C@m".to_owned(),
         ),
     ];
-    assert_eq!(fleet.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(fleet.iter().map(published).collect::<Vec<_>>(), expected);
     assert_eq!(
         fleet
             .iter()
@@ -377,7 +377,7 @@ async fn a_member_that_adopts_a_key_acts_before_more_senior_ones_that_do_not() {
         us.refresh(&elders).await;
     }
     assert_eq!(us.0.listener_rank(&key, || true), 0);
-    assert_eq!(us.0.most_senior_listener(&key), None);
+    assert_eq!(us.0.highest_ranked_listener(&key), None);
     assert_eq!(us.0.listener_rank(&key, || false), 3, "as we do not adopt");
     assert!(!us.0.may_stop_listening(true), "they adopt less than we do");
     // A member that adopts comes before us if we do not.
@@ -442,11 +442,11 @@ async fn one_member_adopts_expired_keys_whose_owner_adopts_none() {
     // Where the owner adopts, it does so itself.
     us.refresh(&[ready(2)]).await;
     assert_eq!(ours(&us, true), []);
-    // A more senior member that adopts comes first.
-    let senior = Heartbeat {
+    // A higher-ranked member that adopts comes first.
+    let higher_ranked = Heartbeat {
         since: UnixMs(0),
         ..ready(3)
     };
-    us.refresh(&[not_adopting(2, 0), senior]).await;
+    us.refresh(&[not_adopting(2, 0), higher_ranked]).await;
     assert_eq!(ours(&us, true), []);
 }

@@ -31,7 +31,7 @@ pub(super) struct View {
     /// Positions of our idle routes.
     pub(super) idle: Vec<u16>,
     /// Our last heartbeat.
-    pub(super) told: Option<Heartbeat>,
+    pub(super) published: Option<Heartbeat>,
     pub(super) others: Vec<Peer>,
     /// True if another member may adopt other keys than we do.
     pub(super) adoption_differs: bool,
@@ -83,13 +83,13 @@ impl View {
         // All equal in this: not asked, since it is called for each event.
         let adopts = self.adoption_differs.then(adopts);
         self.owners(now).filter(move |peer| {
-            let is_senior = peer.joined_before(self.since, me);
+            let is_higher_ranked = peer.joined_before(self.since, me);
             let is_before = match adopts {
-                None => is_senior,
+                None => is_higher_ranked,
                 Some(adopts) => match (peer.can_adopt(key, adopts), adopts) {
                     (true, false) => true,
                     (false, true) => false,
-                    (true, true) | (false, false) => is_senior,
+                    (true, true) | (false, false) => is_higher_ranked,
                 },
             };
             is_before && peer.listening && peer.can_run(key)

@@ -15,7 +15,7 @@ const ROUNDS: usize = 10;
 #[non_exhaustive]
 pub enum Progress<'a> {
     /// A step is about to run.
-    Begun(&'a Step),
+    Started(&'a Step),
     /// A step is done.
     Done {
         /// The step.
@@ -29,7 +29,7 @@ pub enum Progress<'a> {
     Skipped(&'a Step),
 }
 
-/// Brings the table up to date, step by step, and reports each to `tell`.
+/// Brings the table up to date, step by step, and reports each to `report`.
 ///
 /// Needs a connection of its own, since it changes settings of the session. Two migrations at once are safe, as are programs
 /// that keep writing.
@@ -43,12 +43,12 @@ pub async fn apply(
     conn: &mut MySqlConnection,
     table: &TableName,
     options: &Options,
-    tell: &mut (dyn FnMut(Progress<'_>) + Send),
+    report: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<(), MigrateError> {
     require_database(conn).await?;
     session::prepare(conn, options).await?;
     session::lock(conn, table, options).await?;
-    let applied = apply_locked(conn, table, options, tell).await;
+    let applied = apply_locked(conn, table, options, report).await;
     let unlocked = session::unlock(conn, table).await;
     applied.and(unlocked)
 }
@@ -57,7 +57,7 @@ async fn apply_locked(
     conn: &mut MySqlConnection,
     table: &TableName,
     options: &Options,
-    tell: &mut (dyn FnMut(Progress<'_>) + Send),
+    report: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<(), MigrateError> {
     let mut skipped: Vec<Step> = Vec::new();
     for _ in 0..ROUNDS {
@@ -68,15 +68,15 @@ async fn apply_locked(
             return Ok(());
         }
         for step in &steps {
-            tell(Progress::Begun(step));
+            report(Progress::Started(step));
             match run(conn, table, step, options).await? {
                 Ran::NotSeen => {
-                    tell(Progress::Skipped(step));
+                    report(Progress::Skipped(step));
                     skipped.push(step.clone());
                 }
-                Ran::Done(method) => tell(Progress::Done { step, method }),
+                Ran::Done(method) => report(Progress::Done { step, method }),
                 Ran::Stale => {
-                    tell(Progress::StartedOver(step));
+                    report(Progress::StartedOver(step));
                     break;
                 }
             }

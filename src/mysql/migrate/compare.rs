@@ -48,7 +48,7 @@ pub(super) fn steps(
 }
 
 /// Returns what the table lacks, for an error of one line; `None` if nothing.
-pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
+pub(super) fn first_difference(steps: &[Step]) -> Option<String> {
     let missing: Vec<&str> = steps
         .iter()
         .flat_map(|step| match step {
@@ -73,7 +73,7 @@ pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
 }
 
 /// True if the table lacks the unique key.
-pub(super) fn lacks_unique_key(found: &TableSchema) -> bool {
+pub(super) fn has_no_unique_key(found: &TableSchema) -> bool {
     // Under any name: a table may have its own.
     !found.indexes.iter().any(|index| UK_KEY.is(index))
 }
@@ -257,7 +257,7 @@ fn add_indexes(found: &TableSchema) -> Vec<Step> {
         let mut indexes = found.indexes.iter();
         indexes.any(|index| index.name.eq_ignore_ascii_case(name))
     };
-    let unique = lacks_unique_key(found).then_some(Step::AddIndex(&UK_KEY));
+    let unique = has_no_unique_key(found).then_some(Step::AddIndex(&UK_KEY));
     let due = if found.indexes.iter().any(is_named_before) {
         Some(Step::ReplaceIndex(&IX_DUE))
     } else {

@@ -9,8 +9,11 @@ pub enum MigrateError {
     NoDatabase,
     #[error("table `{table}` does not exist: run `lapsed migrate`")]
     Absent { table: TableName },
-    #[error("table `{table}` {lack}: run `lapsed migrate`")]
-    Outdated { table: TableName, lack: String },
+    #[error("table `{table}` {difference}: run `lapsed migrate`")]
+    Outdated {
+        table: TableName,
+        difference: String,
+    },
     /// The table has the right name, but cannot be adopted without loss.
     #[error("table `{table}` cannot be adopted: {problem}")]
     Incompatible { table: TableName, problem: String },

@@ -59,7 +59,7 @@ pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), 
     if PAUSES.is_missing(conn, table).await? {
         steps.push(Step::CreatePauses);
     }
-    refuse_lacks(table, &steps)
+    refuse_differences(table, &steps)
 }
 
 /// Checks as [`check`] does, without the table of pauses: producers need no privileges on that.
@@ -70,7 +70,7 @@ pub async fn check_tasks(
     conn: &mut MySqlConnection,
     table: &TableName,
 ) -> Result<(), MigrateError> {
-    refuse_lacks(table, &required_steps(conn, table).await?)
+    refuse_differences(table, &required_steps(conn, table).await?)
 }
 
 /// Checks that the table has what programs work without: the indexes for lists of recurring tasks and for sweeps by method.
@@ -83,7 +83,7 @@ pub async fn check_optional(
 ) -> Result<(), MigrateError> {
     let mut steps = steps_of_tasks(conn, table).await?;
     steps.retain(Step::is_optional);
-    refuse_lacks(table, &steps)
+    refuse_differences(table, &steps)
 }
 
 /// Plans a migration with the default options.
@@ -117,7 +117,7 @@ pub async fn plan_with(
     };
     // Refuses a table that cannot be adopted before it reads any of its rows.
     let mut steps = compare::steps(table, &found, options, 0, None)?;
-    if compare::lacks_unique_key(&found) {
+    if compare::has_no_unique_key(&found) {
         let surplus = duplicates::count(conn, table, &found).await?;
         let there = TableSchema::read(conn, &table.duplicates()).await?;
         steps = compare::steps(table, &found, options, surplus, there.as_ref())?;
@@ -166,12 +166,12 @@ async fn steps_of_side_tables(
     Ok(steps)
 }
 
-fn refuse_lacks(table: &TableName, steps: &[Step]) -> Result<(), MigrateError> {
-    match compare::first_lack(steps) {
+fn refuse_differences(table: &TableName, steps: &[Step]) -> Result<(), MigrateError> {
+    match compare::first_difference(steps) {
         None => Ok(()),
-        Some(lack) => Err(MigrateError::Outdated {
+        Some(difference) => Err(MigrateError::Outdated {
             table: table.clone(),
-            lack,
+            difference,
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! Statements of adoption: adopt, withdraw, undelete.
+//! Statements of adoption: adopt, cancel by key, undelete.
 
 /// `adopt` of a key without a row. One row only: a statement that waits for the lock of one row while it holds another's could
 /// deadlock with a program that writes such rows in a transaction. First writer wins; duplicate key (1062) means that the
@@ -32,10 +32,10 @@ pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        AND changed_at = CAST(? AS SIGNED) / 1000 AND start_time = CAST(? AS SIGNED) / 1000 \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
-/// `withdraw`: cancels an adopted task whose key was deleted, if it is not about to fall due (with 0 ms ahead: also if it is due) and has
+/// `cancel_by_key`: cancels an adopted task whose key was deleted, if it is not about to fall due (with 0 ms ahead: also if it is due) and has
 /// not changed since it was looked up. `adopted = 2` records this: the next key of this name is a new one, whatever its time. A task that follows a run
 /// is cancelled when that run ends, as by [`CANCEL`](super::CANCEL). A series outlives a key that has moved it. Primary key.
-pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, adopted = 2, \
+pub const CANCEL_BY_KEY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, adopted = 2, \
        changed_at = GREATEST(changed_at, CAST(? AS SIGNED) / 1000), finished_at = changed_at, \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
        status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \

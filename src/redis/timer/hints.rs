@@ -82,7 +82,7 @@ impl Hints {
     }
 
     /// Queues a hint: this member's key has expired. Never blocks. Returns false if the queue is full.
-    pub(super) fn tell(&self, member: u64, key: TaskKey) -> bool {
+    pub(super) fn notify(&self, member: u64, key: TaskKey) -> bool {
         let mut waiting = self.waiting();
         if waiting.keys >= WAITING_MAX {
             return false;
@@ -197,7 +197,7 @@ mod tests {
             .map(|n| TaskKey::build("A", "b", [n.to_string()]).unwrap())
             .collect();
         for key in &keys {
-            assert!(hints.tell(7, key.clone()));
+            assert!(hints.notify(7, key.clone()));
         }
         tokio::select! {
             never = hints.send() => match never {},

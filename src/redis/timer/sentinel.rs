@@ -51,7 +51,7 @@ enum Health {
     /// Too few are left; write them again.
     Short,
     /// Some are missing before their time: Redis lost data, or a client deleted them.
-    Vanished,
+    Lost,
 }
 
 impl Sentinels {
@@ -98,8 +98,8 @@ impl Sentinels {
             match self.check().await {
                 Ok(Health::Fine) => {}
                 Ok(Health::Short) => self.rewrite().await,
-                Ok(Health::Vanished) => {
-                    tracing::warn!("sentinels vanished before their time, redis lost keys");
+                Ok(Health::Lost) => {
+                    tracing::warn!("sentinels are missing before their time, redis lost keys");
                     sink.audit(Cause::RedisChanged);
                     self.rewrite().await;
                 }
@@ -195,7 +195,7 @@ fn judge(before: Option<&[Option<Instant>]>, found: &[Option<Instant>], now: Ins
         found.is_none() && before.is_some_and(|due| due > now)
     };
     if before.iter().zip(found).any(went_early) {
-        Health::Vanished
+        Health::Lost
     } else if past_half_present(found) {
         Health::Fine
     } else {
@@ -258,7 +258,7 @@ mod tests {
         let now = Instant::now();
         let ahead = now + Duration::from_secs(9);
         let health = judge(Some(&seen("++++", ahead)), &seen("-+++", ahead), now);
-        assert_eq!(health, Health::Vanished);
+        assert_eq!(health, Health::Lost);
         let health = judge(Some(&seen("-+++", ahead)), &seen("-+++", ahead), now);
         assert_eq!(health, Health::Fine, "its event was heard");
     }

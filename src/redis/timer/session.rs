@@ -84,17 +84,17 @@ impl<'a> Session<'a> {
     fn expired(&self, key: TaskKey, receipt: Receipt) {
         self.state.inspector.expired(&key, self.sink);
         if !self.sink.owns(&key) {
-            let is_told = match self.sink.hint_recipient(&key) {
+            let is_notified = match self.sink.hint_recipient(&key) {
                 None => true,
-                Some(member) => self.state.hints.tell(member, key.clone()),
+                Some(member) => self.state.hints.notify(member, key.clone()),
             };
-            if !is_told {
+            if !is_notified {
                 self.state.metrics.dropped(DropReason::HintOverflow, 1);
             }
             self.state
                 .replay()
                 .keep(receipt, KeyEvent::Expired, key.clone());
-            self.sink.expired_elsewhere(&key, is_told);
+            self.sink.expired_elsewhere(&key, is_notified);
         }
         self.signal(key);
     }

@@ -162,7 +162,10 @@ impl Alerts {
     /// What was counted in the window, and how the daemon is now.
     fn facts(&mut self, now: Instant) -> Facts {
         let totals = self.metrics.history().read();
-        let (rearmed, withdrawn) = (self.metrics.keys_rearmed(), self.metrics.many_withdrawn());
+        let (rearmed, cancelled_by_key) = (
+            self.metrics.keys_rearmed(),
+            self.metrics.many_cancelled_by_key(),
+        );
         let window = self.config.window;
         // The oldest of them is the last one before the window.
         while self
@@ -172,15 +175,17 @@ impl Alerts {
         {
             self.totals.pop_front();
         }
-        let (did, keys_lost, withdrawn_lately): (Minute, u64, u64) = match self.totals.front() {
-            Some((_, before, rearmed_before, withdrawn_before)) => (
-                totals.since(before),
-                rearmed - rearmed_before,
-                withdrawn - withdrawn_before,
-            ),
-            None => Default::default(),
-        };
-        self.totals.push_back((now, totals, rearmed, withdrawn));
+        let (did, keys_lost, cancelled_by_key_lately): (Minute, u64, u64) =
+            match self.totals.front() {
+                Some((_, before, rearmed_before, cancelled_by_key_before)) => (
+                    totals.since(before),
+                    rearmed - rearmed_before,
+                    cancelled_by_key - cancelled_by_key_before,
+                ),
+                None => Default::default(),
+            };
+        self.totals
+            .push_back((now, totals, rearmed, cancelled_by_key));
         let engine = &self.engine;
         // What concerns all daemons is reported by one of them.
         let is_first = engine.is_first();
@@ -190,7 +195,7 @@ impl Alerts {
             started: did.started,
             died: did.dead,
             keys_lost,
-            withdrawn: withdrawn_lately,
+            cancelled_by_key: cancelled_by_key_lately,
             overdue: is_first.then(|| self.metrics.overdue_unpaused()),
             lost_daemons: match is_first {
                 true => engine.gone(window),

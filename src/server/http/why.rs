@@ -12,8 +12,8 @@ use lapsed::ledger::TaskRecord;
 /// The ledger fails.
 pub async fn facts(app: &AppState, caller: &Caller) -> Result<WhyFacts, Problem> {
     let pauses = app.pauses().await?;
-    let told = pauses.iter().map(|pause| caller.covering_pause(pause));
-    Ok(app.engine.why_facts(told.collect()))
+    let visible_to = pauses.iter().map(|pause| caller.covering_pause(pause));
+    Ok(app.engine.why_facts(visible_to.collect()))
 }
 
 /// Says why a task has not run. A limited caller is not told the names of daemons that are not those of its task.
@@ -21,12 +21,12 @@ pub fn of_task(app: &AppState, caller: &Caller, facts: &WhyFacts, task: &TaskRec
     let route = app.engine.route_facts(&task.key);
     let Why { cause, then } = facts.of_task(task, route.as_ref());
     Why {
-        cause: told(cause, caller),
-        then: then.map(|cause| told(cause, caller)),
+        cause: visible_to(cause, caller),
+        then: then.map(|cause| visible_to(cause, caller)),
     }
 }
 
-fn told(cause: WhyCause, caller: &Caller) -> WhyCause {
+fn visible_to(cause: WhyCause, caller: &Caller) -> WhyCause {
     match cause {
         WhyCause::Away(_) if caller.is_restricted() => WhyCause::Away(Vec::new()),
         cause => cause,

@@ -64,7 +64,7 @@ where
         stop,
         share,
         input: Input::default(),
-        begun: None,
+        command_started: None,
         turn: None,
         dispatch,
     };
@@ -100,7 +100,7 @@ struct Connection<S> {
     share: Share,
     input: Input,
     /// When the command that is not complete yet began to arrive.
-    begun: Option<Instant>,
+    command_started: Option<Instant>,
     /// While it carries out much input. Given back while it waits for the client.
     turn: Option<OwnedSemaphorePermit>,
     dispatch: Dispatch,
@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Ok(Next::Linger);
                 }
             };
-            self.begun = None;
+            self.command_started = None;
             if self.input.args().is_empty() {
                 self.input.buffer.advance(length);
                 continue;
@@ -288,7 +288,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let session = &self.dispatch.session;
         let limit = match (&session.user, is_within) {
             (None, _) => Some(session.since + LOGIN_TIME),
-            (Some(_), true) => Some(*self.begun.get_or_insert_with(Instant::now) + COMMAND_TIME),
+            (Some(_), true) => {
+                Some(*self.command_started.get_or_insert_with(Instant::now) + COMMAND_TIME)
+            }
             (Some(_), false) => None,
         };
         let too_late = async {

@@ -114,8 +114,8 @@ impl WriterThread {
         let mut jobs = vec![first];
         let turn = Arc::clone(&self.turn);
         let turn = turn.blocking_lock();
-        let begun = Instant::now();
-        let mut result = self.run_all(&mut jobs, next, begun);
+        let started = Instant::now();
+        let mut result = self.run_all(&mut jobs, next, started);
         match &result {
             Ok(()) => result = self.check_files(),
             Err(error) => {
@@ -165,7 +165,7 @@ impl WriterThread {
         &mut self,
         jobs: &mut Vec<Box<dyn Job>>,
         next: impl FnMut() -> Option<Box<dyn Job>>,
-        begun: Instant,
+        started: Instant,
     ) -> Result<(), LedgerError> {
         if let Err(error) = self.begin() {
             // It is the same for all that wait, some of them for as long as this took.
@@ -173,23 +173,23 @@ impl WriterThread {
             jobs.extend(more);
             return Err(error);
         }
-        self.run_begun(jobs, next, begun)
+        self.run_started(jobs, next, started)
     }
 
     /// Begins a transaction. Waits while another process writes.
     fn begin(&mut self) -> Result<(), LedgerError> {
         let file = self.file.clone();
         let connection = &self.open()?.connection;
-        let begun = connection.prepare_cached("BEGIN IMMEDIATE");
-        let begun = begun.and_then(|mut statement| statement.execute([]));
-        begun.map(|_| ()).map_err(|source| file.error(source))
+        let started = connection.prepare_cached("BEGIN IMMEDIATE");
+        let started = started.and_then(|mut statement| statement.execute([]));
+        started.map(|_| ()).map_err(|source| file.error(source))
     }
 
-    fn run_begun(
+    fn run_started(
         &mut self,
         jobs: &mut Vec<Box<dyn Job>>,
         mut next: impl FnMut() -> Option<Box<dyn Job>>,
-        begun: Instant,
+        started: Instant,
     ) -> Result<(), LedgerError> {
         let (file, queries) = (self.file.clone(), Arc::clone(&self.queries));
         let clock = self.clock.clone();
@@ -214,7 +214,7 @@ impl WriterThread {
             }
             run("RELEASE job")?;
             at += 1;
-            if begun.elapsed() < TRANSACTION_MAX {
+            if started.elapsed() < TRANSACTION_MAX {
                 jobs.extend(next());
             }
         }

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelPage, Changed, Claim, Claimant,
-    Claims, Created, Decide, DetailedStats, DetailedStatsLimits, DuePage, DuePlace, DueScan,
-    FoundLease, Known, Lease, LeasePage, Ledger, LedgerError, ListFilter, ListPage, Lookup,
-    MethodPages, MethodScan, MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer,
-    Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot,
-    RunNowAnswer, Scans, See, Settled, Settlement, TaskRecord, Upcoming, Window, Withdrawal,
-    Withdrawn,
+    Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelByKey, CancelByKeyAnswer,
+    CancelPage, Changed, Claim, Claimant, Claims, Created, Decide, DetailedStats,
+    DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
+    LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan, MethodTag, NearScan,
+    NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned, ReleaseAnswer,
+    Renewal, RescheduleAnswer, Retention, RowSnapshot, RunNowAnswer, Scans, See, Settled,
+    Settlement, TaskRecord, Upcoming, Window,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 
@@ -269,12 +269,12 @@ impl Adoption for Faulty {
         }
     }
 
-    async fn withdraw(
+    async fn cancel_by_key(
         &self,
-        withdrawals: &[Withdrawal],
+        cancellations: &[CancelByKey],
         ahead: Duration,
-    ) -> Result<Vec<Withdrawn>, LedgerError> {
-        self.inner.withdraw(withdrawals, ahead).await
+    ) -> Result<Vec<CancelByKeyAnswer>, LedgerError> {
+        self.inner.cancel_by_key(cancellations, ahead).await
     }
 
     async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {

@@ -56,7 +56,7 @@ async fn the_first_rule_that_fits_a_job_gives_its_key() {
 }
 
 #[tokio::test]
-async fn a_member_that_is_a_task_key_stands_for_itself_and_what_lapsed_holds_is_left_out() {
+async fn a_member_that_is_a_task_key_is_its_own_key_and_what_lapsed_holds_is_left_out() {
     let rig = Rig::new(RULES).await;
     let shell = Shell::of(&rig);
     let due_ms = rig.now_ms().await + 3_600_000;

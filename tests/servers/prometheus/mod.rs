@@ -142,7 +142,7 @@ async fn a_daemon_that_is_gone() {
 }
 
 /// The gauge of the subscription.
-async fn until_deaf(daemon: &Daemon) {
+async fn until_unsubscribed(daemon: &Daemon) {
     until("the daemon knows that it hears nothing", async || {
         let text = daemon.metrics();
         let mut lines = text.lines();
@@ -157,7 +157,7 @@ async fn a_redis_that_is_down() {
     let daemon = daemon(&rig).await;
     let before = daemon.metrics();
     rig.redis.kill();
-    until_deaf(&daemon).await;
+    until_unsubscribed(&daemon).await;
     Fault::new(before, daemon.metrics()).fires(&["LapsedSubscriptionDown"], 2);
 }
 

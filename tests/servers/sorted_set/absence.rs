@@ -39,7 +39,7 @@ async fn none_is_cancelled(rig: &Rig, daemons: &[&Daemon]) {
     until("the missing entries are judged", async || {
         let judged = daemons
             .iter()
-            .map(|daemon| daemon.dropped(DropReason::NotWithdrawn));
+            .map(|daemon| daemon.dropped(DropReason::NotCancelledByKey));
         cancelled(rig).await > 0 || judged.sum::<f64>() >= FAR as f64
     })
     .await;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Adopted, AdoptionRequest, CancelAnswer, Ledger, Lookup, NewTask, Settled, Withdrawal, Withdrawn,
+    Adopted, AdoptionRequest, CancelAnswer, CancelByKey, CancelByKeyAnswer, Ledger, Lookup,
+    NewTask, Settled,
 };
 use lapsed::task::{Arming, Contents, Origin, State, TaskKey, UnixMs, Verdict};
 
@@ -224,11 +225,11 @@ async fn a_deleted_key_cancels_only_an_adopted_task_that_is_not_nearly_due(ledge
     let far = in_ms(ledger, 60_000).await;
     let made = key(rule, "made");
     create_at(ledger, &made, far).await;
-    assert!(!withdraw(ledger, &made).await, "a program made it");
+    assert!(!cancel_by_key(ledger, &made).await, "a program made it");
 
     let soon = key(rule, "soon");
     written(adopt(ledger, &soon, in_ms(ledger, 900).await, None).await);
-    assert!(!withdraw(ledger, &soon).await, "it may have expired");
+    assert!(!cancel_by_key(ledger, &soon).await, "it may have expired");
 
     let pending = key(rule, "pending");
     let arming = written(adopt(ledger, &pending, far, None).await);
@@ -241,18 +242,22 @@ async fn a_deleted_key_cancels_only_an_adopted_task_that_is_not_nearly_due(ledge
         ..seen.clone()
     };
     let heard = in_ms(ledger, 0).await;
-    let by = |over: &Lookup| Withdrawal {
+    let by = |over: &Lookup| CancelByKey {
         over: over.clone(),
         heard,
     };
     // One after another: those of one call are written in any order.
     let mut answers = Vec::new();
     for over in [&older, &seen, &seen] {
-        answers.extend(ledger.withdraw(&[by(over)], AHEAD).await.unwrap());
+        answers.extend(ledger.cancel_by_key(&[by(over)], AHEAD).await.unwrap());
     }
     assert_eq!(
         answers,
-        [Withdrawn::Left, Withdrawn::Cancelled, Withdrawn::Left],
+        [
+            CancelByKeyAnswer::Left,
+            CancelByKeyAnswer::Cancelled,
+            CancelByKeyAnswer::Left
+        ],
         "another arming, this one, and once"
     );
     let row = lookup(ledger, &pending).await.unwrap();
@@ -291,12 +296,12 @@ async fn a_removed_entry_cancels_its_task_even_if_due(ledger: &impl Ledger) {
         let seen = lookup(ledger, &request.key).await.unwrap();
         assert_eq!((seen.origin, seen.state), (Origin::Entry, State::Pending));
         let heard = in_ms(ledger, 0).await;
-        let withdrawal = [Withdrawal { over: seen, heard }];
+        let withdrawal = [CancelByKey { over: seen, heard }];
         for (ahead, answer) in [
-            (Duration::from_millis(1), Withdrawn::Left),
-            (Duration::ZERO, Withdrawn::Cancelled),
+            (Duration::from_millis(1), CancelByKeyAnswer::Left),
+            (Duration::ZERO, CancelByKeyAnswer::Cancelled),
         ] {
-            let answers = ledger.withdraw(&withdrawal, ahead).await.unwrap();
+            let answers = ledger.cancel_by_key(&withdrawal, ahead).await.unwrap();
             assert_eq!(answers, [answer], "{ahead:?}");
         }
         let row = lookup(ledger, &request.key).await.unwrap();
@@ -305,12 +310,12 @@ async fn a_removed_entry_cancels_its_task_even_if_due(ledger: &impl Ledger) {
     }
 }
 
-async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
+async fn cancel_by_key(ledger: &impl Ledger, key: &TaskKey) -> bool {
     let seen = lookup(ledger, key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
-    let withdrawal = Withdrawal { over: seen, heard };
-    let answers = ledger.withdraw(&[withdrawal], AHEAD).await.unwrap();
-    answers == [Withdrawn::Cancelled]
+    let withdrawal = CancelByKey { over: seen, heard };
+    let answers = ledger.cancel_by_key(&[withdrawal], AHEAD).await.unwrap();
+    answers == [CancelByKeyAnswer::Cancelled]
 }
 
 async fn a_deleted_key_cancels_a_retry_and_an_arming_behind_a_run(ledger: &impl Ledger) {
@@ -323,9 +328,9 @@ async fn a_deleted_key_cancels_a_retry_and_an_arming_behind_a_run(ledger: &impl 
         let run = claim(ledger, arming, LEASE).await.unwrap();
         if behind {
             let running = lookup(ledger, &key).await.unwrap();
-            assert!(!withdraw(ledger, &key).await, "its own run has begun");
+            assert!(!cancel_by_key(ledger, &key).await, "its own run has begun");
             let next = written(adopt(ledger, &key, far, Some(running)).await);
-            assert!(withdraw(ledger, &key).await);
+            assert!(cancel_by_key(ledger, &key).await);
             let row = lookup(ledger, &key).await.unwrap();
             assert_eq!((row.state, row.cancelling), (State::Running, true));
             let settled = settle(ledger, &run, Verdict::Complete).await;
@@ -333,7 +338,7 @@ async fn a_deleted_key_cancels_a_retry_and_an_arming_behind_a_run(ledger: &impl 
             assert_eq!(lookup(ledger, &key).await.unwrap().arming, next);
         } else {
             settle(ledger, &run, retry_at(far)).await;
-            assert!(withdraw(ledger, &key).await);
+            assert!(cancel_by_key(ledger, &key).await);
         }
         let row = lookup(ledger, &key).await.unwrap();
         assert_eq!(

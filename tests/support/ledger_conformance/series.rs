@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RowSnapshot, RunNowAnswer, Settled,
-    Withdrawal, Withdrawn,
+    CancelAnswer, CancelByKey, CancelByKeyAnswer, Ledger, NewTask, RescheduleAnswer, RowSnapshot,
+    RunNowAnswer, Settled,
 };
 use lapsed::task::{
     Arming, AttemptError, Contents, How, Reason, Recurrence, State, TaskKey, UnixMs, Verdict,
@@ -296,10 +296,10 @@ async fn deleting_the_key_does_not_cancel_a_recurring_task(ledger: &impl Ledger)
     written(adopt(ledger, &key, due, over).await);
     let seen = lookup(ledger, &key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
-    let withdrawal = Withdrawal { over: seen, heard };
+    let withdrawal = CancelByKey { over: seen, heard };
     let ahead = Duration::from_secs(1);
-    let answers = ledger.withdraw(&[withdrawal], ahead).await.unwrap();
-    assert_eq!(answers, [Withdrawn::Left]);
+    let answers = ledger.cancel_by_key(&[withdrawal], ahead).await.unwrap();
+    assert_eq!(answers, [CancelByKeyAnswer::Left]);
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 

@@ -154,10 +154,10 @@ impl Http {
         let mut meter = Meter::begin(environment, counters, std::slice::from_ref(daemon)).await?;
         let first = environment.take_numbers(0);
         let numbers = Arc::new(AtomicU32::new(first));
-        let begun = Instant::now();
+        let started = Instant::now();
         let samples: Samples =
             requests::create(address, self.connections, self.duration, &numbers).await?;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let costs = meter.end(environment).await?;
         environment.take_numbers(numbers.load(Ordering::Relaxed) - first);
         watching.finish_and_clear();

@@ -35,11 +35,11 @@ pub async fn read(
             .ok()
             .context("keep a connection")?;
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let count = u32::try_from(arriving(rate, span))?;
     let mut reading = JoinSet::new();
     for number in 0..count {
-        let at = begun + Duration::from_secs_f64(f64::from(number) / f64::from(rate));
+        let at = started + Duration::from_secs_f64(f64::from(number) / f64::from(rate));
         sleep_until(at).await;
         // Timers are a millisecond late.
         let at = Instant::now();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Row, Status};
-use crate::ledger::{AdoptionRequest, Lookup, NewTask, Withdrawal, Withdrawn};
+use crate::ledger::{AdoptionRequest, CancelByKey, CancelByKeyAnswer, Lookup, NewTask};
 use crate::task::{Arming, Origin, State, UnixMs};
 
 impl Row {
@@ -60,8 +60,13 @@ impl Row {
     }
 
     /// Cancels the task because its key was deleted.
-    pub fn withdraw(&mut self, withdrawal: &Withdrawal, ahead: Duration, now: UnixMs) -> Withdrawn {
-        let Withdrawal { over: seen, heard } = withdrawal;
+    pub fn cancel_by_key(
+        &mut self,
+        withdrawal: &CancelByKey,
+        ahead: Duration,
+        now: UnixMs,
+    ) -> CancelByKeyAnswer {
+        let CancelByKey { over: seen, heard } = withdrawal;
         let applies = self.is_unchanged_since(seen, now)
             && matches!(self.origin, Origin::Key | Origin::Entry)
             && self.recurrence.is_none()
@@ -75,8 +80,8 @@ impl Row {
             self.origin = Origin::DeletedKey;
         }
         match applies {
-            true => Withdrawn::Cancelled,
-            false => Withdrawn::Left,
+            true => CancelByKeyAnswer::Cancelled,
+            false => CancelByKeyAnswer::Left,
         }
     }
 

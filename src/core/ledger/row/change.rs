@@ -25,7 +25,7 @@ impl Row {
     }
 
     /// True if the arming of the task has ended or is running: the row is not written over.
-    pub fn has_begun(&self, task: &NewTask, now: UnixMs) -> bool {
+    pub fn has_started(&self, task: &NewTask, now: UnixMs) -> bool {
         let ended = matches!(self.status, Status::Processed | Status::Dead);
         let runs = self.status == Status::Unprocessed && self.leased(now) && self.has_run();
         (ended || runs) && self.end_time == task.due
@@ -33,7 +33,7 @@ impl Row {
 
     /// Turns the row into the requested arming, whatever it is now, unless that has begun.
     fn write_over(&mut self, task: &NewTask, now: UnixMs) {
-        if !self.has_begun(task, now) {
+        if !self.has_started(task, now) {
             if !self.leased(now) {
                 // A frozen run of this due time must not complete what takes its place.
                 self.owner = None;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::store::{At, Columns, RowStore};
 use super::{Length, Result, RowLedger, insert, update, update_if};
 use crate::ledger::row::Row;
-use crate::ledger::{Adopted, Adoption, AdoptionRequest, Withdrawal, Withdrawn};
+use crate::ledger::{Adopted, Adoption, AdoptionRequest, CancelByKey, CancelByKeyAnswer};
 use crate::task::Arming;
 
 #[async_trait]
@@ -20,24 +20,24 @@ impl<L: RowLedger> Adoption for L {
         .await
     }
 
-    async fn withdraw(
+    async fn cancel_by_key(
         &self,
-        withdrawals: &[Withdrawal],
+        cancellations: &[CancelByKey],
         ahead: Duration,
-    ) -> Result<Vec<Withdrawn>> {
-        let withdrawals = withdrawals.to_vec();
+    ) -> Result<Vec<CancelByKeyAnswer>> {
+        let cancellations = cancellations.to_vec();
         self.write(Length::Short, move |store| {
-            let mut withdraw = |withdrawal: &Withdrawal| {
+            let mut cancel_by_key = |withdrawal: &CancelByKey| {
                 let answer = update(
                     store,
                     At::Row(withdrawal.over.arming.row),
                     Columns::Brief,
-                    |row, now| row.withdraw(withdrawal, ahead, now),
-                    |answer| *answer == Withdrawn::Cancelled,
+                    |row, now| row.cancel_by_key(withdrawal, ahead, now),
+                    |answer| *answer == CancelByKeyAnswer::Cancelled,
                 )?;
-                Ok(answer.unwrap_or(Withdrawn::Left))
+                Ok(answer.unwrap_or(CancelByKeyAnswer::Left))
             };
-            withdrawals.iter().map(&mut withdraw).collect()
+            cancellations.iter().map(&mut cancel_by_key).collect()
         })
         .await
     }

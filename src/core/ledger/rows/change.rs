@@ -66,7 +66,7 @@ fn change_row(store: &mut dyn RowStore, row: Option<Row>, change: Change) -> Res
     let (mut row, columns) = match (row, &change) {
         (_, Change::Keep) | (None, Change::Move(_) | Change::Cancel) => return Ok(Changed::Kept),
         (Some(row), Change::Move(_) | Change::Cancel) => (row, Columns::Brief),
-        (Some(row), Change::Write(task)) if row.has_begun(task, now) => {
+        (Some(row), Change::Write(task)) if row.has_started(task, now) => {
             return Ok(Changed::Armed(row.arming()));
         }
         (Some(row), Change::Write(_)) => (row, Columns::All),

@@ -39,7 +39,7 @@ pub struct Countdown {
     /// Latest possible due time, on the ledger's clock.
     pub due: UnixMs,
     /// How much earlier it may be: the round trip of the query.
-    pub slack: Duration,
+    pub tolerance: Duration,
     /// The key was alive at this time or later; `None` if it had expired before its inspection.
     pub alive_at: Option<UnixMs>,
     /// When its arming event was received, on the ledger's clock, or the earliest time at which a late one may have been
@@ -200,7 +200,7 @@ impl Countdown {
     pub fn expired(due: UnixMs, heard: UnixMs) -> Self {
         Self {
             due,
-            slack: due.since(heard),
+            tolerance: due.since(heard),
             alive_at: None,
             heard: Some(heard),
             late: false,
@@ -261,13 +261,13 @@ impl Countdown {
         if self.alive_at.is_none() && may_be_own {
             return AdoptionDecision::Leave;
         }
-        let has_begun = row.due <= now && row.state != State::Pending;
+        let has_started = row.due <= now && row.state != State::Pending;
         let tolerance = match () {
             () if row.deleted => PROGRAM_TOLERANCE,
             () if is_from_key => KEY_TOLERANCE,
             () if row.is_legacy() => PROGRAM_TOLERANCE,
             // A key of `TaskClient` has a value of lapsed, so another program armed this one.
-            () if has_begun => KEY_TOLERANCE,
+            () if has_started => KEY_TOLERANCE,
             () => Duration::ZERO,
         };
         let has_ended = row.ended.is_some_and(|ended| heard > ended);
@@ -284,7 +284,7 @@ impl Countdown {
             }
             _ if fits && !has_ended => AdoptionDecision::Leave,
             // The run did not start before this due time.
-            _ if has_begun && !has_ended && self.due <= row.due => AdoptionDecision::Leave,
+            _ if has_started && !has_ended && self.due <= row.due => AdoptionDecision::Leave,
             // Both are due; the row decides.
             State::Pending if self.alive_at.is_none() && row.due <= now && self.due <= now => {
                 AdoptionDecision::Leave
@@ -351,7 +351,7 @@ impl Countdown {
     }
 
     fn is_near(&self, due: UnixMs, tolerance: Duration) -> bool {
-        let behind = self.due.since(due).saturating_sub(self.slack);
+        let behind = self.due.since(due).saturating_sub(self.tolerance);
         behind.max(due.since(self.due)) <= tolerance
     }
 

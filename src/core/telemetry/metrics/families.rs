@@ -104,7 +104,7 @@ families! {
     audits: Family<ByReason, Counter>, "Audits, by cause";
     audits_skipped: Counter, "Audits that were another daemon's turn";
     rearmed: Counter, "Keys armed again because the timer had lost them";
-    pauses: Gauge, "Pauses, holds and releases that stand";
+    pauses: Gauge, "Pauses, holds and releases in force";
     members: Gauge, "Daemons that are known to share this ledger, this one included";
     members_vanished: Counter, "Other daemons that ended without saying so";
     adopted: Family<ByReason, Counter>, "Rows written on behalf of keys that programs armed, by reason";

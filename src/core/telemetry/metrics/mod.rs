@@ -237,17 +237,17 @@ impl Metrics {
     }
 
     /// Counts an adopted task that was cancelled because its key was deleted.
-    pub fn withdrawn(&self) {
+    pub fn cancelled_by_key(&self) {
         self.families.withdrawn.inc();
     }
 
     /// Counts adopted tasks that were cancelled at once with many others.
-    pub fn withdrawn_at_once(&self, count: u64) {
+    pub fn cancelled_by_key_at_once(&self, count: u64) {
         self.families.withdrawn_at_once.inc_by(count);
     }
 
     /// Returns the number of adopted tasks that were cancelled at once with many others.
-    pub fn many_withdrawn(&self) -> u64 {
+    pub fn many_cancelled_by_key(&self) -> u64 {
         self.families.withdrawn_at_once.get()
     }
 
@@ -316,7 +316,7 @@ impl Metrics {
     }
 
     /// Counts other daemons that ended without saying so.
-    pub fn members_vanished(&self, count: usize) {
+    pub fn members_lost(&self, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.families.members_vanished.inc_by(count);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Adopter, Recheck, Wanted, acknowledgement};
-use crate::ledger::{AdoptionRequest, LedgerError, Lookup, Withdrawal};
+use crate::ledger::{AdoptionRequest, CancelByKey, LedgerError, Lookup};
 use crate::task::{
     AdoptionDecision, Countdown, Origin, State, TaskKey, UnixMs, decide_adoption, decide_requested,
     is_younger,
@@ -19,7 +19,7 @@ impl Adopter {
     pub(super) async fn compare(
         &self,
         candidates: Vec<AdoptionCandidate>,
-    ) -> Result<(Vec<Wanted>, Vec<(AdoptionCandidate, Withdrawal)>), LedgerError> {
+    ) -> Result<(Vec<Wanted>, Vec<(AdoptionCandidate, CancelByKey)>), LedgerError> {
         let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.claims.look_up(&keys).await?;
         let now = self.clock.now();
@@ -95,7 +95,10 @@ impl Adopter {
                 }),
                 Seen::Disarmed(heard) => match self.withdrawal(lookup, heard, now) {
                     Some(withdrawal) => deleted.push((candidate, withdrawal)),
-                    None => self.reporter.metrics.dropped(DropReason::NotWithdrawn, 1),
+                    None => self
+                        .reporter
+                        .metrics
+                        .dropped(DropReason::NotCancelledByKey, 1),
                 },
             }
         }
@@ -122,7 +125,12 @@ impl Adopter {
 
     /// The withdrawal of the task of a deleted key, if the task was adopted from that key and has not changed since. The
     /// task may wait for a retry, or behind a run.
-    fn withdrawal(&self, lookup: Option<Lookup>, heard: UnixMs, now: UnixMs) -> Option<Withdrawal> {
+    fn withdrawal(
+        &self,
+        lookup: Option<Lookup>,
+        heard: UnixMs,
+        now: UnixMs,
+    ) -> Option<CancelByKey> {
         let over = lookup.filter(|row| {
             let booked = row.booked();
             let waits = matches!(row.state, State::Pending | State::Waiting)
@@ -132,7 +140,7 @@ impl Adopter {
             let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
             waits && booked.is_from_key() && was_seen && is_younger
         })?;
-        Some(Withdrawal { over, heard })
+        Some(CancelByKey { over, heard })
     }
 }
 

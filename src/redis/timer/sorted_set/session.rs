@@ -180,7 +180,7 @@ impl Sessions {
     async fn look(&self, sink: &dyn AdoptionSink, near: &mut Near) -> Result<Loss, RedisError> {
         let state = &self.state;
         let mut inbox = Inbox::new(Arc::clone(state));
-        let (mut near_at, mut is_told) = (Instant::now(), true);
+        let (mut near_at, mut is_notified) = (Instant::now(), true);
         loop {
             let began = Instant::now();
             let look = inbox.look(sink).await?;
@@ -188,7 +188,7 @@ impl Sessions {
                 let read = near.pass(sink).await?;
                 near_at = began + NEAR_PAUSE_MIN.max(pause(NEAR_PAUSE_PER_ENTRY, read));
             }
-            if !is_told && look.new > 0 {
+            if !is_notified && look.new > 0 {
                 // No event told of it: events do not arrive.
                 self.hears.store(false, Ordering::Relaxed);
             }
@@ -204,7 +204,7 @@ impl Sessions {
                     true => LOOK_EVERY_WITH_EVENTS,
                     false => LOOK_EVERY,
                 };
-                is_told = timeout(every, state.changed.notified()).await.is_ok();
+                is_notified = timeout(every, state.changed.notified()).await.is_ok();
             }
         }
     }

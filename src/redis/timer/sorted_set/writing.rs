@@ -14,7 +14,7 @@ use lapsed_core::timer::{
 const SOON: Duration = Duration::from_secs(2);
 
 /// An entry that is due within this is taken: clocks differ a little.
-const SLACK: Duration = Duration::from_millis(250);
+const TOLERANCE: Duration = Duration::from_millis(250);
 
 /// Most ended tasks that are remembered while their entries cannot be removed. An audit finds the others.
 const UNSETTLED_MAX: usize = 65_536;
@@ -94,7 +94,7 @@ impl Writing<'_> {
     /// Takes the entries of tasks that are about to start.
     pub(super) async fn take(&self, alarms: &[Alarm]) -> Result<Vec<Taking>, RedisError> {
         let heard = self.0.clock.now();
-        let taken = self.0.entries.take(alarms, heard.plus(SLACK)).await?;
+        let taken = self.0.entries.take(alarms, heard.plus(TOLERANCE)).await?;
         let answers = alarms.iter().zip(taken).map(|(alarm, taken)| match taken {
             TakenEntry::Taken => Taking::Taken,
             TakenEntry::Removed => Taking::Removed(heard),

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::ahead::Ahead;
-use super::dial::{Dial, Tick};
 use super::inbox::Inbox;
+use super::wheel_clock::{Tick, WheelClock};
 use crate::{Keyspace, RedisError, Role, Run, SlotEntry, WheelKeys};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::{RetryPolicy, TaskKey, UnixMs};
@@ -57,7 +57,7 @@ const BEHIND_MAX: i64 = 2;
 pub(super) struct Hand {
     keyspace: Keyspace,
     keys: WheelKeys,
-    dial: Dial,
+    wheel_clock: WheelClock,
     clock: LedgerClock,
     ahead: Arc<Ahead>,
     /// `None` if no entry of a program is adopted.
@@ -80,7 +80,7 @@ impl Hand {
     pub(super) fn new(
         keyspace: Keyspace,
         keys: WheelKeys,
-        dial: Dial,
+        wheel_clock: WheelClock,
         clock: LedgerClock,
         ahead: Arc<Ahead>,
         inbox: Option<Arc<Inbox>>,
@@ -90,7 +90,7 @@ impl Hand {
             stopped_at,
             keyspace,
             keys,
-            dial,
+            wheel_clock,
             clock,
             ahead,
             inbox,
@@ -128,7 +128,7 @@ impl Hand {
                     error,
                     remedy,
                     held_back,
-                    "the wheel stands still: tasks run from the ledger alone meanwhile"
+                    "the wheel has stopped: tasks run from the ledger alone meanwhile"
                 );
             }
             failures = match began.elapsed() > LONG_SESSION {
@@ -187,18 +187,18 @@ impl Hand {
             is_marked: true,
         };
         let mut alarm_clock = super::super::alarm_clock(self.keyspace.commands());
-        let tick = self.dial.ticks(1);
+        let tick = self.wheel_clock.ticks(1);
         let lead = AHEAD_MAX.min(tick / 2);
         loop {
-            let current = self.dial.tick_at(self.clock.now());
+            let current = self.wheel_clock.tick_at(self.clock.now());
             let last = self.last().unwrap_or(current);
             if !(-1..=BEHIND_MAX).contains(&(current.0 - last.0)) {
                 self.catch_up(run, None, sink).await?;
                 continue;
             }
             let next = last.next();
-            let start = self.dial.start_of(next);
-            let slot = self.dial.slot_of(next);
+            let start = self.wheel_clock.start_of(next);
+            let slot = self.wheel_clock.slot_of(next);
             let before = |lead: Duration| self.clock.instant_of(start.minus(lead));
             let mut seen = true;
             if let Some(inbox) = &self.inbox {
@@ -255,8 +255,8 @@ impl Hand {
 
     /// Reads the entries that fall due during a tick, and those of its slot that are overdue.
     async fn read(&self, tick: Tick, sink: &dyn SignalSink) -> Result<(), RedisError> {
-        let slots = [self.dial.slot_of(tick)];
-        let end = self.dial.start_of(tick.next());
+        let slots = [self.wheel_clock.slot_of(tick)];
+        let end = self.wheel_clock.start_of(tick.next());
         for page in 0..PAGES_MAX {
             let range = page * PAGE..(page + 1) * PAGE;
             let found = self.keys.due_in(&slots, None, end, range).await?;
@@ -274,12 +274,12 @@ impl Hand {
         loop {
             sleep(LOOK_EVERY).await;
             let now = self.clock.now();
-            let current = self.dial.tick_at(now);
+            let current = self.wheel_clock.tick_at(now);
             let from = now.minus(LOOK_BACK);
-            let before = self.dial.tick_at(from).before();
-            let ticks = self.dial.missed(before, current.next());
-            let slots: Vec<u32> = ticks.map(|tick| self.dial.slot_of(tick)).collect();
-            let end = self.dial.start_of(current.next()).plus(LOOK_EVERY);
+            let before = self.wheel_clock.tick_at(from).before();
+            let ticks = self.wheel_clock.missed(before, current.next());
+            let slots: Vec<u32> = ticks.map(|tick| self.wheel_clock.slot_of(tick)).collect();
+            let end = self.wheel_clock.start_of(current.next()).plus(LOOK_EVERY);
             let found = self.keys.due_in(&slots, Some(from), end, 0..LOOK_LIMIT);
             self.expect(found.await?, sink);
         }

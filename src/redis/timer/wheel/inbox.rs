@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::dial::{Dial, Tick};
 use super::entry::Element;
 use super::proposals::Proposals;
+use super::wheel_clock::{Tick, WheelClock};
 use crate::{RedisError, Run, Taken, WheelKeys};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::{TaskKey, UnixMs};
@@ -48,7 +48,7 @@ const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
 const IDLE_ERROR: Duration = Duration::from_millis(1_200);
 
 /// The age of elements is doubted for this long. Each list is looked at once a second.
-const DOUBTED_FOR: Duration = Duration::from_secs(60);
+const UNCONFIRMED_FOR: Duration = Duration::from_secs(60);
 
 /// Interval of the look for taken entries that were not answered.
 const LEFT_EVERY: Duration = Duration::from_secs(2);
@@ -69,7 +69,7 @@ pub(super) struct Pushed {
 #[derive(Debug)]
 pub(super) struct Inbox {
     keys: WheelKeys,
-    dial: Dial,
+    wheel_clock: WheelClock,
     clock: LedgerClock,
     class: String,
     metrics: Arc<Metrics>,
@@ -79,7 +79,7 @@ pub(super) struct Inbox {
     /// The run of the server.
     run: Mutex<Run>,
     /// Until then, elements that are read may be of data that are older than the last tick.
-    doubted_until: Mutex<UnixMs>,
+    unconfirmed_until: Mutex<UnixMs>,
     /// The lengths of lists whose elements are all left there.
     left: Mutex<HashMap<u32, (u64, Instant)>>,
     /// Methods whose entries stay that were logged.
@@ -91,15 +91,15 @@ pub(super) struct Inbox {
 impl Inbox {
     pub(super) fn new(
         keys: WheelKeys,
-        dial: Dial,
+        wheel_clock: WheelClock,
         clock: LedgerClock,
         class: &str,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let visited = tokio::sync::Mutex::new(dial.tick_at(clock.now()));
+        let visited = tokio::sync::Mutex::new(wheel_clock.tick_at(clock.now()));
         Self {
             keys,
-            dial,
+            wheel_clock,
             clock,
             class: class.to_owned(),
             metrics,
@@ -108,7 +108,7 @@ impl Inbox {
                 id: Arc::from(""),
                 is_marked: true,
             }),
-            doubted_until: Mutex::new(UnixMs(0)),
+            unconfirmed_until: Mutex::new(UnixMs(0)),
             left: Mutex::default(),
             logged: Mutex::default(),
             proposals: Proposals::default(),
@@ -123,8 +123,8 @@ impl Inbox {
     }
 
     /// Doubts the age of what is in the lists now: no last tick says how old it is.
-    pub(super) fn doubt_age(&self) {
-        *self.doubted_until() = self.clock.now().plus(DOUBTED_FOR);
+    pub(super) fn distrust_age(&self) {
+        *self.unconfirmed_until() = self.clock.now().plus(UNCONFIRMED_FOR);
     }
 
     fn run(&self) -> Run {
@@ -132,15 +132,15 @@ impl Inbox {
         run.expect("nothing panics while holding it").clone()
     }
 
-    fn doubted_until(&self) -> MutexGuard<'_, UnixMs> {
-        self.doubted_until
+    fn unconfirmed_until(&self) -> MutexGuard<'_, UnixMs> {
+        self.unconfirmed_until
             .lock()
             .expect("nothing panics while holding it")
     }
 
     /// How shortly before a visit an entry may be for the visit after it.
     pub(super) fn guard(&self) -> Duration {
-        CLOCK_ERROR_MAX.min(self.dial.ticks(1) / 4)
+        CLOCK_ERROR_MAX.min(self.wheel_clock.ticks(1) / 4)
     }
 
     /// Takes the entries of a slot whose visit is still to come. Returns true if all of them were read before that visit.
@@ -152,7 +152,9 @@ impl Inbox {
         let mut skip = 0;
         loop {
             let visited = self.visited.lock().await;
-            let visit = self.dial.start_of(self.dial.first_visit(slot, *visited));
+            let visit = self
+                .wheel_clock
+                .start_of(self.wheel_clock.first_visit(slot, *visited));
             let now = self.clock.now();
             if now >= visit {
                 return Ok(false);
@@ -177,7 +179,8 @@ impl Inbox {
 
     async fn next_visit(&self, slot: u32) -> UnixMs {
         let visited = self.visited.lock().await;
-        self.dial.start_of(self.dial.first_visit(slot, *visited))
+        self.wheel_clock
+            .start_of(self.wheel_clock.first_visit(slot, *visited))
     }
 
     /// Returns the latest time at which the list of a slot may have been used.
@@ -216,10 +219,10 @@ impl Inbox {
         sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
         let mut visited = self.visited.lock().await;
-        let slot = self.dial.slot_of(tick);
+        let slot = self.wheel_clock.slot_of(tick);
         let used = self.used_by(slot, self.clock.now()).await?;
         let pushed = Pushed {
-            after: last.max(self.dial.tick_at(used.plus(self.guard()))),
+            after: last.max(self.wheel_clock.tick_at(used.plus(self.guard()))),
             near: None,
             restored,
         };
@@ -278,7 +281,7 @@ impl Inbox {
 
     /// Looks at all lists once a second, and takes what is there.
     pub(super) async fn watch(&self, sink: &dyn AdoptionSink) -> Result<Infallible, RedisError> {
-        let slots: Vec<u32> = (0..self.dial.slots()).collect();
+        let slots: Vec<u32> = (0..self.wheel_clock.slots()).collect();
         let part = slots.len().div_ceil(WATCH_PARTS as usize);
         loop {
             for slots in slots.chunks(part.clamp(1, SLOTS_AT_ONCE)) {

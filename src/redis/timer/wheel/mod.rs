@@ -5,12 +5,12 @@
 //! them for adoption. The ledger decides what is true: an entry that is missing is written again by an audit.
 
 mod ahead;
-mod dial;
 mod entry;
 mod hand;
 mod inbox;
 mod proposals;
 mod recent;
+mod wheel_clock;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::ahead::Ahead;
-use self::dial::Dial;
 use self::entry::{Element, Garbage};
 use self::hand::{Hand, LEFT_BEHIND};
 use self::inbox::Inbox;
+use self::wheel_clock::WheelClock;
 use super::{
     Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, EngineSink, Entries, EntryState, Listening,
     Remaining, Timer, TimerError,
@@ -62,7 +62,7 @@ pub fn task_of(element: &[u8], class: &str) -> Result<Option<TaskKey>, &'static 
 #[derive(Debug)]
 pub struct Wheel {
     clock: LedgerClock,
-    dial: Dial,
+    wheel_clock: WheelClock,
     keys: WheelKeys,
     ahead: Arc<Ahead>,
     hand: Arc<Hand>,
@@ -105,16 +105,21 @@ impl Wheel {
             stopped_at,
         } = config;
         let commands = Commands::new(endpoint);
-        let dial = Dial::new(*slots, *tick);
+        let wheel_clock = WheelClock::new(*slots, *tick);
         let key = format!("{}{key}", redis.key_prefix);
-        let keys = WheelKeys::new(commands.clone(), key, dial.slots(), dial.tick_ms());
+        let keys = WheelKeys::new(
+            commands.clone(),
+            key,
+            wheel_clock.slots(),
+            wheel_clock.tick_ms(),
+        );
         let ahead = Arc::new(Ahead::new(clock.clone(), *tick));
-        let inbox = Inbox::new(keys.clone(), dial, clock.clone(), class, metrics);
+        let inbox = Inbox::new(keys.clone(), wheel_clock, clock.clone(), class, metrics);
         let inbox = Arc::new(inbox);
         let hand = Hand::new(
             Keyspace::new(commands, &redis.key_prefix),
             keys.clone(),
-            dial,
+            wheel_clock,
             clock.clone(),
             Arc::clone(&ahead),
             adopts.then(|| Arc::clone(&inbox)),
@@ -122,7 +127,7 @@ impl Wheel {
         );
         Self {
             clock,
-            dial,
+            wheel_clock,
             keys,
             ahead,
             hand: Arc::new(hand),
@@ -133,7 +138,7 @@ impl Wheel {
 
     /// Has this process raise alarms that fall due before the hand would read their entries.
     fn expect_near(&self, alarms: &[Alarm]) {
-        let near = self.clock.now().plus(self.dial.ticks(2));
+        let near = self.clock.now().plus(self.wheel_clock.ticks(2));
         let near = alarms.iter().filter(|alarm| alarm.due <= near);
         if self.runs.load(Ordering::Relaxed) {
             self.ahead.expect_new(near.cloned());
@@ -202,7 +207,7 @@ impl Timer for Wheel {
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {
-        let near = self.clock.now().plus(self.dial.ticks(2));
+        let near = self.clock.now().plus(self.wheel_clock.ticks(2));
         let known = alarms.iter().filter(|alarm| alarm.due <= near);
         self.ahead.recent.insert_all(known);
         self.ahead.due.expect(alarms);
@@ -257,7 +262,9 @@ impl Listening for Wheel {
     ) -> Result<ArmedPage, TimerError> {
         let first = cursor.and_then(|cursor| u32::try_from(cursor).ok());
         let first = first.unwrap_or(0);
-        let end = first.saturating_add(AUDIT_SLOTS).min(self.dial.slots());
+        let end = first
+            .saturating_add(AUDIT_SLOTS)
+            .min(self.wheel_clock.slots());
         let slots: Vec<u32> = (first..end).collect();
         let below = self.clock.now().minus(LEFT_BEHIND);
         let found = self
@@ -269,7 +276,7 @@ impl Listening for Wheel {
             foreign: Vec::new(),
             overdue: found.into_iter().filter_map(hand::alarm).collect(),
             taken: Vec::new(),
-            next: (end < self.dial.slots()).then_some(u64::from(end)),
+            next: (end < self.wheel_clock.slots()).then_some(u64::from(end)),
         })
     }
 }

@@ -114,7 +114,7 @@ fn refuse_other_sites(request: &Request) -> Result<(), Problem> {
         && value("sec-fetch-mode") == "navigate"
         && value("sec-fetch-dest") == "document";
     match value("sec-fetch-site") {
-        "cross-site" | "same-site" if !is_link => Err(other_site()),
+        "cross-site" | "same-site" if !is_link => Err(cross_origin()),
         _ => Ok(()),
     }
 }
@@ -135,12 +135,12 @@ fn is_safe(method: &Method) -> bool {
 }
 
 fn refuse_origin(_: ProtectionError) -> Response {
-    other_site().into_response()
+    cross_origin().into_response()
 }
 
-fn other_site() -> Problem {
+fn cross_origin() -> Problem {
     Problem::of(
-        ProblemKind::OtherSite,
+        ProblemKind::CrossOrigin,
         "expected a request of the dashboard itself, or of a program; behind a proxy, see `http.hosts`",
     )
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::idempotency::{Begun, IdempotencyKey, Once};
+use super::idempotency::{IdempotencyCheck, IdempotencyKey, Once};
 use super::task_view::ReceiptView;
 use super::tasks::{checked, create_task};
 use crate::http::access::{Caller, Scope};
@@ -92,8 +92,8 @@ async fn create(
         return Ok(lines_of(answer, false));
     };
     let once = match Once::begin(&app, &caller, &key, &body).await? {
-        Begun::Before(answer) => return Ok(lines_of(answer, true)),
-        Begun::New(once) => once,
+        IdempotencyCheck::Before(answer) => return Ok(lines_of(answer, true)),
+        IdempotencyCheck::New(once) => once,
     };
     let answer = Batch::new(&app, &caller).create(&texts).await;
     once.finish(&app, answer.as_deref().ok()).await;
@@ -167,7 +167,7 @@ impl<'a> Batch<'a> {
             }
         }
         self.write(once).await?;
-        self.tell().await
+        self.finish().await
     }
 
     fn check(&self, text: &[u8]) -> Result<TaskRequest, Problem> {
@@ -242,7 +242,7 @@ impl<'a> Batch<'a> {
         });
     }
 
-    async fn tell(self) -> Result<String, Problem> {
+    async fn finish(self) -> Result<String, Problem> {
         let answers: Vec<BatchLine> = self.answers.into_iter().flatten().collect();
         let created = answers.iter().filter(|line| line.status == 201);
         let created: Vec<&ReceiptView> = created.filter_map(|line| line.task.as_ref()).collect();

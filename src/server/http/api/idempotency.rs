@@ -75,7 +75,7 @@ struct Kept {
 }
 
 /// What to do with a request.
-pub enum Begun {
+pub enum IdempotencyCheck {
     /// Carry it out, and [finish](Once::finish) it.
     New(Once),
     /// It was carried out before, with this answer.
@@ -98,7 +98,7 @@ impl Once {
         caller: &Caller,
         key: &str,
         body: &[u8],
-    ) -> Result<Begun, Problem> {
+    ) -> Result<IdempotencyCheck, Problem> {
         let digest = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(Sha256::digest(bytes));
         let name = digest(format!("{}\n{key}", caller.name).as_bytes());
         let body = digest(body);
@@ -111,7 +111,7 @@ impl Once {
         let kept = once.kept(None);
         let found = ledger.insert_document(Collection::Idempotency, &once.name, &kept);
         let Some(found) = found.await? else {
-            return Ok(Begun::New(once));
+            return Ok(IdempotencyCheck::New(once));
         };
         let found_kept = serde_json::from_str(&found.body);
         let Kept { body, answer } = found_kept.map_err(|_| in_use())?;
@@ -122,7 +122,7 @@ impl Once {
             ));
         }
         match answer {
-            Some(answer) => Ok(Begun::Before(answer)),
+            Some(answer) => Ok(IdempotencyCheck::Before(answer)),
             None if app.tasks.now().await?.since(found.at) > INTERRUPTED_AFTER => {
                 let ledger = app.tasks.ledger();
                 ledger
@@ -130,7 +130,7 @@ impl Once {
                     .await?;
                 let found = ledger.insert_document(Collection::Idempotency, &once.name, &kept);
                 match found.await? {
-                    None => Ok(Begun::New(once)),
+                    None => Ok(IdempotencyCheck::New(once)),
                     Some(_) => Err(in_use()),
                 }
             }

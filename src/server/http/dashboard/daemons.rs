@@ -19,7 +19,7 @@ texts! {
         lead: "The daemons that share this ledger, as their heartbeats of the last 3 s say.", "共享此账本的守护进程，依据最近 3 秒的心跳。";
         alone: "This daemon has not heard its own heartbeat yet: Redis does not answer, or it has just started.", "此守护进程尚未收到自己的心跳：Redis 没有响应，或刚刚启动。";
         unheard: "The heartbeats of the other daemons cannot be heard: Redis does not answer. Each daemon tries to run all tasks until it does.", "听不到其他守护进程的心跳：Redis 没有响应。恢复之前，每个守护进程都会尝试执行所有任务。";
-        deaf: "No expiry events arrive from Redis now.", "目前收不到 Redis 的过期事件。";
+        not_subscribed: "No expiry events arrive from Redis now.", "目前收不到 Redis 的过期事件。";
         versions: "Different versions run: {}. Update the older ones when you can.", "正在运行不同的版本：{}。请尽快升级旧版本。";
         differ: "Not all daemons run the same tasks: what only one of them runs waits while it is away.", "各守护进程运行的任务不同：只由其中一个运行的任务，会在其离线时等待。";
         warning: "Warning", "警告";
@@ -79,7 +79,7 @@ pub struct List<'a> {
     /// True if the heartbeats of the others cannot be read.
     is_unheard: bool,
     /// True if this daemon receives no expiry events, though its timer has them.
-    is_deaf: bool,
+    is_unsubscribed: bool,
 }
 
 impl PanelContent for List<'_> {
@@ -97,7 +97,7 @@ impl PanelContent for List<'_> {
         Ok(List {
             has_events: app.engine.is_listening().is_some(),
             is_unheard: !app.engine.hears_daemons(),
-            is_deaf: app.engine.is_listening() == Some(false),
+            is_unsubscribed: app.engine.is_listening() == Some(false),
             ..shown(&app.engine.daemons(), f)
         })
     }
@@ -141,7 +141,7 @@ fn shown<'a>(members: &[Member], f: &'a Frame) -> List<'a> {
         daemons,
         has_events: true,
         is_unheard: false,
-        is_deaf: false,
+        is_unsubscribed: false,
     }
 }
 

@@ -50,10 +50,10 @@ pub enum Place {
 }
 
 /// A page of the navigation: its path below the base, and its name.
-type Entrance = (Place, &'static str, fn(&FrameTexts) -> &'static str);
+type NavigationLink = (Place, &'static str, fn(&FrameTexts) -> &'static str);
 
 /// The navigation.
-const NAVIGATION: &[Entrance] = &[
+const NAVIGATION: &[NavigationLink] = &[
     (Place::Overview, "/", |texts| texts.overview),
     (Place::Upcoming, "/upcoming", |texts| texts.upcoming),
     (Place::Tasks, "/tasks", |texts| texts.tasks),

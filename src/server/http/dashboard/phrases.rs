@@ -78,8 +78,8 @@ const fn chinese(phrase: Phrase) -> &'static str {
         Phrase::Swept => "{} 个任务（共 {} 个，最近 {}）仅由清扫开始，最多延迟 2 秒",
         Phrase::KeysLost => "Redis 丢失了 {} 个任务的键（最近 {}），已重新设置",
         Phrase::RedisDo => "`lapsed doctor` 检查 Redis 的通知、内存和时钟。",
-        Phrase::Withdrawn => "{} 个接管的任务（最近 {}）因条目或键缺失而被批量取消",
-        Phrase::WithdrawnDo => {
+        Phrase::CancelledByKey => "{} 个接管的任务（最近 {}）因条目或键缺失而被批量取消",
+        Phrase::CancelledByKeyDo => {
             "`lapsed list --state cancelled` 显示这些任务。如果没有程序移除其条目或键，请重新创建。"
         }
         Phrase::SentinelSilent => "{} 没有收到哨兵键，应每 {} 收到一次：Redis 的事件正在丢失",

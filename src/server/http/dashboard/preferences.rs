@@ -92,11 +92,11 @@ pub(super) struct Changed {
 }
 
 /// Stores preferences in cookies, and returns to the page.
-pub(super) async fn change(State(app): State<AppState>, Query(wish): Query<Changed>) -> Response {
+pub(super) async fn change(State(app): State<AppState>, Query(changed): Query<Changed>) -> Response {
     let base = &app.config.base_path;
-    let language = wish.lang.as_deref().and_then(Language::of_tag);
-    let theme = wish.theme.as_deref().and_then(Theme::of);
-    let zone = wish.zone.filter(|name| TimeZone::get(name).is_ok());
+    let language = changed.lang.as_deref().and_then(Language::of_tag);
+    let theme = changed.theme.as_deref().and_then(Theme::of);
+    let zone = changed.zone.filter(|name| TimeZone::get(name).is_ok());
     let cookies = [
         (LANGUAGE, language.map(|language| language.tag().to_owned())),
         (THEME, theme.map(|theme| theme.as_str().to_owned())),
@@ -111,8 +111,8 @@ pub(super) async fn change(State(app): State<AppState>, Query(wish): Query<Chang
             headers.append(header::SET_COOKIE, cookie);
         }
     }
-    let back = match is_path(&wish.back) {
-        true => HeaderValue::from_str(&format!("{base}{}", wish.back)).ok(),
+    let back = match is_path(&changed.back) {
+        true => HeaderValue::from_str(&format!("{base}{}", changed.back)).ok(),
         false => None,
     };
     let overview = || HeaderValue::from_str(&format!("{base}/")).ok();

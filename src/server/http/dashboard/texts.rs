@@ -35,13 +35,13 @@ impl Language {
 
     /// The best language for the header `Accept-Language`.
     pub fn accepted(header: &str) -> Option<Self> {
-        let wishes = header.split(',').filter_map(|wish| {
-            let (tag, weight) = wish.split_once(';').unwrap_or((wish, ""));
+        let accepted = header.split(',').filter_map(|entry| {
+            let (tag, weight) = entry.split_once(';').unwrap_or((entry, ""));
             let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse);
             Some((Self::of_tag(tag)?, weight.unwrap_or(0.0_f32)))
         });
         // The first of equal weight counts, so the later ones must be greater.
-        let best = wishes.reduce(|best, next| match next.1 > best.1 {
+        let best = accepted.reduce(|best, next| match next.1 > best.1 {
             true => next,
             false => best,
         });

@@ -51,7 +51,7 @@ kinds! {
     Forbidden: "forbidden", FORBIDDEN, "the caller may not do this",
         "Use a token that has the scope and the class that `detail` names.";
     /// Another site had a browser send it.
-    OtherSite: "other-site", FORBIDDEN, "the request comes from another site",
+    CrossOrigin: "other-site", FORBIDDEN, "the request comes from another site",
         "Send it from a page of the dashboard or from a program. Behind a proxy, set `hosts` in `[http]`.";
     /// It is for a host that this daemon is not.
     UnknownHost: "unknown-host", MISDIRECTED_REQUEST, "the request is for another host",

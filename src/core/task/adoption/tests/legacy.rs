@@ -115,7 +115,7 @@ fn each_earlier_expiry_of_a_key_of_lapsed_counts() {
 #[test]
 fn a_slow_reply_widens_the_match_towards_earlier_only() {
     let slow = |due_ms| Countdown {
-        slack: Duration::from_millis(500),
+        tolerance: Duration::from_millis(500),
         ..heard(due_ms)
     };
     let pending = RowEvidence {

@@ -55,7 +55,7 @@ fn of_a_program(state: State, due_ms: i64) -> RowEvidence {
 fn heard(due_ms: i64) -> Countdown {
     Countdown {
         due: at(due_ms),
-        slack: Duration::ZERO,
+        tolerance: Duration::ZERO,
         alive_at: Some(NOW),
         heard: Some(NOW),
         late: false,

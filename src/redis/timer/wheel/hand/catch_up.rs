@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Hand;
-use crate::timer::wheel::dial::Tick;
 use crate::timer::wheel::inbox::Inbox;
+use crate::timer::wheel::wheel_clock::Tick;
 use crate::{LastTick, RedisError, Run};
 use lapsed_core::timer::{AdoptionSink, Cause};
 
@@ -26,8 +26,8 @@ impl Hand {
         cause: Option<Cause>,
         sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
-        let current = self.dial.tick_at(self.clock.now());
-        let slots = i64::from(self.dial.slots());
+        let current = self.wheel_clock.tick_at(self.clock.now());
+        let slots = i64::from(self.wheel_clock.slots());
         let marked = self.keys.last_tick().await?;
         let of_run = |marked: &LastTick| marked.run.as_deref().map(|old| old == &**run);
         let of_run = marked.as_ref().and_then(of_run);
@@ -59,7 +59,9 @@ impl Hand {
             Some(last) => Tick(last.0 - READ_AGAIN),
             None => Tick(current.0 - slots),
         };
-        let stopped_at = self.stopped_at.map(|moment| self.dial.tick_at(moment));
+        let stopped_at = self
+            .stopped_at
+            .map(|moment| self.wheel_clock.tick_at(moment));
         // A wheel of programs begins to turn now. A later tick means that the clock was set back.
         let last = last.or(stopped_at);
         let last = last.map_or(current, |last| last.min(current));
@@ -67,12 +69,12 @@ impl Hand {
         if let Some(inbox) = &self.inbox {
             inbox.begin_after(&run, last).await;
             if !has_tick {
-                inbox.doubt_age();
+                inbox.distrust_age();
             }
         }
-        let slots = self.dial.missed(known, current);
-        let slots: Vec<u32> = slots.map(|tick| self.dial.slot_of(tick)).collect();
-        let end = self.dial.start_of(current.next());
+        let slots = self.wheel_clock.missed(known, current);
+        let slots: Vec<u32> = slots.map(|tick| self.wheel_clock.slot_of(tick)).collect();
+        let end = self.wheel_clock.start_of(current.next());
         let found = self.keys.due_in(&slots, None, end, 0..MISSED_LIMIT).await?;
         self.expect(found, sink);
         if let Some(inbox) = &self.inbox {
@@ -103,9 +105,12 @@ impl Hand {
         restored: Option<Tick>,
         sink: &dyn AdoptionSink,
     ) -> Result<(), RedisError> {
-        let missed: Vec<Tick> = self.dial.missed(last, current).collect();
+        let missed: Vec<Tick> = self.wheel_clock.missed(last, current).collect();
         for ticks in missed.chunks(SLOTS_AT_ONCE) {
-            let slots: Vec<u32> = ticks.iter().map(|tick| self.dial.slot_of(*tick)).collect();
+            let slots: Vec<u32> = ticks
+                .iter()
+                .map(|tick| self.wheel_clock.slot_of(*tick))
+                .collect();
             let have = inbox.lists(&slots).await?;
             for (tick, _) in ticks
                 .iter()
@@ -116,8 +121,10 @@ impl Hand {
             }
         }
         if let Some(last) = restored {
-            let ahead = current.next().0..=last.0 + i64::from(self.dial.slots());
-            let slots: Vec<u32> = ahead.map(|tick| self.dial.slot_of(Tick(tick))).collect();
+            let ahead = current.next().0..=last.0 + i64::from(self.wheel_clock.slots());
+            let slots: Vec<u32> = ahead
+                .map(|tick| self.wheel_clock.slot_of(Tick(tick)))
+                .collect();
             for slot in inbox.lists(&slots).await? {
                 inbox.take_restored(slot, last, sink).await?;
             }

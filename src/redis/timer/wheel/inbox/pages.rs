@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::dial::Tick;
 use super::super::entry::{ELEMENT_BYTES_MAX, Element, Entry, Garbage, numbered};
+use super::super::wheel_clock::Tick;
 use super::{Inbox, Pushed};
 use crate::{Handling, RedisError, Taking};
 use lapsed_core::task::{DELAY_MAX, TaskKey, UnixMs, row_due};
@@ -21,7 +21,7 @@ const METHODS_LOGGED: usize = 100;
 const RESTORED_ROUNDS: [i64; 2] = [0, 1];
 
 /// The same for an element of unknown age: Redis writes a snapshot at least once an hour while the wheel turns, by default.
-const DOUBTED_ROUNDS: [i64; 3] = [0, -1, -2];
+const UNCONFIRMED_ROUNDS: [i64; 3] = [0, -1, -2];
 
 /// What an entry becomes, with its payload.
 type Task = (Taking, Option<Arc<str>>);
@@ -95,10 +95,14 @@ impl Inbox {
         sink: &dyn AdoptionSink,
     ) -> Result<Option<Taking>, Garbage> {
         let after = self.after(slot, pushed, entry, now);
-        let visit = |after| self.dial.visit_after(slot, after, entry.cycle_num);
+        let visit = |after| self.wheel_clock.visit_after(slot, after, entry.cycle_num);
         let visits = visit(after).zip(visit(pushed.restored.unwrap_or(after)));
-        let times =
-            visits.map(|(due, counted)| (self.dial.start_of(due), self.dial.start_of(counted)));
+        let times = visits.map(|(due, counted)| {
+            (
+                self.wheel_clock.start_of(due),
+                self.wheel_clock.start_of(counted),
+            )
+        });
         let times = times.filter(|(due, _)| due.since(now) <= DELAY_MAX);
         // The key that the task will have: a route is asked for that one.
         let counted_for = times.map_or(UnixMs(0), |(_, counted_for)| counted_for);
@@ -108,7 +112,7 @@ impl Inbox {
         }
         let (due, counted_for) = times.ok_or(Garbage::TooLate)?;
         // What the ledger has heard since then is newer than what Redis has returned with.
-        let old = |last: Tick| self.dial.start_of(last.before());
+        let old = |last: Tick| self.wheel_clock.start_of(last.before());
         Ok(Some(Taking {
             key,
             counted_for,
@@ -132,14 +136,14 @@ impl Inbox {
     ) -> Vec<Taking> {
         let rounds = match pushed.restored {
             Some(_) => &RESTORED_ROUNDS[..],
-            None if now < *self.doubted_until() => &DOUBTED_ROUNDS[..],
+            None if now < *self.unconfirmed_until() => &UNCONFIRMED_ROUNDS[..],
             None => return Vec::new(),
         };
-        let slots = i64::from(self.dial.slots());
-        let visit = self.dial.tick_at(taking.counted_for);
+        let slots = i64::from(self.wheel_clock.slots());
+        let visit = self.wheel_clock.tick_at(taking.counted_for);
         let rounds = rounds.iter().filter_map(|rounds| {
             let tick = Tick(visit.0 + rounds * slots);
-            let counted_for = self.dial.start_of(tick);
+            let counted_for = self.wheel_clock.start_of(tick);
             // Before it can have been pushed: what the ledger has heard is newer.
             let rounds = i64::try_from(entry.cycle_num).ok()?.saturating_add(2);
             let heard = tick.0.saturating_sub(rounds.saturating_mul(slots));
@@ -148,7 +152,7 @@ impl Inbox {
                 counted_for,
                 counted: counted_for.since(now) + COUNTED_AFTER,
                 due: taking.due,
-                heard: self.dial.start_of(Tick(heard)),
+                heard: self.wheel_clock.start_of(Tick(heard)),
             })
         });
         rounds.collect()
@@ -165,7 +169,7 @@ impl Inbox {
             _ => self.guard(),
         };
         match now.plus(guard) >= visit {
-            true => self.dial.first_visit(slot, pushed.after),
+            true => self.wheel_clock.first_visit(slot, pushed.after),
             false => pushed.after,
         }
     }

@@ -117,8 +117,8 @@ async function bulk(verb, filter, { shown } = {}) {
   dialog.showModal();
   let latest = { tasks: 0 };
   try {
-    const wish = verb === "redrive" ? { ...filter, rate: Number(yes.get("rate")) } : filter;
-    const answer = await call("POST", `/v1/${verb}`, wish, {}, stop.signal);
+    const body = verb === "redrive" ? { ...filter, rate: Number(yes.get("rate")) } : filter;
+    const answer = await call("POST", `/v1/${verb}`, body, {}, stop.signal);
     latest = await lines(answer, (line) => {
       latest = line;
       if (!found.at_least) bar.value = line.tasks + line.running;

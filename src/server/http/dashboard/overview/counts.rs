@@ -11,7 +11,7 @@ use crate::http::problem::Problem;
 use lapsed::task::UnixMs;
 
 /// A number of tasks, with the list that it counts.
-struct Figure {
+struct Tile {
     name: &'static str,
     state: &'static str,
     count: u64,
@@ -29,7 +29,7 @@ struct Figure {
 struct Counts<'a> {
     f: &'a Frame,
     t: &'static OverviewTexts,
-    figures: Vec<Figure>,
+    tiles: Vec<Tile>,
     at: UnixMs,
 }
 
@@ -46,7 +46,7 @@ async fn counts<'a>(app: &AppState, f: &'a Frame) -> Result<Counts<'a>, Problem>
     let count = app.stats_cache.count(&app.tasks).await?;
     let stats = count.stats.seen_by(&f.caller)?;
     let counts = &stats.counts;
-    let figure = |name, state, number| Figure {
+    let tile = |name, state, number| Tile {
         name,
         state,
         count: number,
@@ -56,30 +56,30 @@ async fn counts<'a>(app: &AppState, f: &'a Frame) -> Result<Counts<'a>, Problem>
         is_trouble: false,
     };
     let oldest = f.fill(t.oldest, &[&f.took(&counts.overdue_ms_max)]);
-    let mut figures = vec![
-        Figure {
+    let mut tiles = vec![
+        Tile {
             detail: (counts.overdue > 0).then_some(oldest),
             is_trouble: counts.overdue_ms_max > 3_000,
-            ..figure(t.overdue, "overdue", counts.overdue)
+            ..tile(t.overdue, "overdue", counts.overdue)
         },
-        figure(t.running, "running", counts.running),
-        figure(t.pending, "pending", counts.pending),
-        figure(t.waiting, "waiting", counts.waiting),
-        Figure {
+        tile(t.running, "running", counts.running),
+        tile(t.pending, "pending", counts.pending),
+        tile(t.waiting, "waiting", counts.waiting),
+        Tile {
             is_trouble: counts.dead > 0,
-            ..figure(t.dead, "dead", counts.dead)
+            ..tile(t.dead, "dead", counts.dead)
         },
-        figure(t.done, "done", counts.done),
-        figure(t.cancelled, "cancelled", counts.cancelled),
+        tile(t.done, "done", counts.done),
+        tile(t.cancelled, "cancelled", counts.cancelled),
     ];
     if f.caller.is_restricted() {
         // Not counted by class.
-        figures.retain(|figure| !stats.at_least.contains(&figure.state));
+        tiles.retain(|tile| !stats.at_least.contains(&tile.state));
     }
     Ok(Counts {
         f,
         t,
-        figures,
+        tiles,
         at: count.at,
     })
 }

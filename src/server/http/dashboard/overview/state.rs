@@ -181,10 +181,10 @@ async fn known(app: &AppState, f: &Frame) -> Result<Known, Problem> {
 fn blocked(app: &AppState, f: &Frame, count: &Count, all_pauses: &[Pause]) -> Vec<Blocked> {
     /// Classes and methods that are looked at: those with most overdue tasks.
     const MOST: usize = 20;
-    let told = all_pauses
+    let visible = all_pauses
         .iter()
         .map(|pause| f.caller.covering_pause(pause));
-    let facts = app.engine.why_facts(told.collect());
+    let facts = app.engine.why_facts(visible.collect());
     let methods = count.stats.methods.iter();
     let overdue = methods.filter(|method| method.overdue > 0);
     let keyed = overdue.filter_map(|method| Some((TaskKey::parse(&method.name).ok()?, method)));

@@ -1,4 +1,4 @@
-//! Taker: claims due tasks for a caller that does their work itself, instead of a handler.
+//! Manual claims: claims due tasks for a caller that does their work itself, instead of a handler.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::timer::{Alarm, ArmMode, Entries, Timer};
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Claims due tasks by hand. Leases, fencing and recurrence are those of the daemon.
-pub struct Taker {
+pub struct ManualClaims {
     /// The whole ledger, for the contexts of tasks.
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) timer: Arc<dyn Timer>,
@@ -51,7 +51,7 @@ pub struct TakeReport {
     pub lost: usize,
 }
 
-impl Taker {
+impl ManualClaims {
     /// The length of a lease.
     pub fn lease(&self) -> Duration {
         self.claimant.lease
@@ -145,7 +145,7 @@ impl Taker {
                 _ => ended.push(alarm(claim.due_at)),
             }
         }
-        self.tell_timer(&ended, &next).await;
+        self.update_timer(&ended, &next).await;
         Ok(report)
     }
 
@@ -202,7 +202,7 @@ impl Taker {
     }
 
     /// Removes the entries of ended tasks, and arms the next occurrences. Without an answer, the audit of a daemon does.
-    async fn tell_timer(&self, ended: &[Alarm], next: &[Alarm]) {
+    async fn update_timer(&self, ended: &[Alarm], next: &[Alarm]) {
         if let Some(entries) = self.entries.as_ref().filter(|_| !ended.is_empty())
             && let Err(error) = entries.settle(ended).await
         {
@@ -225,5 +225,5 @@ fn can_be_taken(claim: &Claim, now: UnixMs) -> bool {
     claim.oversize.is_none()
         && claim.attempt.crashes < POISON_CRASHES
         && !is_broken
-        && (!is_missed || claim.has_begun_before())
+        && (!is_missed || claim.has_started_before())
 }

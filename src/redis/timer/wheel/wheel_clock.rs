@@ -9,7 +9,7 @@ use lapsed_core::task::UnixMs;
 
 /// The size of a wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dial {
+pub(super) struct WheelClock {
     slots: i64,
     tick_ms: i64,
 }
@@ -28,7 +28,7 @@ impl Tick {
     }
 }
 
-impl Dial {
+impl WheelClock {
     /// A wheel of at least one slot, whose ticks last at least a millisecond.
     pub(super) fn new(slots: u32, tick: Duration) -> Self {
         Self {
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn both_examples_of_the_seed_run_when_its_executor_runs_them() {
-        let dial = Dial::new(3_600, SECOND);
-        let visit = |slot, last, cycle_num| dial.visit_after(slot, Tick(last), cycle_num);
+        let wheel_clock = WheelClock::new(3_600, SECOND);
+        let visit = |slot, last, cycle_num| wheel_clock.visit_after(slot, Tick(last), cycle_num);
         // "The cursor is at 1, due after 7,219 s: slot 20, cycle_num 2."
         assert_eq!(visit(20, 1, 2), Some(Tick(1 + 7_219)));
         // "After 48 hours: cycle_num 47." The slot is that of the cursor, which has just been visited.
@@ -125,16 +125,19 @@ mod tests {
 
     #[test]
     fn a_due_time_beyond_the_range_of_time_is_none() {
-        let dial = Dial::new(3_600, SECOND);
-        assert_eq!(dial.visit_after(1, Tick(7), u64::MAX), None);
-        assert_eq!(dial.visit_after(1, Tick(7), i64::MAX as u64 / 3_600), None);
+        let wheel_clock = WheelClock::new(3_600, SECOND);
+        assert_eq!(wheel_clock.visit_after(1, Tick(7), u64::MAX), None);
+        assert_eq!(
+            wheel_clock.visit_after(1, Tick(7), i64::MAX as u64 / 3_600),
+            None
+        );
     }
 
     #[test]
     fn ticks_missed_are_at_most_one_revolution_in_order() {
-        let dial = Dial::new(5, SECOND);
+        let wheel_clock = WheelClock::new(5, SECOND);
         let missed = |last, current| -> Vec<i64> {
-            let ticks = dial.missed(Tick(last), Tick(current));
+            let ticks = wheel_clock.missed(Tick(last), Tick(current));
             ticks.map(|tick| tick.0).collect()
         };
         assert!(missed(7, 7).is_empty());
@@ -149,21 +152,21 @@ mod tests {
             slots in 1i64..50, last in 0i64..5_000, slot in 0i64..50, cycle_num in 0u64..20,
         ) {
             let slot = slot % slots;
-            let dial = Dial::new(slots as u32, SECOND);
-            let visit = dial.visit_after(slot as u32, Tick(last), cycle_num).unwrap();
+            let wheel_clock = WheelClock::new(slots as u32, SECOND);
+            let visit = wheel_clock.visit_after(slot as u32, Tick(last), cycle_num).unwrap();
             prop_assert_eq!(visit.0, executed_at(slots, last, slot, cycle_num));
-            prop_assert_eq!(dial.slot_of(visit), slot as u32);
+            prop_assert_eq!(wheel_clock.slot_of(visit), slot as u32);
             prop_assert!(visit > Tick(last));
         }
 
         #[test]
         fn a_moment_lies_in_its_tick(slots in 1u32..5_000, tick_ms in 1u64..100_000, moment in 0i64..4_000_000_000_000) {
-            let dial = Dial::new(slots, Duration::from_millis(tick_ms));
-            let tick = dial.tick_at(UnixMs(moment));
-            prop_assert!(dial.start_of(tick) <= UnixMs(moment));
-            prop_assert!(UnixMs(moment) < dial.start_of(tick.next()));
-            prop_assert!(dial.slot_of(tick) < slots);
-            prop_assert_eq!(dial.first_visit(dial.slot_of(tick), tick.before()), tick);
+            let wheel_clock = WheelClock::new(slots, Duration::from_millis(tick_ms));
+            let tick = wheel_clock.tick_at(UnixMs(moment));
+            prop_assert!(wheel_clock.start_of(tick) <= UnixMs(moment));
+            prop_assert!(UnixMs(moment) < wheel_clock.start_of(tick.next()));
+            prop_assert!(wheel_clock.slot_of(tick) < slots);
+            prop_assert_eq!(wheel_clock.first_visit(wheel_clock.slot_of(tick), tick.before()), tick);
         }
     }
 }
