@@ -12,7 +12,7 @@ const FORMAT: i64 = 1;
 /// Part of the message for a file of a newer format.
 pub const NEWER: &str = "it was written by a newer version of lapsed";
 
-const DEFINITION: &str = include_str!("../../migrations/sqlite.sql");
+const DEFINITION: &str = include_str!("migrations/sqlite.sql");
 
 /// Reason why a database is not a ledger that this program can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -212,7 +212,7 @@ impl World {
         }
         let key = Countdown {
             due,
-            slack: Duration::ZERO,
+            tolerance: Duration::ZERO,
             alive_at: Some(at),
             heard: Some(at),
             late: false,
@@ -232,7 +232,7 @@ impl World {
         }
         let key = Countdown {
             due,
-            slack: Duration::ZERO,
+            tolerance: Duration::ZERO,
             alive_at: Some(self.now),
             heard: None,
             late: false,

@@ -17,6 +17,7 @@ mod membership;
 mod metrics;
 mod middleware;
 mod moving;
+mod packages;
 mod properties;
 mod redis_model;
 mod resp;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// The default configuration, with comments.
-pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
+pub const DEFAULT_TOML: &str = include_str!("default.toml");
 
 /// Prefix of environment variables that are settings.
 pub(super) const ENV_PREFIX: &str = "LAPSED__";

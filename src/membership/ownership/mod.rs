@@ -266,9 +266,9 @@ impl Ownership {
     pub fn fleet(&self) -> Vec<Member> {
         let view = self.view();
         let now = self.clock.now();
-        let this = view.published.as_ref().map(|published| Member {
+        let this = view.heartbeat.as_ref().map(|heartbeat| Member {
             is_this: true,
-            ..published.clone().into()
+            ..heartbeat.clone().into()
         });
         let others = view.fresh_others().filter(|peer| peer.until > now);
         let others = others.map(|peer| Member {
@@ -333,7 +333,7 @@ impl Ownership {
         view.readiness = Some(believed);
         view.published = Some((asked, own.readiness));
         view.since = own.since;
-        view.published = Some(own.clone());
+        view.heartbeat = Some(own.clone());
         view.adoption_differs = others.iter().any(|peer| !peer.has_our_routes);
         let former = std::mem::replace(&mut view.others, others);
         view.compiled = compiled;

@@ -216,25 +216,25 @@ async fn the_most_senior_listener_sends_hints_to_owners_that_do_not_listen() {
     let keys: Vec<TaskKey> = (0..100)
         .map(|n| TaskKey::build("C", "m", [n.to_string()]).unwrap())
         .collect();
-    let published = |us: &Observer| {
-        let published = keys.iter().map(|key| us.0.hint_recipient(key));
-        published.collect::<Vec<_>>()
+    let recipients = |us: &Observer| {
+        let recipients = keys.iter().map(|key| us.0.hint_recipient(key));
+        recipients.collect::<Vec<_>>()
     };
     us.refresh(std::slice::from_ref(&deaf)).await;
     us.refresh(std::slice::from_ref(&deaf)).await;
     let owner = |key: &TaskKey| (!us.0.owns(key)).then_some(MemberId(2));
     let theirs: Vec<_> = keys.iter().map(owner).collect();
     assert!(theirs.contains(&None) && theirs.contains(&Some(MemberId(2))));
-    assert_eq!(published(&us), theirs);
+    assert_eq!(recipients(&us), theirs);
     // It listens itself, or a higher-ranked member sends the hint.
     us.refresh(&[ready(2)]).await;
-    assert_eq!(published(&us), vec![None; 100]);
+    assert_eq!(recipients(&us), vec![None; 100]);
     let higher_ranked = Heartbeat {
         since: UnixMs(0),
         ..ready(3)
     };
     us.refresh(&[deaf, higher_ranked]).await;
-    assert_eq!(published(&us), vec![None; 100]);
+    assert_eq!(recipients(&us), vec![None; 100]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,7 +311,7 @@ async fn the_fleet_is_every_live_member_with_what_it_runs() {
         ..member(2, Readiness::Full, &["D@n"])
     };
     observer.refresh(&[other]).await;
-    let published = |member: &Member| {
+    let seen = |member: &Member| {
         let handlers = member.capabilities.handlers.join(" ");
         (
             member.name.clone(),
@@ -337,7 +337,7 @@ async fn the_fleet_is_every_live_member_with_what_it_runs() {
             "C@m".to_owned(),
         ),
     ];
-    assert_eq!(fleet.iter().map(published).collect::<Vec<_>>(), expected);
+    assert_eq!(fleet.iter().map(seen).collect::<Vec<_>>(), expected);
     assert_eq!(
         fleet
             .iter()

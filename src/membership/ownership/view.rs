@@ -31,7 +31,7 @@ pub(super) struct View {
     /// Positions of our idle routes.
     pub(super) idle: Vec<u16>,
     /// Our last heartbeat.
-    pub(super) published: Option<Heartbeat>,
+    pub(super) heartbeat: Option<Heartbeat>,
     pub(super) others: Vec<Peer>,
     /// True if another member may adopt other keys than we do.
     pub(super) adoption_differs: bool,

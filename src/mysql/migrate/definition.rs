@@ -4,7 +4,7 @@ use super::introspect;
 use lapsed_core::task::TableName;
 
 /// The only definition of the columns: new tables are created from it, and old ones completed.
-pub(super) const CREATE: &str = include_str!("../../../migrations/tb_time_limit_task.sql");
+pub(super) const CREATE: &str = include_str!("../migrations/tb_time_limit_task.sql");
 
 pub(super) const DUE_AT: &str = "due_at";
 pub(super) const BUCKET: &str = "bucket";

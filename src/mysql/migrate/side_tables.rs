@@ -16,21 +16,21 @@ pub(super) struct SideTable {
 
 /// Pauses and holds. No daemon starts without it, since it would run paused tasks.
 pub(super) const PAUSES: SideTable = SideTable {
-    create: include_str!("../../../migrations/tb_time_limit_task_pauses.sql"),
+    create: include_str!("../migrations/tb_time_limit_task_pauses.sql"),
     name: TableName::pauses,
     what_for: "its pauses",
 };
 
 /// Rate limits without Redis. A daemon starts without it.
 pub(super) const RATES: SideTable = SideTable {
-    create: include_str!("../../../migrations/tb_time_limit_task_rates.sql"),
+    create: include_str!("../migrations/tb_time_limit_task_rates.sql"),
     name: TableName::rates,
     what_for: "its rates",
 };
 
 /// The audit log, the history and the like. A daemon starts without it.
 pub(super) const DOCUMENTS: SideTable = SideTable {
-    create: include_str!("../../../migrations/tb_time_limit_task_documents.sql"),
+    create: include_str!("../migrations/tb_time_limit_task_documents.sql"),
     name: TableName::documents,
     what_for: "its documents",
 };

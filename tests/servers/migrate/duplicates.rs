@@ -115,7 +115,7 @@ async fn a_key_inserted_twice_before_the_unique_key_is_there_is_moved_in_another
         &tb(),
         &Options::default(),
         &mut |progress| match progress {
-            Progress::Begun(Step::AddIndex(index)) if index.unique && rounds < 3 => {
+            Progress::Started(Step::AddIndex(index)) if index.unique && rounds < 3 => {
                 rounds += 1;
                 let (written, wait) = std::sync::mpsc::channel();
                 told.send(written).expect("the writer runs");

@@ -35,7 +35,7 @@ pub async fn end_after(database: &mut Database, steps: usize) -> Result {
     let (options, mut begun) = (Options::default(), 0);
     let panicked = tokio::spawn(async move {
         apply(&mut conn, &table, &options, &mut |progress| {
-            if let Progress::Begun(_) = progress {
+            if let Progress::Started(_) = progress {
                 assert!(begun < steps, "ended here");
                 begun += 1;
             }

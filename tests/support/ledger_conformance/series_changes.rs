@@ -170,7 +170,7 @@ async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
     let begun = establish(ledger, ledger.clock(), &seldom, configured)
         .await
         .unwrap();
-    let Established::Begun(arming) = begun else {
+    let Established::Started(arming) = begun else {
         panic!("{begun:?}")
     };
     assert_eq!(arming.due.0 % 86_400_000, 0, "counted from the epoch");
@@ -206,7 +206,7 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
     let key = key("series-ended", 1);
     let configured = DeclaredBy::Configuration;
     let begun = establish(ledger, ledger.clock(), &wanted(&key, 86_400), configured).await;
-    assert!(matches!(begun, Ok(Established::Begun(_))));
+    assert!(matches!(begun, Ok(Established::Started(_))));
     cancel(ledger, &key).await;
     let ended = establish(ledger, ledger.clock(), &wanted(&key, 86_400), configured).await;
     let Ok(Established::Ended(_, State::Cancelled)) = ended else {
@@ -214,7 +214,7 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
     };
     assert_eq!(state(ledger, &key).await, State::Cancelled);
     let other = establish(ledger, ledger.clock(), &wanted(&key, 3_600), configured).await;
-    assert!(matches!(other, Ok(Established::Begun(_))), "{other:?}");
+    assert!(matches!(other, Ok(Established::Started(_))), "{other:?}");
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 
@@ -230,7 +230,7 @@ async fn a_recurring_task_requested_again_restarts_and_is_moved_while_it_runs(
         DeclaredBy::Producer,
     )
     .await;
-    let Ok(Established::Begun(first)) = begun else {
+    let Ok(Established::Started(first)) = begun else {
         panic!("{begun:?}")
     };
     let ahead = first.due.0 - before.0;
@@ -246,7 +246,7 @@ async fn a_recurring_task_requested_again_restarts_and_is_moved_while_it_runs(
         DeclaredBy::Producer,
     )
     .await;
-    assert!(matches!(anew, Ok(Established::Begun(_))), "{anew:?}");
+    assert!(matches!(anew, Ok(Established::Started(_))), "{anew:?}");
 
     let RunNowAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
@@ -283,7 +283,7 @@ async fn a_series_that_a_configuration_finds_says_so_from_then_on(ledger: &impl 
         assert!(recurrence(ledger, &key).await.is_configured());
     }
     let begun = establish(ledger, ledger.clock(), &wanted, DeclaredBy::Producer).await;
-    let Ok(Established::Begun(arming)) = begun else {
+    let Ok(Established::Started(arming)) = begun else {
         panic!("{begun:?}")
     };
     assert!(recurrence(ledger, &key).await.is_configured());

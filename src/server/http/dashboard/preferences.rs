@@ -92,7 +92,10 @@ pub(super) struct Changed {
 }
 
 /// Stores preferences in cookies, and returns to the page.
-pub(super) async fn change(State(app): State<AppState>, Query(changed): Query<Changed>) -> Response {
+pub(super) async fn change(
+    State(app): State<AppState>,
+    Query(changed): Query<Changed>,
+) -> Response {
     let base = &app.config.base_path;
     let language = changed.lang.as_deref().and_then(Language::of_tag);
     let theme = changed.theme.as_deref().and_then(Theme::of);
