@@ -13,7 +13,7 @@ fn armed(name: &str, due_ms: i64) -> AdoptionCandidate {
         key: TaskKey::build("C", "m", [name]).unwrap(),
         seen: Seen::Armed(Countdown {
             due: UnixMs(due_ms),
-            slack: Duration::ZERO,
+            tolerance: Duration::ZERO,
             alive_at: None,
             heard: Some(UnixMs(0)),
             late: false,

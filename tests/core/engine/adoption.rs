@@ -99,7 +99,7 @@ impl Listening for Sees {
 /// A key armed for a minute from the start.
 fn armed(key: &TaskKey) -> AdoptionCandidate {
     let seen = Seen::Armed(Countdown {
-        slack: Duration::ZERO,
+        tolerance: Duration::ZERO,
         alive_at: Some(START),
         due: UnixMs(START.0 + 60_000),
         heard: Some(START),

@@ -96,7 +96,7 @@ impl Second {
         let now = self.now();
         Seen::Armed(Countdown {
             due: now.plus(Duration::from_secs(60)),
-            slack: Duration::ZERO,
+            tolerance: Duration::ZERO,
             alive_at: Some(now),
             heard: Some(now),
             late: false,
