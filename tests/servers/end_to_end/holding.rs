@@ -119,7 +119,7 @@ async fn listen_with_hold_overdue_says_what_it_holds() {
     daemon.kill();
 
     let again = Process::listen_holding(&rig);
-    again.until_logged("that hold stands").await;
+    again.until_logged("that hold is kept").await;
     // What was lifted before it has read it, it would not say.
     again.until_logged("pause seen").await;
     client
