@@ -56,7 +56,7 @@ fn settings_of_http() {
         ),
         (
             "http.secure_cookies = 'sometimes'",
-            "`http.secure_cookies`: expected \"auto\", \"always\" or \"never\", found \"sometimes\"",
+            "`http.secure_cookies`: unknown variant `sometimes`, expected one of `auto`, `always`, `never`",
         ),
         (
             "http.session_length = '1s'",

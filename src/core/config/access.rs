@@ -1,5 +1,7 @@
 //! `[access]`, and what clients of HTTP and users of RESP have in common.
 
+use std::net::SocketAddr;
+
 use super::reader::{Problems, Reader};
 use crate::access::{AccessScope, Masks};
 use crate::task::ClassGlob;
@@ -13,6 +15,12 @@ pub(super) fn masks(mut section: Reader, http: &mut Reader, p: &mut Problems) ->
     let (payloads, arguments) = (both("mask_payloads"), both("mask_arguments"));
     section.done(p);
     Some(Masks::new(payloads?, arguments?))
+}
+
+/// The address on which a server listens, if it is reached from other machines.
+pub(super) fn exposed(listen: Option<Option<SocketAddr>>) -> Option<SocketAddr> {
+    let address = listen.flatten()?;
+    (!address.ip().is_loopback()).then_some(address)
 }
 
 /// Reads the name of a principal.

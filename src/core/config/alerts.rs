@@ -5,34 +5,47 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::reader::{Problems, Reader};
+use super::rules::{any, at_least, at_least_or_none, section};
 #[cfg(feature = "webhook")]
 use super::webhook::{self, WebhookConfig};
 
-/// `[alerts]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AlertsConfig {
-    /// Where messages are posted; `None`: alerts are off.
-    #[cfg(feature = "webhook")]
-    pub webhook: Option<WebhookConfig>,
-    /// Format of the messages.
-    pub format: AlertFormat,
-    /// The time that the conditions look back.
-    pub window: Duration,
-    /// An outage of the ledger or of the subscription is reported when it has lasted this long.
-    pub down_for: Duration,
-    /// An alert ends when its condition has been false for this long.
-    pub clear_after: Duration,
-    /// How often a message is repeated while the condition lasts; `None`: never.
-    pub repeat: Option<Duration>,
-    /// Maximum 99th percentile of lateness in the window; `None`: any.
-    pub late: Option<Duration>,
-    /// Maximum time that a task may be overdue; `None`: any.
-    pub overdue: Option<Duration>,
-    /// Number of dead tasks in the window that is reported; 0: none.
-    pub dead: u64,
-    /// Share of starts in the window, in percent, that the sweep may cause; 100: any.
-    pub swept: u8,
+/// Shortest time that is compared or waited for.
+const SOON: Duration = Duration::from_secs(1);
+
+section! {
+    /// `[alerts]`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AlertsConfig {
+        /// Format of the messages.
+        pub format: AlertFormat = any,
+        /// The time that the conditions look back.
+        pub window: Duration = at_least(SOON),
+        /// An outage of the ledger or of the subscription is reported when it has lasted this long.
+        pub down_for: Duration = at_least(Duration::ZERO),
+        /// An alert ends when its condition has been false for this long.
+        pub clear_after: Duration = at_least(Duration::ZERO),
+        /// How often a message is repeated while the condition lasts; `None`: never.
+        pub repeat: Option<Duration> = at_least_or_none(SOON),
+        /// Maximum 99th percentile of lateness in the window; `None`: any.
+        pub late: Option<Duration> = at_least_or_none(Duration::from_millis(1)),
+        /// Maximum time that a task may be overdue; `None`: any.
+        pub overdue: Option<Duration> = at_least_or_none(SOON),
+        /// Number of dead tasks in the window that is reported; 0: none.
+        pub dead: u64 = number_of_tasks,
+        /// Share of starts in the window, in percent, that the sweep may cause; 100: any.
+        pub swept: u8 = percent,
+        /// Where messages are posted; `None`: alerts are off.
+        pub webhook: Option<Destination> = destination,
+    }
 }
+
+/// Where messages about alerts are posted.
+#[cfg(feature = "webhook")]
+type Destination = WebhookConfig;
+
+/// Where messages about alerts are posted: nowhere without the feature `webhook`.
+#[cfg(not(feature = "webhook"))]
+type Destination = std::convert::Infallible;
 
 /// Format of the messages about alerts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -44,50 +57,29 @@ pub enum AlertFormat {
     Slack,
 }
 
-pub(super) fn alerts(mut section: Reader, p: &mut Problems) -> Option<AlertsConfig> {
-    const SOON: Duration = Duration::from_secs(1);
-    let format = section.take("format", p);
-    let window = section.duration("window", p, SOON);
-    let down_for = section.duration("down_for", p, Duration::ZERO);
-    let clear_after = section.duration("clear_after", p, Duration::ZERO);
-    let repeat = section.duration_or_none("repeat", p, SOON);
-    let late = section.duration_or_none("late", p, Duration::from_millis(1));
-    let overdue = section.duration_or_none("overdue", p, SOON);
-    let dead = section.checked("dead", p, |tasks: &i64| *tasks >= 0, "0 or more tasks");
+fn number_of_tasks(section: &mut Reader, key: &str, p: &mut Problems) -> Option<u64> {
+    let number = section.checked(key, p, |number: &i64| *number >= 0, "0 or more tasks");
+    number.map(i64::unsigned_abs)
+}
+
+fn percent(section: &mut Reader, key: &str, p: &mut Problems) -> Option<u8> {
     let is_percent = |percent: &i64| (0..=100).contains(percent);
-    let swept = section.checked("swept", p, is_percent, "0 to 100 percent");
-    #[cfg(feature = "webhook")]
-    let webhook = destination(section, p);
-    #[cfg(not(feature = "webhook"))]
-    no_destination(section, p);
-    Some(AlertsConfig {
-        #[cfg(feature = "webhook")]
-        webhook: webhook?,
-        format: format?,
-        window: window?,
-        down_for: down_for?,
-        clear_after: clear_after?,
-        repeat: repeat?,
-        late: late?,
-        overdue: overdue?,
-        dead: dead?.unsigned_abs(),
-        swept: u8::try_from(swept?).expect("a percentage"),
-    })
+    let percent = section.checked(key, p, is_percent, "0 to 100 percent")?;
+    Some(u8::try_from(percent).expect("a percentage"))
 }
 
 /// The webhook of the rest of the section. The outer `None` means that it is invalid.
 #[cfg(feature = "webhook")]
-fn destination(mut section: Reader, p: &mut Problems) -> Option<Option<WebhookConfig>> {
+fn destination(section: &mut Reader, _: &str, p: &mut Problems) -> Option<Option<Destination>> {
     let is_empty = |value: &toml::Value| value.as_str() == Some("");
     if section.table.get("url").is_some_and(is_empty) {
-        section.table.remove("url");
-        if !section.table.contains_key("url_file") {
-            section.done(p);
+        section.remove("url");
+        if !section.has("url_file") {
             return Some(None);
         }
     }
     let path = section.at("url");
-    let webhook = webhook::webhook(section, p)?;
+    let webhook = webhook::webhook(section.rest(), p)?;
     if webhook.url.has_placeholders() {
         p.add(&path, "expected a URL without placeholders");
         return None;
@@ -96,16 +88,19 @@ fn destination(mut section: Reader, p: &mut Problems) -> Option<Option<WebhookCo
 }
 
 #[cfg(not(feature = "webhook"))]
-fn no_destination(mut section: Reader, p: &mut Problems) {
-    let url: Option<String> = section.take("url", p);
-    if url.is_some_and(|url| !url.is_empty()) {
-        let needs = "needs a build with the feature `webhook`";
-        p.add(&section.at("url"), needs);
+fn destination(section: &mut Reader, _: &str, p: &mut Problems) -> Option<Option<Destination>> {
+    let url: String = section.take("url", p)?;
+    if url.is_empty() {
+        return Some(None);
     }
-    section.done(p);
+    p.add(
+        &section.at("url"),
+        "needs a build with the feature `webhook`",
+    );
+    None
 }
 
-#[cfg(all(test, feature = "webhook"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Config;

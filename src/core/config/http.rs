@@ -4,39 +4,45 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::{globs, name, scope_names, scopes};
-use super::http_proxy::{ProxyConfig, proxy};
+use serde::Deserialize;
+
+use super::access::{exposed, globs, name, scope_names, scopes};
+use super::http_proxy::ProxyConfig;
 use super::reader::{Problems, Reader};
+use super::rules::{address, any, at_least, no_key, section};
 use crate::access::{AccessScope, Masks, Principal, Proof, hash_token};
 use crate::format::from_hex;
 
-/// `[http]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpConfig {
-    /// Address to listen on; `None`: HTTP is off.
-    pub listen: Option<SocketAddr>,
-    /// Who may do what; none: every caller may do everything, on a loopback address only. `http.tokens` are clients, too.
-    pub clients: Vec<Arc<Principal>>,
-    /// Path in front of every address, such as `/lapsed`; empty: none.
-    pub base_path: String,
-    /// Names by which browsers reach the daemon, besides `localhost` and addresses.
-    pub hosts: Vec<String>,
-    /// Refuses every change.
-    pub read_only: bool,
-    /// Whether the cookie of a session is sent over HTTPS only.
-    pub secure_cookies: SecureCookies,
-    /// How long a browser stays logged in.
-    pub session_length: Duration,
-    /// How long entries of the audit log are kept.
-    pub audit_kept: Duration,
-    /// `[access]`: what is not shown.
-    pub masks: Masks,
-    /// The proxies in front of the daemon.
-    pub proxy: ProxyConfig,
+section! {
+    /// `[http]`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct HttpConfig(masks: &Masks) {
+        /// Address to listen on; `None`: HTTP is off.
+        pub listen: Option<SocketAddr> = address("127.0.0.1:8787"),
+        /// The proxies in front of the daemon.
+        pub proxy: ProxyConfig = |section, key, p| ProxyConfig::read(section.section(key, p), p),
+        /// Who may do what; none: every caller may do everything, on a loopback address only. `http.tokens` are clients, too.
+        pub clients: Vec<Arc<Principal>> = clients(exposed(listen), proxy.as_ref(), masks),
+        /// Path in front of every address, such as `/lapsed`; empty: none.
+        pub base_path: String = base_path,
+        /// Names by which browsers reach the daemon, besides `localhost` and addresses.
+        pub hosts: Vec<String> = hosts,
+        /// Refuses every change.
+        pub read_only: bool = any,
+        /// Whether the cookie of a session is sent over HTTPS only.
+        pub secure_cookies: SecureCookies = any,
+        /// How long a browser stays logged in.
+        pub session_length: Duration = at_least(Duration::from_secs(60)),
+        /// How long entries of the audit log are kept.
+        pub audit_kept: Duration = at_least(Duration::from_secs(3_600)),
+        /// `[access]`: what is not shown.
+        pub masks: Masks = no_key(masks.clone()),
+    }
 }
 
 /// Whether the cookie of a session is sent over HTTPS only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SecureCookies {
     /// If the request came over HTTPS, as a trusted proxy says. Without HTTPS, people log in on this machine only.
     Auto,
@@ -46,67 +52,43 @@ pub enum SecureCookies {
     Never,
 }
 
-pub(super) fn http(mut section: Reader, masks: &Masks, p: &mut Problems) -> Option<HttpConfig> {
-    let listen = section.address("listen", "127.0.0.1:8787", p);
-    let (mut clients, has_short_token) = tokens(&mut section, p).unwrap_or_default();
-    clients.extend(section.named_entries("clients", p, client, |client| &client.name));
-    for client in &mut clients {
-        client.masks = masks.clone();
-    }
-    refuse_same_tokens(&clients, &section.at("clients"), p);
-    let base_path = base_path(&mut section, p);
-    let hosts = hosts(&mut section, p);
-    let read_only = section.take("read_only", p);
-    let secure_cookies = secure_cookies(&mut section, p);
-    let session_length = section.duration("session_length", p, Duration::from_secs(60));
-    let audit_kept = section.duration("audit_kept", p, Duration::from_secs(3_600));
-    let proxy = proxy(section.section("proxy", p), p);
-    if let (Some(Some(address)), true) = (listen, has_short_token)
-        && !address.ip().is_loopback()
-    {
-        p.add(
-            &section.at("tokens"),
-            format!(
-                "expected at least {TOKEN_CHARS_MIN} characters in each, because `{address}` is not a loopback address, found fewer"
-            ),
-        );
-    }
-    if let Some(proxy) = &proxy {
-        check_users(&clients, proxy, &section, p);
-    }
-    if let Some(Some(address)) = listen
-        && !address.ip().is_loopback()
-        && clients.is_empty()
-    {
-        p.add(
-            &section.at("tokens"),
-            format!(
-                "expected at least one, or `[[http.clients]]`, because `{address}` is not a loopback address"
-            ),
-        );
-    }
-    section.done(p);
-    Some(HttpConfig {
-        listen: listen?,
-        clients: clients.into_iter().map(Arc::new).collect(),
-        base_path: base_path?,
-        hosts: hosts?,
-        read_only: read_only?,
-        secure_cookies: secure_cookies?,
-        session_length: session_length?,
-        audit_kept: audit_kept?,
-        masks: masks.clone(),
-        proxy: proxy?,
-    })
-}
-
 /// Fewest characters of a token that cannot be guessed.
 pub const TOKEN_CHARS_MIN: usize = 16;
 
-/// `http.tokens`: clients that may do everything, and whether a token is short.
-fn tokens(section: &mut Reader, p: &mut Problems) -> Option<(Vec<Principal>, bool)> {
+/// `tokens` and `[[http.clients]]`
+fn clients(
+    exposed: Option<SocketAddr>,
+    proxy: Option<&ProxyConfig>,
+    masks: &Masks,
+) -> impl FnOnce(&mut Reader, &str, &mut Problems) -> Option<Vec<Arc<Principal>>> {
+    move |section, key, p| {
+        let of_tokens = tokens(section, exposed, p);
+        let named = section.named_entries(key, p, client, |client| &client.name);
+        let mut clients = [of_tokens?, named].concat();
+        for client in &mut clients {
+            client.masks = masks.clone();
+        }
+        refuse_same_tokens(&clients, &section.at(key), p);
+        if let Some(proxy) = proxy {
+            check_users(&clients, proxy, section, p);
+        }
+        if let (Some(address), true) = (exposed, clients.is_empty()) {
+            let expected = format!(
+                "expected at least one, or `[[http.clients]]`, because `{address}` is not a loopback address"
+            );
+            p.add(&section.at("tokens"), expected);
+        }
+        Some(clients.into_iter().map(Arc::new).collect())
+    }
+}
+
+/// `http.tokens`: clients that may do everything. On an address that others reach, no token is short.
+fn tokens(
+    section: &mut Reader,
+    exposed: Option<SocketAddr>,
+    p: &mut Problems,
+) -> Option<Vec<Principal>> {
     let tokens: Vec<String> = section.take("tokens", p)?;
-    let has_short = tokens.iter().any(|token| token.len() < TOKEN_CHARS_MIN);
     let all_sendable = tokens
         .iter()
         .all(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
@@ -115,6 +97,14 @@ fn tokens(section: &mut Reader, p: &mut Problems) -> Option<(Vec<Principal>, boo
         let expected = "expected tokens of visible ASCII characters, such as `lapsed token` prints";
         p.add(&section.at("tokens"), expected.to_owned());
         return None;
+    }
+    if let Some(address) = exposed
+        && tokens.iter().any(|token| token.len() < TOKEN_CHARS_MIN)
+    {
+        let expected = format!(
+            "expected at least {TOKEN_CHARS_MIN} characters in each, because `{address}` is not a loopback address, found fewer"
+        );
+        p.add(&section.at("tokens"), expected);
     }
     let clients = tokens.iter().enumerate().map(|(index, token)| Principal {
         name: match index {
@@ -126,7 +116,7 @@ fn tokens(section: &mut Reader, p: &mut Problems) -> Option<(Vec<Principal>, boo
         classes: Vec::new(),
         masks: Masks::default(),
     });
-    Some((clients.collect(), has_short))
+    Some(clients.collect())
 }
 
 /// `[[http.clients]]`
@@ -166,7 +156,7 @@ fn client(mut section: Reader, p: &mut Problems) -> Option<Principal> {
     })
 }
 
-fn base_path(section: &mut Reader, p: &mut Problems) -> Option<String> {
+fn base_path(section: &mut Reader, key: &str, p: &mut Problems) -> Option<String> {
     let expected = "\"\" or a path of letters, digits, `-`, `_`, `.` and `/` that begins with `/` and does not end with it, such as \"/lapsed\"";
     let is_path = |path: &String| {
         path.is_empty()
@@ -179,11 +169,11 @@ fn base_path(section: &mut Reader, p: &mut Problems) -> Option<String> {
                             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
                 })
     };
-    section.shown("base_path", p, is_path, expected)
+    section.shown(key, p, is_path, expected)
 }
 
-fn hosts(section: &mut Reader, p: &mut Problems) -> Option<Vec<String>> {
-    let names = section.texts("hosts", p)?;
+fn hosts(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Vec<String>> {
+    let names = section.texts(key, p)?;
     let names = names.into_iter().map(|name| {
         let is_name = !name.is_empty()
             && name
@@ -196,20 +186,7 @@ fn hosts(section: &mut Reader, p: &mut Problems) -> Option<Vec<String>> {
             )),
         }
     });
-    section.parsed("hosts", names.collect(), p)
-}
-
-fn secure_cookies(section: &mut Reader, p: &mut Problems) -> Option<SecureCookies> {
-    let text: String = section.take("secure_cookies", p)?;
-    let found = match text.as_str() {
-        "auto" => Ok(SecureCookies::Auto),
-        "always" => Ok(SecureCookies::Always),
-        "never" => Ok(SecureCookies::Never),
-        _ => Err(format!(
-            "expected \"auto\", \"always\" or \"never\", found {text:?}"
-        )),
-    };
-    section.parsed("secure_cookies", found, p)
+    section.parsed(key, names.collect(), p)
 }
 
 /// Refuses two clients with one token: only one of them would ever be found.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::reader::{Problems, Reader};
+use super::rules::section;
 
 /// Headers that a proxy for authentication cannot use for the name of the user.
 const OTHER_HEADERS: [&str; 6] = [
@@ -15,13 +16,15 @@ const OTHER_HEADERS: [&str; 6] = [
     "x-forwarded-proto",
 ];
 
-/// `[http.proxy]`
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ProxyConfig {
-    /// Networks of the proxies whose headers are believed.
-    pub networks: Vec<Network>,
-    /// The header in which they name the user, in lower case; `None`: they name none.
-    pub user_header: Option<String>,
+section! {
+    /// `[http.proxy]`
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct ProxyConfig {
+        /// Networks of the proxies whose headers are believed.
+        pub networks: Vec<Network> = networks,
+        /// The header in which they name the user, in lower case; `None`: they name none.
+        pub user_header: Option<String> = user_header(networks.as_deref()),
+    }
 }
 
 impl ProxyConfig {
@@ -78,52 +81,51 @@ impl fmt::Debug for Network {
     }
 }
 
-pub(super) fn proxy(mut section: Reader, p: &mut Problems) -> Option<ProxyConfig> {
-    let networks = section.texts("networks", p).and_then(|texts| {
-        let networks = texts.iter().map(|text| {
-            let expected = format!("`{text}` is not a network, expected such as `10.0.0.0/8`");
-            Network::parse(text).ok_or(expected)
-        });
-        section.parsed("networks", networks.collect::<Result<Vec<_>, _>>(), p)
+fn networks(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Vec<Network>> {
+    let texts = section.texts(key, p)?;
+    let networks = texts.iter().map(|text| {
+        let expected = format!("`{text}` is not a network, expected such as `10.0.0.0/8`");
+        Network::parse(text).ok_or(expected)
     });
-    let header: Option<String> = section.take("user_header", p);
-    let is_header = |header: &String| {
-        header
+    section.parsed(key, networks.collect(), p)
+}
+
+/// The header of proxies in these networks.
+fn user_header(
+    networks: Option<&[Network]>,
+) -> impl FnOnce(&mut Reader, &str, &mut Problems) -> Option<Option<String>> {
+    move |section, key, p| {
+        let header: String = section.take(key, p)?;
+        if header.is_empty() {
+            return Some(None);
+        }
+        let lower = header.to_ascii_lowercase();
+        let is_header = lower
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b == b'-')
-            && !OTHER_HEADERS.contains(&&*header.to_ascii_lowercase())
-    };
-    let header = match header? {
-        header if header.is_empty() => Some(None),
-        header if is_header(&header) => Some(Some(header.to_ascii_lowercase())),
-        header => {
+            && !OTHER_HEADERS.contains(&&*lower);
+        if !is_header {
             let expected =
                 format!("`{header}` is no header for a name, expected such as `X-Forwarded-User`");
-            p.add(&section.at("user_header"), expected);
-            None
+            p.add(&section.at(key), expected);
+            return None;
         }
-    };
-    if let (Some(Some(_)), Some(networks)) = (&header, &networks) {
-        if networks.is_empty() {
+        let path = section.at("networks");
+        if networks.is_some_and(<[Network]>::is_empty) {
             p.add(
-                &section.at("networks"),
+                &path,
                 "expected at least one, because `http.proxy.user_header` is set",
             );
         }
-        if let Some(all) = networks.iter().find(|network| network.bits == 0) {
-            p.add(
-                &section.at("networks"),
-                format!(
-                    "expected the networks of the proxies alone, found {all:?}: every caller could name itself a user"
-                ),
+        let mut networks = networks.unwrap_or_default().iter();
+        if let Some(all) = networks.find(|network| network.bits == 0) {
+            let expected = format!(
+                "expected the networks of the proxies alone, found {all:?}: every caller could name itself a user"
             );
+            p.add(&path, expected);
         }
+        Some(Some(lower))
     }
-    section.done(p);
-    Some(ProxyConfig {
-        networks: networks?,
-        user_header: header?,
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Reads a table key by key and collects all problems.
 
+use std::mem;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -314,6 +315,15 @@ impl Reader {
         p: &mut Problems,
     ) -> Option<T> {
         result.map_err(|problem| p.add(&self.at(key), problem)).ok()
+    }
+
+    /// Takes the keys that are left.
+    pub(super) fn rest(&mut self) -> Self {
+        Self {
+            table: mem::take(&mut self.table),
+            path: self.path.clone(),
+            known: self.known.clone(),
+        }
     }
 
     pub(super) fn done(self, problems: &mut Problems) {

@@ -1,6 +1,6 @@
 //! Reload: which changes of the configuration take effect in a running daemon.
 
-use super::{Config, RespConfig};
+use super::Config;
 
 impl Config {
     /// Changed sections that take effect only after a restart. The others take effect at SIGHUP.
@@ -29,16 +29,11 @@ impl Config {
             recurring: _,
             import: _,
         } = self;
-        let resp_as_before = RespConfig {
-            // It is that of `[redis]`.
-            key_prefix: resp.key_prefix.clone(),
-            ..newer.resp.clone()
-        };
         let changed = [
             ("timer", *timer != newer.timer),
             ("redis", redis.needs_restart(&newer.redis)),
             ("ledger", ledger.needs_restart(&newer.ledger)),
-            ("sorted_set", *sorted_set != newer.sorted_set),
+            ("sorted_set", sorted_set.needs_restart(&newer.sorted_set)),
             ("wheel", wheel.needs_restart(&newer.wheel)),
             ("sentinel", sentinel.needs_restart(&newer.sentinel)),
             ("nudge", nudge.needs_restart(&newer.nudge)),
@@ -52,9 +47,9 @@ impl Config {
             ("engine", engine.needs_restart(&newer.engine)),
             ("fleet", fleet.needs_restart(&newer.fleet)),
             ("retention", retention.needs_restart(&newer.retention)),
-            ("http", *http != newer.http),
-            ("resp", *resp != resp_as_before),
-            ("alerts", *alerts != newer.alerts),
+            ("http", http.needs_restart(&newer.http)),
+            ("resp", resp.needs_restart(&newer.resp)),
+            ("alerts", alerts.needs_restart(&newer.alerts)),
             ("otel", otel.needs_restart(&newer.otel)),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);

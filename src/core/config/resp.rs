@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::access::{globs, name, scopes};
+use super::access::{exposed, globs, name, scopes};
 use super::reader::{Problems, Reader};
+use super::rules::{address, no_key, section, within};
 use crate::access::{AccessScope, Masks, Principal, Proof};
 
 /// Prefix of a password hash, as `lapsed hash-password` prints it.
@@ -14,21 +15,23 @@ const HASH_PREFIX: &str = "$argon2";
 /// Name of the user of `resp.password`.
 const DEFAULT_USER: &str = "default";
 
-/// `[resp]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RespConfig {
-    /// Address to listen on; `None`: the RESP server is closed.
-    pub listen: Option<SocketAddr>,
-    /// Users; none: every client may do everything, on a loopback address only.
-    pub users: Vec<Arc<Principal>>,
-    /// Certificate and key; `None`: no TLS.
-    pub tls: Option<RespTls>,
-    /// Maximum number of connections.
-    pub max_connections: usize,
-    /// `redis.key_prefix`: what clients put before each key.
-    pub key_prefix: String,
-    /// `[access]`: what is not shown.
-    pub masks: Masks,
+section! {
+    /// `[resp]`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RespConfig(redis_prefix: &str, masks: &Masks) {
+        /// Address to listen on; `None`: the RESP server is closed.
+        pub listen: Option<SocketAddr> = address("127.0.0.1:6380"),
+        /// Users; none: every client may do everything, on a loopback address only.
+        pub users: Vec<Arc<Principal>> = users(exposed(listen), masks),
+        /// Certificate and key; `None`: no TLS.
+        pub tls: Option<RespTls> = tls(exposed(listen)),
+        /// Maximum number of connections.
+        pub max_connections: usize = within(1..=1_000_000),
+        /// `redis.key_prefix`: what clients put before each key. A change is one of `[redis]`.
+        pub key_prefix: String = no_key(redis_prefix.to_owned()); live,
+        /// `[access]`: what is not shown.
+        pub masks: Masks = no_key(masks.clone()),
+    }
 }
 
 /// Files in PEM format.
@@ -40,78 +43,67 @@ pub struct RespTls {
     pub key: PathBuf,
 }
 
-pub(super) fn resp(mut section: Reader, masks: &Masks, p: &mut Problems) -> Option<RespConfig> {
-    let listen = section.address("listen", "127.0.0.1:6380", p);
-    let password: Option<String> = section.take("password", p);
-    let mut users = section.named_entries("users", p, user, |user| &user.name);
-    if let Some(password) = password.filter(|password| !password.is_empty()) {
+/// `password` and `[[resp.users]]`
+fn users(
+    exposed: Option<SocketAddr>,
+    masks: &Masks,
+) -> impl FnOnce(&mut Reader, &str, &mut Problems) -> Option<Vec<Arc<Principal>>> {
+    move |section, key, p| {
+        let password: Option<String> = section.take("password", p);
+        let mut users = section.named_entries(key, p, user, |user| &user.name);
         let path = section.at("password");
-        if is_hash(&password, &path, p) {
+        if let Some(password) = password.filter(|password| !password.is_empty())
+            && is_hash(&password, &path, p)
+        {
             let default = Principal {
                 proof: Proof::Password(password),
                 ..Principal::anonymous(DEFAULT_USER, Masks::default())
             };
             users.insert(0, default);
         }
+        if let (Some(address), true) = (exposed, users.is_empty()) {
+            let expected = format!(
+                "expected one, or `[[resp.users]]`, because `{address}` is not a loopback address"
+            );
+            p.add(&path, expected);
+        }
+        for user in &mut users {
+            user.masks = masks.clone();
+        }
+        Some(users.into_iter().map(Arc::new).collect())
     }
-    for user in &mut users {
-        user.masks = masks.clone();
-    }
-    let cert: Option<String> = section.take("tls_cert", p);
-    let key: Option<String> = section.take("tls_key", p);
-    let tls = match (cert?.as_str(), key?.as_str()) {
-        ("", "") => None,
-        (cert, key) if !cert.is_empty() && !key.is_empty() => Some(RespTls {
-            cert: PathBuf::from(cert),
-            key: PathBuf::from(key),
-        }),
-        ("", _) => {
-            p.add(
-                &section.at("tls_cert"),
-                "expected a file, because `resp.tls_key` is set".to_owned(),
-            );
-            None
-        }
-        _ => {
-            p.add(
-                &section.at("tls_key"),
-                "expected a file, because `resp.tls_cert` is set".to_owned(),
-            );
-            None
-        }
-    };
-    let max_connections = section.checked(
-        "max_connections",
-        p,
-        |n| (1..=1_000_000).contains(n),
-        "1 to 1000000",
-    );
-    if let Some(Some(address)) = listen
-        && !address.ip().is_loopback()
-    {
-        if users.is_empty() {
-            p.add(
-                &section.at("password"),
-                format!("expected one, or `[[resp.users]]`, because `{address}` is not a loopback address"),
-            );
-        }
-        if tls.is_none() {
-            p.add(
-                &section.at("tls_cert"),
+}
+
+/// `tls_cert` and `tls_key`
+fn tls(
+    exposed: Option<SocketAddr>,
+) -> impl FnOnce(&mut Reader, &str, &mut Problems) -> Option<Option<RespTls>> {
+    move |section, _, p| {
+        let cert: Option<String> = section.take("tls_cert", p);
+        let key: Option<String> = section.take("tls_key", p);
+        let (cert, key) = (cert?, key?);
+        let problem = match (cert.is_empty(), key.is_empty(), exposed) {
+            (false, false, _) => {
+                let (cert, key) = (cert.into(), key.into());
+                return Some(Some(RespTls { cert, key }));
+            }
+            (true, true, None) => return Some(None),
+            (true, true, Some(address)) => (
+                "tls_cert",
                 format!("expected a certificate, because `{address}` is not a loopback address"),
-            );
-        }
+            ),
+            (true, false, _) => (
+                "tls_cert",
+                "expected a file, because `resp.tls_key` is set".to_owned(),
+            ),
+            (false, true, _) => (
+                "tls_key",
+                "expected a file, because `resp.tls_cert` is set".to_owned(),
+            ),
+        };
+        p.add(&section.at(problem.0), problem.1);
+        None
     }
-    section.done(p);
-    Some(RespConfig {
-        listen: listen?,
-        users: users.into_iter().map(Arc::new).collect(),
-        tls,
-        max_connections: max_connections?,
-        // Set by `[redis]`.
-        key_prefix: String::new(),
-        masks: masks.clone(),
-    })
 }
 
 /// `[[resp.users]]`

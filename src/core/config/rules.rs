@@ -2,6 +2,7 @@
 //! an unknown key may have meant comes from the keys that are read.
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -11,10 +12,13 @@ use super::reader::{Problems, Reader};
 
 /// Declares a section. Each field has the name of its key, and a rule by which that is read: a function of the section, the
 /// key and the problems. `live` marks a field that takes effect without a restart.
+///
+/// Fields are read in their order. A rule may use the fields above its own, which are `None` if they are invalid, and the
+/// parameters in parentheses behind the name of the section.
 macro_rules! section {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident {
+        pub struct $name:ident $(($($parameter:ident: $of:ty),+))? {
             $($(#[$doc:meta])* pub $field:ident: $type:ty = $rule:expr $(; $live:ident)?,)+
         }
     ) => {
@@ -27,6 +31,7 @@ macro_rules! section {
             /// Reads all keys before it fails, so that all problems are reported.
             pub(super) fn read(
                 mut section: $crate::config::reader::Reader,
+                $($($parameter: $of,)+)?
                 p: &mut $crate::config::reader::Problems,
             ) -> Option<Self> {
                 $(let $field: Option<$type> = section.by(stringify!($field), p, $rule);)+
@@ -34,6 +39,7 @@ macro_rules! section {
                 Some(Self { $($field: $field?,)+ })
             }
 
+            #[allow(dead_code, reason = "a section compares the sections in it as values")]
             /// True if the change from these settings to `newer` takes effect only after a restart.
             pub(super) fn needs_restart(&self, newer: &Self) -> bool {
                 false $(|| section!(@changed self, newer, $field $($live)?))+
@@ -73,6 +79,13 @@ pub(super) fn checked<T: DeserializeOwned>(
 ) -> impl FnOnce(&mut Reader, &str, &mut Problems) -> Option<T> {
     let expected = expected.into();
     move |section, key, p| section.checked(key, p, holds, &expected)
+}
+
+/// An address and port to listen on; `None` for an empty text.
+pub(super) fn address(
+    example: &str,
+) -> impl FnOnce(&mut Reader, &str, &mut Problems) -> Option<Option<SocketAddr>> {
+    move |section, key, p| section.address(key, example, p)
 }
 
 /// A duration.

@@ -6,10 +6,10 @@ use super::reader::{Problems, Reader, Span};
 use super::rules::{any, at_least, at_least_or_none, checked, section, within};
 use super::server_url::without_stray_at;
 use super::{
-    Config, LedgerConfig, OtelConfig, RespConfig, RetentionConfig, Secret, SortedSetConfig,
-    TimerKind, WheelConfig,
+    AlertsConfig, Config, HttpConfig, LedgerConfig, OtelConfig, RespConfig, RetentionConfig,
+    Secret, SortedSetConfig, TimerKind, WheelConfig,
 };
-use super::{access, alerts, http, import, recurring, resp, retry, routes};
+use super::{access, import, recurring, retry, routes};
 use crate::task::KEY_BYTES_MAX;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -129,11 +129,11 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let retention = RetentionConfig::read(root.section("retention", p), p);
     let mut http = root.section("http", p);
     let masks = access::masks(root.section("access", p), &mut http, p).unwrap_or_default();
-    let http = http::http(http, &masks, p);
-    let resp = resp::resp(root.section("resp", p), &masks, p);
-    let alerts = alerts::alerts(root.section("alerts", p), p);
-    let otel = OtelConfig::read(root.section("otel", p), p);
+    let http = HttpConfig::read(http, &masks, p);
     let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
+    let resp = RespConfig::read(root.section("resp", p), key_prefix, &masks, p);
+    let alerts = AlertsConfig::read(root.section("alerts", p), p);
+    let otel = OtelConfig::read(root.section("otel", p), p);
     let routes = routes::routes(&mut root, retry.as_ref(), key_prefix, p);
     let recurring = recurring::recurring(&mut root, &routes, p);
     let import = import::import(&mut root, p);
@@ -143,15 +143,9 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         p.0.extend(problem.problems);
     }
     root.done(p);
-    let (http, resp) = (http?, resp?);
-    let redis = redis?;
-    let resp = RespConfig {
-        key_prefix: redis.key_prefix.clone(),
-        ..resp
-    };
     Some(Config {
         timer: timer?,
-        redis,
+        redis: redis?,
         ledger: ledger?,
         sorted_set: sorted_set?,
         wheel: wheel?,
@@ -164,8 +158,8 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         fleet: fleet?,
         retry: retry?.policy(),
         retention: retention?,
-        http,
-        resp,
+        http: http?,
+        resp: resp?,
         alerts: alerts?,
         otel: otel?,
         routes,

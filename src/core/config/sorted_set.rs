@@ -7,17 +7,20 @@ use sha2::{Digest, Sha256};
 
 use super::MemberRule;
 use super::reader::{Problems, Reader};
+use super::rules::{any, section};
 use crate::format::hex;
 
-/// `[sorted_set]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SortedSetConfig {
-    /// The sorted sets, without `redis.key_prefix`. At least one, each once.
-    pub keys: Vec<String>,
-    /// The unit of scores that programs write.
-    pub unit: ScoreUnit,
-    /// The task key of a member that is none.
-    pub member: MemberRule,
+section! {
+    /// `[sorted_set]`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SortedSetConfig {
+        /// The sorted sets, without `redis.key_prefix`. At least one, each once.
+        pub keys: Vec<String> = keys_of_sets,
+        /// The unit of scores that programs write.
+        pub unit: ScoreUnit = any,
+        /// The task key of a member that is none.
+        pub member: MemberRule = member_of(keys.as_deref()),
+    }
 }
 
 impl SortedSetConfig {
@@ -57,22 +60,19 @@ pub enum ScoreUnit {
     Milliseconds,
 }
 
-impl SortedSetConfig {
-    pub(super) fn read(mut section: Reader, p: &mut Problems) -> Option<Self> {
-        let keys: Option<Vec<String>> = section.take("keys", p);
-        let keys = keys.and_then(|keys| section.parsed("keys", checked(keys), p));
-        let unit = section.take("unit", p);
-        let rule: Option<String> = section.take("member", p);
-        // Without valid sets, each rule is parsed for one set.
-        let sets = keys.clone().unwrap_or_else(|| vec!["set".to_owned()]);
-        let member =
-            rule.and_then(|rule| section.parsed("member", MemberRule::parse(&rule, &sets), p));
-        section.done(p);
-        Some(Self {
-            keys: keys?,
-            unit: unit?,
-            member: member?,
-        })
+fn keys_of_sets(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Vec<String>> {
+    let keys = section.take(key, p)?;
+    section.parsed(key, checked(keys), p)
+}
+
+/// A rule for these sets. If they are invalid, it is parsed for one set.
+fn member_of(
+    sets: Option<&[String]>,
+) -> impl FnOnce(&mut Reader, &str, &mut Problems) -> Option<MemberRule> {
+    let sets = sets.map_or_else(|| vec!["set".to_owned()], <[String]>::to_vec);
+    move |section, key, p| {
+        let rule: String = section.take(key, p)?;
+        section.parsed(key, MemberRule::parse(&rule, &sets), p)
     }
 }
 
