@@ -1,5 +1,6 @@
 //! A daemon in a process of its own, to be killed and stopped.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -9,7 +10,7 @@ use rustix::process::{
 };
 use tempfile::NamedTempFile;
 
-use crate::support::program::lapsed;
+use crate::support::program::{lapsed, said};
 use crate::support::rig::Rig;
 use crate::support::wait::until;
 
@@ -96,6 +97,19 @@ impl Process {
         Self::start(command, config)
     }
 
+    /// `lapsed listen` on an SQLite file in this directory, with these settings.
+    pub fn on_a_file(directory: &Path, settings: &str) -> Self {
+        let config = NamedTempFile::new().unwrap();
+        let file = directory.join("lapsed.db");
+        let text = format!("ledger.url = 'sqlite://{}'\n{settings}", file.display());
+        std::fs::write(config.path(), text).unwrap();
+        let mut migrate = lapsed();
+        migrate.arg("migrate").arg("--config").arg(config.path());
+        let (code, _, error) = said(migrate.output().unwrap());
+        assert_eq!(code, 0, "{error}");
+        Self::listen_with(config, &[])
+    }
+
     /// `lapsed listen` with this configuration and more options.
     pub fn listen_also(config: NamedTempFile, options: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = lapsed();
@@ -162,6 +176,19 @@ impl Process {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log.path()).unwrap()
+    }
+
+    /// The address of its server `http` or `resp`, when that is open.
+    pub async fn address(&self, server: &str) -> SocketAddr {
+        let field = format!("{server}.address=");
+        let logged = || {
+            let log = self.log();
+            let (_, rest) = log.split_once(&field)?;
+            let (address, _) = rest.split_once(char::is_whitespace)?;
+            address.parse().ok()
+        };
+        until(format!("it serves {server}"), async || logged().is_some()).await;
+        logged().expect("it was logged")
     }
 
     pub async fn until_logged(&self, text: &str) {

@@ -1,5 +1,7 @@
 //! A daemon whose pages a test reads as a browser without JavaScript does.
 
+use std::net::SocketAddr;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -12,7 +14,7 @@ use crate::support::wait::DEADLINE;
 /// A daemon process that serves HTTP.
 pub struct Pages {
     pub rig: Rig,
-    address: String,
+    address: SocketAddr,
     _daemon: Process,
 }
 
@@ -28,13 +30,9 @@ impl Pages {
     pub async fn start(settings: &str) -> Self {
         let rig = Setup::new(settings).start().await;
         let daemon = Process::listen(&rig, &[("LAPSED__HTTP__LISTEN", "127.0.0.1:0")]);
-        daemon.until_logged("serving HTTP").await;
-        let log = daemon.log();
-        let (_, address) = log.split_once("http.address=").unwrap();
-        let address = address.split_whitespace().next().unwrap().to_owned();
         Self {
             rig,
-            address,
+            address: daemon.address("http").await,
             _daemon: daemon,
         }
     }
@@ -50,8 +48,8 @@ impl Pages {
             .map(|(name, value)| format!("{name}: {value}\r\n"));
         let fields: String = fields.collect();
         let get = async {
-            let mut stream = TcpStream::connect(&self.address).await?;
-            let host = &self.address;
+            let mut stream = TcpStream::connect(self.address).await?;
+            let host = self.address;
             let request =
                 format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{fields}\r\n");
             stream.write_all(request.as_bytes()).await?;

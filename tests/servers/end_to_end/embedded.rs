@@ -9,7 +9,6 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempDir};
 
-use super::resp_server::port;
 use crate::support::process::Process;
 use crate::support::program::{lapsed, said};
 use crate::support::resp_wire::Wire;
@@ -71,7 +70,7 @@ impl Embedded {
     /// As [`serve`](Self::serve), with these variables in its environment.
     pub async fn serve_with(&self, env: &[(&str, &str)]) -> (Process, Wire) {
         let daemon = Process::listen_with(self.config(), env);
-        let wire = Wire::connect(port(&daemon).await);
+        let wire = Wire::connect(daemon.address("resp").await.port());
         // The server is open before the ledger is checked.
         daemon.until_logged("audited").await;
         (daemon, wire)

@@ -169,7 +169,7 @@ async fn sigterm_finishes_runs_and_starts_no_new_ones() {
 }
 
 /// The status line and the body of one page.
-async fn page(address: &str, path: &str) -> (String, String) {
+async fn page(address: std::net::SocketAddr, path: &str) -> (String, String) {
     let get = async {
         let mut stream = TcpStream::connect(address).await?;
         let request =
@@ -191,10 +191,7 @@ async fn http_answers_while_the_daemon_drains_and_an_open_connection_does_not_ke
     let (rig, dir) = scripted(UNTIL_GO).await;
     let env = [("LAPSED__HTTP__LISTEN", "127.0.0.1:0")];
     let mut daemon = Process::listen(&rig, &env);
-    daemon.until_logged("serving HTTP").await;
-    let log = daemon.log();
-    let (_, address) = log.split_once("http.address=").unwrap();
-    let address = address.split_whitespace().next().unwrap();
+    let address = daemon.address("http").await;
     // A client that never ends its request.
     let mut hangs = TcpStream::connect(address).await.unwrap();
     hangs.write_all(b"GET /metrics HTT").await.unwrap();

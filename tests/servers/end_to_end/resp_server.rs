@@ -8,10 +8,9 @@ use std::process::Command;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis::{AsyncCommands as _, TlsCertificates};
 use rustix::process::Signal;
-use tempfile::NamedTempFile;
 
 use crate::support::process::Process;
-use crate::support::program::{lapsed, said};
+use crate::support::program::said;
 use crate::support::resp_wire::{Reply, Wire};
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
@@ -19,30 +18,11 @@ use crate::support::wait::{DEADLINE, until};
 
 const RESP: &str = "timer = 'ledger_poll'\nresp.listen = '127.0.0.1:0'";
 
-/// The port of the RESP server of a daemon.
-pub async fn port(daemon: &Process) -> u16 {
-    const ADDRESS: &str = "resp.address=127.0.0.1:";
-    daemon.until_logged(ADDRESS).await;
-    let log = daemon.log();
-    let (_, rest) = log.split_once(ADDRESS).unwrap();
-    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
-    digits.unwrap().parse().unwrap()
-}
-
-/// A daemon on a file in this directory, with these settings.
+/// A daemon on a file in this directory, with these settings, and the port of its RESP server.
 async fn on_a_file(directory: &Path, settings: &str) -> (Process, u16) {
-    let config = NamedTempFile::new().unwrap();
-    let file = directory.join("lapsed.db");
-    let text = format!(
-        "http.listen = ''\nresp.listen = '127.0.0.1:0'\nledger.url = 'sqlite://{}'\n{settings}",
-        file.display()
-    );
-    std::fs::write(config.path(), text).unwrap();
-    let mut migrate = lapsed();
-    migrate.arg("migrate").arg("--config").arg(config.path());
-    assert_eq!(said(migrate.output().unwrap()).0, 0);
-    let daemon = Process::listen_with(config, &[]);
-    let port = port(&daemon).await;
+    let settings = format!("http.listen = ''\nresp.listen = '127.0.0.1:0'\n{settings}");
+    let daemon = Process::on_a_file(directory, &settings);
+    let port = daemon.address("resp").await.port();
     (daemon, port)
 }
 
@@ -119,7 +99,7 @@ async fn clients_that_trust_the_certificate_are_served_and_no_others() {
 async fn a_ledger_that_is_away_is_an_error_and_the_connection_goes_on() {
     let mut rig = Setup::new(RESP).own_maria().start().await;
     let daemon = Process::listen(&rig, &[]);
-    let mut client = Wire::connect(port(&daemon).await);
+    let mut client = Wire::connect(daemon.address("resp").await.port());
     assert_eq!(client.ask(&["SETEX", "Job@a@1", "1000", ""]), ok());
     // A daemon that starts while its ledger is away ends with an error.
     daemon.until_logged("audited").await;
@@ -156,7 +136,7 @@ async fn a_ledger_that_is_away_is_an_error_and_the_connection_goes_on() {
 async fn a_transaction_is_one_in_mysql() {
     let rig = Rig::new(RESP).await;
     let daemon = Process::listen(&rig, &[]);
-    let port = port(&daemon).await;
+    let port = daemon.address("resp").await.port();
     let (mut client, mut other) = (Wire::connect(port), Wire::connect(port));
     let queued = || Reply::Simple("QUEUED".to_owned());
     let setex = |name: &str| {

@@ -22,10 +22,7 @@ fn listen_also(rig: &Rig, routes: &str) -> Process {
 
 /// What the HTTP API of a daemon answers.
 async fn asked(daemon: &Process, key: &str) -> Value {
-    daemon.until_logged("serving HTTP").await;
-    let log = daemon.log();
-    let (_, address) = log.split_once("http.address=").unwrap();
-    let address = address.split_whitespace().next().unwrap();
+    let address = daemon.address("http").await;
     let answer = http_client::client()
         .get(format!("http://{address}/v1/tasks/{key}/why"))
         .send()
@@ -82,9 +79,7 @@ async fn one_daemon_of_several_warns_of_a_queue_without_workers_and_all_report_i
 
 /// True if a daemon has counted twice since its start, and has not logged this.
 async fn is_quiet(daemon: &Process, text: &str) -> bool {
-    let log = daemon.log();
-    let (_, address) = log.split_once("http.address=").unwrap();
-    let address = address.split_whitespace().next().unwrap().to_owned();
+    let address = daemon.address("http").await;
     let client = http_client::client();
     until("it has counted twice", async || {
         let page = client.get(format!("http://{address}/metrics")).send().await;

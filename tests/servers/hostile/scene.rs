@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::attacks::{Attack, BIG_KEYS, Target};
@@ -68,28 +68,19 @@ impl Scene {
     /// A daemon whose ledger has many tasks with the longest payload.
     pub async fn open() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = NamedTempFile::new().unwrap();
         let hash = lapsed_server::resp::hash_password(PASSWORD.as_bytes()).unwrap();
         let text = format!(
             "http.listen = '127.0.0.1:0'\nhttp.tokens = ['{TOKEN}']\n\
-             resp.listen = '127.0.0.1:0'\nresp.password = '{hash}'\nledger.url = 'sqlite://{}'\n\
+             resp.listen = '127.0.0.1:0'\nresp.password = '{hash}'\n\
              [[routes]]\nmatch = '^Due@'\nlog = {{}}\n\
              [[routes]]\nmatch = '^Mail@'\npull = {{ queue = 'mail', visibility = '30s' }}\n\
-             [[routes]]\nmatch = '^'\nlog = {{}}\n",
-            directory.path().join("lapsed.db").display()
+             [[routes]]\nmatch = '^'\nlog = {{}}\n"
         );
-        fs::write(config.path(), text).unwrap();
-        let migrated = crate::support::program::lapsed()
-            .arg("--config")
-            .arg(config.path())
-            .arg("migrate")
-            .status();
-        assert!(migrated.unwrap().success());
-        let daemon = Process::listen_with(config, &[]);
+        let daemon = Process::on_a_file(directory.path(), &text);
         daemon.until_logged("audited").await;
         let target = Target {
-            resp: port(&daemon, "resp.address=127.0.0.1:").await,
-            http: port(&daemon, "http.address=127.0.0.1:").await,
+            resp: daemon.address("resp").await.port(),
+            http: daemon.address("http").await.port(),
         };
         let scene = Self {
             daemon,
@@ -209,14 +200,6 @@ impl Target {
         assert_eq!(said, Reply::Simple("OK".to_owned()));
         wire
     }
-}
-
-async fn port(daemon: &Process, address: &str) -> u16 {
-    daemon.until_logged(address).await;
-    let log = daemon.log();
-    let (_, rest) = log.split_once(address).unwrap();
-    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
-    digits.unwrap().parse().unwrap()
 }
 
 fn millis(time: &Duration) -> u64 {

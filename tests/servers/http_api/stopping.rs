@@ -23,10 +23,7 @@ const KILLED_AFTER: Duration = Duration::from_secs(40);
 
 async fn listen(rig: &Rig) -> (Process, String) {
     let daemon = Process::listen(rig, &[("LAPSED__HTTP__LISTEN", "127.0.0.1:0")]);
-    daemon.until_logged("serving HTTP").await;
-    let log = daemon.log();
-    let (_, address) = log.split_once("http.address=").unwrap();
-    let address = address.split_whitespace().next().unwrap().to_owned();
+    let address = daemon.address("http").await.to_string();
     until("it is ready", async || {
         ask(&address, "GET", "/readyz", None).await.status == 200
     })
