@@ -74,7 +74,7 @@ impl Inspection {
         let earliest = self.asked.minus(self.doubt);
         Countdown {
             due: latest.plus(Duration::from_millis(left_ms)),
-            slack: latest.since(earliest),
+            tolerance: latest.since(earliest),
             alive_at: Some(earliest),
             heard: None,
             late: false,
