@@ -34,7 +34,7 @@ const EXECUTED_LATE_MAX: Duration = Duration::from_secs(2);
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
 
 /// Longest delay of an adopted task for the error of the clock. The error of a clock that was never read is unknown.
-const DOUBT_MAX: Duration = Duration::from_secs(60);
+const UNCERTAINTY_MAX: Duration = Duration::from_secs(60);
 
 /// Pause after an inspection that Redis did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
@@ -63,15 +63,15 @@ struct Inspection {
     asked: UnixMs,
     answered: UnixMs,
     /// Error of the clock, beyond what adoption tolerates.
-    doubt: Duration,
+    uncertainty: Duration,
 }
 
 impl Inspection {
     /// Returns the countdown of a key with this remaining time. It never ends before the key expires, however coarse the
     /// latest reading of the clock was.
     fn countdown(&self, left_ms: u64) -> Countdown {
-        let latest = self.answered.plus(self.doubt);
-        let earliest = self.asked.minus(self.doubt);
+        let latest = self.answered.plus(self.uncertainty);
+        let earliest = self.asked.minus(self.uncertainty);
         Countdown {
             due: latest.plus(Duration::from_millis(left_ms)),
             tolerance: latest.since(earliest),
@@ -193,11 +193,11 @@ impl KeyInspector {
         Inspection {
             asked,
             answered: self.clock.now(),
-            doubt: self
+            uncertainty: self
                 .clock
                 .error()
                 .saturating_sub(ADOPTION_CLOCK_ERROR_MAX)
-                .min(DOUBT_MAX),
+                .min(UNCERTAINTY_MAX),
         }
     }
 
