@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +39,13 @@ pub struct Shown {
 }
 
 impl Shown {
+    fn not_started(error: &io::Error) -> Self {
+        Self {
+            broken: Some(error.to_string()),
+            ..Self::default()
+        }
+    }
+
     fn of(output: &str) -> Self {
         let mut shown = Self::default();
         for line in output.lines() {
@@ -64,14 +72,15 @@ impl Shown {
         shown
     }
 
-    /// True if it found something.
-    pub fn has_failed(&self) -> bool {
-        !self.violations.is_empty() || self.broken.is_some()
+    /// What it found first, if anything.
+    pub fn first_failure(&self) -> Option<String> {
+        let first = self.violations.first().or(self.broken.as_ref());
+        first.cloned()
     }
 }
 
 /// Runs one seed in a process of its own, without these steps of its plan.
-pub fn run(seed: u64, timer: Option<TimerKind>, without: &[usize]) -> io::Result<Shown> {
+pub fn run(seed: u64, timer: Option<TimerKind>, without: &[usize]) -> Shown {
     let steps: Vec<String> = without.iter().map(ToString::to_string).collect();
     let steps = steps.join(",");
     let mut options = Vec::new();
@@ -85,13 +94,21 @@ pub fn run(seed: u64, timer: Option<TimerKind>, without: &[usize]) -> io::Result
 }
 
 /// Runs one seed in a process of its own, with these options.
-pub fn run_with(seed: u64, options: &[&str]) -> io::Result<Shown> {
-    let mut command = Command::new(std::env::current_exe()?);
+pub fn run_with(seed: u64, options: &[&str]) -> Shown {
+    match std::env::current_exe() {
+        Ok(program) => run_on(&program, seed, options),
+        Err(error) => Shown::not_started(&error),
+    }
+}
+
+/// Runs one seed on a build of the simulator.
+pub fn run_on(program: &Path, seed: u64, options: &[&str]) -> Shown {
+    let mut command = Command::new(program);
     command.arg("seed").arg(seed.to_string()).args(options);
-    let ended = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()?;
+    let ended = match command.stdin(Stdio::null()).output() {
+        Ok(ended) => ended,
+        Err(error) => return Shown::not_started(&error),
+    };
     let mut shown = Shown::of(&String::from_utf8_lossy(&ended.stdout));
     // A panic of the product is a finding, too.
     let errors = String::from_utf8_lossy(&ended.stderr);
@@ -99,7 +116,7 @@ pub fn run_with(seed: u64, options: &[&str]) -> io::Result<Shown> {
         let first = errors.lines().take(4).collect::<Vec<_>>().join(" | ");
         shown.broken = Some(format!("{}: {first}", ended.status));
     }
-    Ok(shown)
+    shown
 }
 
 /// Runs seeds from `first` on, until there are `count` or `time` is over.
@@ -122,14 +139,9 @@ pub fn run_many(
                     if is_over || seed - first >= count {
                         break;
                     }
-                    let shown = run(seed, timer, &[]).unwrap_or_else(|error| Shown {
-                        broken: Some(error.to_string()),
-                        ..Shown::default()
-                    });
-                    report
-                        .lock()
-                        .expect("nothing panics while holding it")
-                        .add(seed, shown);
+                    let shown = run(seed, timer, &[]);
+                    let mut report = report.lock().expect("nothing panics while holding it");
+                    report.add(seed, shown);
                 }
             });
         }
@@ -142,7 +154,7 @@ pub fn run_many(
 impl Report {
     fn add(&mut self, seed: u64, shown: Shown) {
         self.seeds += 1;
-        if shown.has_failed() {
+        if shown.first_failure().is_some() {
             let found = shown.violations.into_iter().chain(shown.broken);
             self.failed.insert(seed, found.collect());
         }

@@ -22,6 +22,7 @@ mod signals;
 mod worker;
 mod world;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -84,9 +85,9 @@ struct Seeds {
     /// Timer; drawn if it is not given
     #[arg(long)]
     timer: Option<TimerKind>,
-    /// Stop with success at the first seed that fails
-    #[arg(long)]
-    expect_failure: bool,
+    /// The simulator without a fault: stop with success at the first seed that fails here and passes there
+    #[arg(long, value_name = "PROGRAM")]
+    unpatched: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -138,8 +139,8 @@ fn run_seeds(options: &Seeds) -> bool {
         .jobs
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     let began = tokio::time::Instant::now();
-    if options.expect_failure {
-        return until_failure(first, options.count);
+    if let Some(unpatched) = &options.unpatched {
+        return until_failure(first, options.count, unpatched);
     }
     let time = options.seconds.map(Duration::from_secs);
     let report = batch::run_many(first, options.count, time, jobs, options.timer);
@@ -183,18 +184,21 @@ fn run_seeds(options: &Seeds) -> bool {
     report.failed.is_empty()
 }
 
-/// Runs seeds until one fails, and says how many that took.
-fn until_failure(first: u64, count: u64) -> bool {
+/// Runs seeds until one fails that passes without the fault, and says how many that took.
+fn until_failure(first: u64, count: u64, unpatched: &Path) -> bool {
     for number in 0..count {
-        let shown = batch::run_with(first + number, &[]);
-        if let Ok(shown) = shown
-            && shown.has_failed()
-        {
-            let found = shown.violations.first().or(shown.broken.as_ref());
-            let found = found.map_or("", String::as_str);
-            println!("found by seed {} of {count}: {found}", number + 1);
+        let seed = first + number;
+        let Some(found) = batch::run_with(seed, &[]).first_failure() else {
+            continue;
+        };
+        let Some(without) = batch::run_on(unpatched, seed, &[]).first_failure() else {
+            println!(
+                "found by seed {} of {count}: SEED={seed} {found}",
+                number + 1
+            );
             return true;
-        }
+        };
+        println!("FAILED: SEED={seed} fails without the fault, too: {without}; with it: {found}");
     }
     println!("not found by {count} seeds");
     false
@@ -203,10 +207,9 @@ fn until_failure(first: u64, count: u64) -> bool {
 fn run_twice(first: u64, count: u64) -> bool {
     let mut differ = Vec::new();
     for seed in first..first + count {
-        let digests = [batch::run_with(seed, &[]), batch::run_with(seed, &[])];
-        match digests {
-            [Ok(one), Ok(other)] if one.digest == other.digest => {}
-            _ => differ.push(seed),
+        let [one, other] = [batch::run_with(seed, &[]), batch::run_with(seed, &[])];
+        if one.digest.is_empty() || one.digest != other.digest {
+            differ.push(seed);
         }
     }
     println!("{count} seeds twice: {} differ {differ:?}", differ.len());
@@ -216,7 +219,7 @@ fn run_twice(first: u64, count: u64) -> bool {
 fn run_canary(count: u64) -> bool {
     let found = (1..=count).filter(|seed| {
         let shown = batch::run_with(*seed, &["--canary", "5"]);
-        shown.is_ok_and(|shown| shown.has_failed())
+        shown.first_failure().is_some()
     });
     let found = found.count();
     println!("a ledger that forgets: found by {found} of {count} seeds");

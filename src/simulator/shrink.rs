@@ -1,6 +1,6 @@
 //! Makes a failing plan smaller: leaves out steps as long as it still fails in the same way.
 
-use crate::batch::{self, Shown};
+use crate::batch;
 use crate::plan::{Plan, TimerKind};
 
 /// Prints the smallest plan that was found, and the command that replays it. Returns false if the seed fails.
@@ -46,11 +46,10 @@ pub fn shrink(seed: u64, timer: Option<TimerKind>) -> bool {
 
 /// Returns the first anomaly of a run.
 fn failure(seed: u64, timer: Option<TimerKind>, without: &[usize]) -> Option<String> {
-    let Shown {
-        violations, broken, ..
-    } = batch::run(seed, timer, without).ok()?;
-    let first = violations.first().and_then(|text| text.split(':').next());
-    first
-        .map(str::to_owned)
-        .or(broken.map(|_| "broken".to_owned()))
+    let shown = batch::run(seed, timer, without);
+    let first = shown.first_failure()?;
+    Some(match shown.violations.is_empty() {
+        true => "broken".to_owned(),
+        false => first.split(':').next().unwrap_or(&first).to_owned(),
+    })
 }
