@@ -20,6 +20,8 @@ pub enum DeclaredBy {
     /// A configuration, at every start. Leaves a finished or cancelled series alone until the configuration changes, and a
     /// running occurrence until it has ended.
     Configuration,
+    /// The same configuration once more, because the series was running. Also leaves one alone that has ended since.
+    ConfigurationAgain,
 }
 
 /// Result of [`establish`].
@@ -163,10 +165,16 @@ fn plan(
     let finished = lookup.state.is_finished() || lookup.cancelling;
     let is_marked = stored.is_some_and(Recurrence::is_configured);
     match (is_same, finished, declared_by) {
-        (true, _, DeclaredBy::Configuration) if !is_marked => Plan::Mark,
+        (true, _, DeclaredBy::Configuration | DeclaredBy::ConfigurationAgain) if !is_marked => {
+            Plan::Mark
+        }
         (true, false, _) => Plan::Leave(Left::Unchanged),
-        (true, true, DeclaredBy::Configuration) => Plan::Leave(Left::Ended),
-        (_, _, DeclaredBy::Configuration) if lookup.state == State::Running => {
+        (true, true, DeclaredBy::Configuration) | (_, true, DeclaredBy::ConfigurationAgain) => {
+            Plan::Leave(Left::Ended)
+        }
+        (_, _, DeclaredBy::Configuration | DeclaredBy::ConfigurationAgain)
+            if lookup.state == State::Running =>
+        {
             Plan::Leave(Left::Running)
         }
         (_, finished, _) => Plan::Write {
@@ -192,6 +200,6 @@ fn start_recurrence(
             wanted.anchored(now).configured()
         }
         DeclaredBy::Producer => wanted.anchored(now),
-        DeclaredBy::Configuration => wanted.configured(),
+        DeclaredBy::Configuration | DeclaredBy::ConfigurationAgain => wanted.configured(),
     }
 }

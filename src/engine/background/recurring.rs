@@ -46,7 +46,10 @@ impl Recurring {
             for task in &configured {
                 self.warn_if_unrouted(&task.key);
             }
-            let mut open: Vec<&RecurringConfig> = configured.iter().collect();
+            let mut open: Vec<(&RecurringConfig, DeclaredBy)> = configured
+                .iter()
+                .map(|task| (task, DeclaredBy::Configuration))
+                .collect();
             loop {
                 open = self.establish_tasks(open, cause).await;
                 let retry = !open.is_empty();
@@ -68,21 +71,22 @@ impl Recurring {
     /// Schedules recurring tasks. Returns those to be tried again.
     async fn establish_tasks<'a>(
         &self,
-        open: Vec<&'a RecurringConfig>,
+        open: Vec<(&'a RecurringConfig, DeclaredBy)>,
         cause: Cause,
-    ) -> Vec<&'a RecurringConfig> {
+    ) -> Vec<(&'a RecurringConfig, DeclaredBy)> {
         let activity = &self.activity;
         let mut retries = Vec::new();
-        for task in open {
-            match activity.pass(cause, self.establish_task(task)).await {
+        for (task, declared_by) in open {
+            let pass = activity.pass(cause, self.establish_task(task, declared_by));
+            match pass.await {
                 Ok(true) => {}
-                Ok(false) => retries.push(task),
+                Ok(false) => retries.push((task, DeclaredBy::ConfigurationAgain)),
                 Err(error) if error.is_about_data() => {
                     tracing::error!(task.class_method = task.key.class_method(), %error, "recurring task cannot be scheduled");
                 }
                 Err(error) => {
                     self.health.log_failure("schedule a recurring task", &error);
-                    retries.push(task);
+                    retries.push((task, declared_by));
                 }
             }
         }
@@ -90,10 +94,14 @@ impl Recurring {
     }
 
     /// Schedules a recurring task. Returns false while it is running: it is to be tried again.
-    async fn establish_task(&self, wanted: &RecurringConfig) -> Result<bool, LedgerError> {
+    async fn establish_task(
+        &self,
+        wanted: &RecurringConfig,
+        declared_by: DeclaredBy,
+    ) -> Result<bool, LedgerError> {
         let key = &wanted.key;
         let task = task_of(wanted);
-        match establish(&*self.ledger, &self.clock, &task, DeclaredBy::Configuration).await? {
+        match establish(&*self.ledger, &self.clock, &task, declared_by).await? {
             Established::Started(arming) => self.rearm_changed(key, "started", arming.due),
             Established::Changed { arming, .. } => self.rearm_changed(key, "changed", arming.due),
             Established::Unchanged(arming, _) => {

@@ -213,7 +213,12 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
         panic!("{ended:?}")
     };
     assert_eq!(state(ledger, &key).await, State::Cancelled);
-    let other = establish(ledger, ledger.clock(), &wanted(&key, 3_600), configured).await;
+    let other = wanted(&key, 3_600);
+    let again = DeclaredBy::ConfigurationAgain;
+    let waited = establish(ledger, ledger.clock(), &other, again).await;
+    let is_left = matches!(waited, Ok(Established::Ended(_, State::Cancelled)));
+    assert!(is_left, "it ended after the configuration: {waited:?}");
+    let other = establish(ledger, ledger.clock(), &other, configured).await;
     assert!(matches!(other, Ok(Established::Started(_))), "{other:?}");
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
