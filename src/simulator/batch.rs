@@ -22,7 +22,8 @@ pub struct Report {
     pub claims: u64,
     pub writes: u64,
     pub daemon_ms: u64,
-    pub expectations: u64,
+    /// How often the judge looked at what only some runs have, by name.
+    pub looked: BTreeMap<String, u64>,
 }
 
 /// What one run has shown, read from what its process has printed of its [`Outcome`](crate::world::Outcome).
@@ -32,6 +33,7 @@ pub struct Shown {
     struck: BTreeMap<String, u64>,
     guards: BTreeSet<String>,
     numbers: Vec<u64>,
+    looked: BTreeMap<String, u64>,
     /// The number of lines of the trace, and their digest.
     pub digest: String,
     /// What it wrote if it ended otherwise than it should.
@@ -52,12 +54,8 @@ impl Shown {
             let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
             match kind {
                 "violation" => shown.violations.push(rest.to_owned()),
-                "struck" => {
-                    if let Some((name, count)) = rest.split_once(' ') {
-                        let count = count.parse().unwrap_or_default();
-                        shown.struck.insert(name.to_owned(), count);
-                    }
-                }
+                "struck" => shown.struck.extend(counted(rest)),
+                "looked" => shown.looked.extend(counted(rest)),
                 "guard" => drop(shown.guards.insert(rest.to_owned())),
                 "numbers" => {
                     let numbers = rest
@@ -77,6 +75,12 @@ impl Shown {
         let first = self.violations.first().or(self.broken.as_ref());
         first.cloned()
     }
+}
+
+/// Reads a name and a number.
+fn counted(text: &str) -> Option<(String, u64)> {
+    let (name, count) = text.split_once(' ')?;
+    Some((name.to_owned(), count.parse().ok()?))
 }
 
 /// Runs one seed in a process of its own, without these steps of its plan.
@@ -164,20 +168,25 @@ impl Report {
         for guard in shown.guards {
             *self.guards.entry(guard).or_default() += 1;
         }
-        let [claims, writes, ms, expectations] = shown.numbers[..] else {
+        for (name, count) in shown.looked {
+            *self.looked.entry(name).or_default() += count;
+        }
+        let [claims, writes, ms] = shown.numbers[..] else {
             return;
         };
         self.claims += claims;
         self.writes += writes;
         self.daemon_ms += ms;
-        self.expectations += expectations;
     }
 
-    /// Returns the kinds of faults that have not struck.
-    pub fn not_struck(&self) -> Vec<String> {
+    /// Returns the kinds of faults that have not struck, and what the judge has not looked at.
+    pub fn missing(&self) -> Vec<String> {
         let kinds = FaultKind::ALL.into_iter().map(FaultKind::name);
-        kinds
-            .filter(|kind| !self.struck.contains_key(kind))
+        let not_struck = kinds.filter(|kind| !self.struck.contains_key(kind));
+        let looked = self.looked.iter();
+        let not_looked = looked.filter(|(_, count)| **count == 0);
+        not_struck
+            .chain(not_looked.map(|(name, _)| name.clone()))
             .collect()
     }
 }

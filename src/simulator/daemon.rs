@@ -19,7 +19,7 @@ use crate::history::History;
 use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::members::SimMembers;
-use crate::plan::Plan;
+use crate::plan::{Plan, Series};
 use crate::process::Process;
 use crate::programs;
 use crate::record::Actor;
@@ -62,7 +62,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(ground: &Ground, number: usize, starts: usize, how: Start) -> Self {
+    pub fn start(
+        ground: &Ground,
+        number: usize,
+        starts: usize,
+        how: Start,
+        series: &[Series],
+    ) -> Self {
         let Ground {
             plan,
             ledger,
@@ -83,7 +89,7 @@ impl Daemon {
             Arc::clone(history),
             how.ahead_ms,
         );
-        let config = keyed::config(plan);
+        let config = keyed::config(plan, series);
         let metrics = Arc::new(Metrics::default());
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("daemon-{number}-{starts}")));
@@ -94,11 +100,15 @@ impl Daemon {
             Some(link) => keyed::members(link, &config),
             None => Arc::clone(members) as _,
         };
+        let limiter = match &link {
+            Some(link) => keyed::limiter(link, &config),
+            None => Arc::clone(limiter) as _,
+        };
         let classes: &[&str] = match how.has_fewer_classes {
             true => &["Job"],
             false => &["Job", "Mail"],
         };
-        let handlers = programs::handlers(classes, &process, history, ledger.clock());
+        let handlers = programs::handlers(classes, plan.rate, &process, history, ledger.clock());
         let (sim_ledger, timer): (Arc<dyn Ledger>, Arc<dyn Timer>) =
             (Arc::new(sim_ledger), Arc::new(timer));
         let tasks = TaskClient::with_parts(Arc::clone(&sim_ledger), Arc::clone(&timer));
@@ -106,7 +116,7 @@ impl Daemon {
             ledger: sim_ledger,
             timer,
             membership: Arc::new(SimMembers::new(members, Arc::clone(&process))),
-            limiter: Arc::clone(limiter) as _,
+            limiter,
             router: Arc::new(Router::new(handlers, &config)),
             metrics: Arc::clone(&metrics),
             tracer: None,

@@ -8,7 +8,7 @@ use lapsed_core::task::UnixMs;
 use tokio::time::Instant;
 
 use crate::judge::Judge;
-use crate::plan::{FaultKind, Op};
+use crate::plan::{FaultKind, Op, Series};
 use crate::random::Rng;
 use crate::record::{Actor, Answer, Call, End};
 
@@ -121,6 +121,13 @@ impl History {
         );
         self.trace(&mut state, &line);
         state.judge.ended(actor, call, end);
+    }
+
+    /// The configuration has this series from now on.
+    pub fn configured(&self, series: &Series) {
+        let mut state = self.state();
+        self.trace(&mut state, &format!("configured: {series}"));
+        state.judge.configured(series);
     }
 
     /// A fault has struck.

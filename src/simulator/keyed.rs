@@ -6,6 +6,8 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::config::TimerKind as ConfiguredTimer;
 use lapsed::engine::Metrics;
+use lapsed::limiter::RateLimiter;
+use lapsed::limiter::redis_limiter::RedisLimiter;
 use lapsed::membership::{Membership, RedisMembership};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::UnixMs;
@@ -18,7 +20,7 @@ use lapsed_redis::timer::wheel::Wheel;
 use lapsed_redis::{Endpoint, LedgerName};
 use tokio::time::sleep;
 
-use crate::plan::{Fault, FaultKind, Plan, QUEUE, TimerKind, Verb};
+use crate::plan::{Fault, FaultKind, Plan, QUEUE, Series, TimerKind, Verb};
 
 /// How far the clock of Redis is set.
 const STEP_MS: i64 = 3_000;
@@ -30,19 +32,24 @@ fn name() -> LedgerName {
 /// The set into which programs write.
 pub const SET: &str = "tasks";
 
-/// The configuration of every process.
-pub fn config(plan: &Plan) -> Config {
+/// The configuration of every process, with these recurring tasks.
+pub fn config(plan: &Plan, series: &[Series]) -> Config {
+    let age = if plan.prunes { "1m" } else { "none" };
+    let series: Vec<String> = series.iter().map(ToString::to_string).collect();
     let text = format!(
         "timer = '{}'
 engine = {{ concurrency = {}, lease = '{}s', drain_timeout = '5s', timeout = '2m' }}
 retry = {{ max_attempts = 4 }}
 sorted_set = {{ keys = ['{SET}'], unit = 'milliseconds' }}
 routes = [{{ match = '^Pull@', pull = {{ queue = '{QUEUE}', visibility = '{}s' }} }}]
+recurring = [{}]
+retention = {{ done = '{age}', cancelled = '{age}' }}
 ",
         plan.timer.name(),
         plan.concurrency,
         plan.lease.as_secs(),
         plan.lease.as_secs(),
+        series.join(", "),
     );
     Config::from_toml(&text).expect("a valid configuration")
 }
@@ -116,6 +123,15 @@ pub fn command(timer: TimerKind, verb: &Verb, key: &str, now: UnixMs) -> Vec<Str
 /// The members that a process finds in Redis.
 pub fn members(link: &Arc<Link>, config: &Config) -> Arc<dyn Membership> {
     Arc::new(RedisMembership::on(
+        endpoint(link, config),
+        &config.redis,
+        name(),
+    ))
+}
+
+/// The buckets of rates that a process finds in Redis.
+pub fn limiter(link: &Arc<Link>, config: &Config) -> Arc<dyn RateLimiter> {
+    Arc::new(RedisLimiter::on(
         endpoint(link, config),
         &config.redis,
         name(),

@@ -60,7 +60,7 @@ impl Producer {
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("{:?}", process.actor)));
         let clock = ledger.clock().clone();
-        let config = keyed::config(plan);
+        let config = keyed::config(plan, &[]);
         let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &Arc::default());
         let actor = process.actor;
         let timer = SimTimer::new(timer, process, clock);

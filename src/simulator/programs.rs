@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use lapsed::{HandlerError, Handlers, RetryPolicy, TaskContext};
 use lapsed_core::clock::LedgerClock;
+use lapsed_core::task::Rate;
 use tokio::time::sleep;
 
 use crate::history::History;
-use crate::plan::{FaultKind, METHODS};
+use crate::plan::{FaultKind, METHODS, RATED};
 use crate::process::Process;
 use crate::record::{Call, End};
 
@@ -40,6 +41,7 @@ impl Program<'_> {
 /// The handlers of a process, for the tasks of these classes.
 pub fn handlers(
     classes: &[&'static str],
+    rate: Option<Rate>,
     process: &Arc<Process>,
     history: &Arc<History>,
     clock: &LedgerClock,
@@ -54,9 +56,14 @@ pub fn handlers(
                 let clock = clock.clone();
                 async move { run(method, &task, &process, &history, &clock).await }
             };
-            handlers
+            let handler = handlers
                 .on((*class, method), run)
                 .retry(RetryPolicy::fixed(RETRY));
+            if let Some(rate) = rate
+                && (*class, method) == RATED
+            {
+                handler.rate(rate);
+            }
         }
     }
     handlers

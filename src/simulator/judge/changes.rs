@@ -19,6 +19,10 @@ impl Judge {
                 Actor::Op(_) => {
                     self.is_for_key(actor, new, "moved");
                     self.is_due_of(actor, new);
+                    self.series.moved(new);
+                }
+                Actor::Daemon { .. } if new.recurrence.is_some() => {
+                    self.moved_on(actor, now, old, new);
                 }
                 _ => {
                     self.is_of_a_key(actor, now, new, "moved");
@@ -41,6 +45,9 @@ impl Judge {
         } else if old.lease_until > now && new.lease_until < now {
             self.released(actor, old, new);
         }
+        if old.recurrence != new.recurrence {
+            self.is_configured(actor, new);
+        }
         if old.status != new.status {
             self.ended_in_ledger(actor, now, old, new);
         }
@@ -55,7 +62,11 @@ impl Judge {
 
     pub(super) fn claimed(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
         self.claims_seen += 1;
+        self.started(now, new);
         let what = format!("{actor:?} claimed {} at {}", brief(old), now.0);
+        if self.series.has_succeeded(old) {
+            self.accuse(Anomaly::Doubled, format!("{what}: the occurrence is done"));
+        }
         if old.end_time > now || due_at(old) > now {
             self.accuse(Anomaly::Early, &what);
         }
@@ -100,6 +111,7 @@ impl Judge {
                 owner: owner.0,
                 row: new.id,
                 due: new.end_time,
+                at: now,
                 attempt: new.attempt,
                 payload: new.contents.payload.clone(),
                 is_called: false,
@@ -158,6 +170,8 @@ impl Judge {
                 });
                 if !fits {
                     self.accuse(Anomaly::FencedResultApplied, what);
+                } else if old.recurrence.is_some() {
+                    // It was cancelled during a run, or instead of one.
                 } else if claim.and_then(|claim| claim.end) != Some(End::Succeeded) {
                     self.accuse(Anomaly::Lost, format!("{what}: done, and did not succeed"));
                 }
@@ -169,12 +183,18 @@ impl Judge {
                 if end == Some(End::Succeeded) {
                     self.accuse(Anomaly::Lost, format!("{what}: dead, and had succeeded"));
                 }
+                if new.recurrence.is_some() && new.crashes < 3 {
+                    self.accuse(Anomaly::Lost, format!("{what}: a series is dead"));
+                }
                 if end.is_none() && new.crashes < 3 {
                     self.accuse(Anomaly::Lost, format!("{what}: dead without a run"));
                 }
             }
             (Status::Cancelled, Actor::Daemon { .. }) if old.deleted => {}
             (Status::Cancelled, Actor::Daemon { .. }) if self.was_removed(old) => {}
+            // Its configuration has changed.
+            (Status::Unprocessed, Actor::Daemon { .. })
+                if new.recurrence.is_some() && self.is_another_rule(old, new) => {}
             (Status::Unprocessed, Actor::Daemon { .. }) => {
                 self.is_of_a_key(actor, now, new, "made pending");
             }

@@ -3,8 +3,13 @@
 //! It sees every committed transaction as the rows before and after it, and who wrote it. Its rules are written from the
 //! protocol, not from the code.
 
+mod answers;
 mod changes;
 mod keys;
+mod looked;
+mod pruning;
+mod rates;
+mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,8 +20,11 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 use lapsed_model_redis::ModelRedis;
 
-use crate::plan::{FaultKind, Op};
-use crate::record::{Actor, Answer, Call, End};
+pub use self::looked::Looked;
+use self::rates::Rates;
+use self::series::AllSeries;
+use crate::plan::{FaultKind, Op, Plan};
+use crate::record::{Actor, Call, End};
 
 /// What must not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +43,7 @@ pub enum Anomaly {
     LeaseLostWithoutCause,
     WrongPayload,
     NotEmpty,
+    TooMany,
 }
 
 #[derive(Debug, Clone)]
@@ -88,6 +97,7 @@ struct Claim {
     owner: [u8; 16],
     row: u64,
     due: UnixMs,
+    at: UnixMs,
     attempt: u16,
     payload: Option<String>,
     is_called: bool,
@@ -110,7 +120,7 @@ pub struct Judge {
     writers: BTreeSet<usize>,
     /// When an operation last changed each row.
     op_wrote: BTreeMap<u64, UnixMs>,
-    pub expectations: u64,
+    pub looked: Looked,
     rows: BTreeMap<u64, Row>,
     /// When each row was last changed.
     since: BTreeMap<u64, UnixMs>,
@@ -121,6 +131,10 @@ pub struct Judge {
     /// When each key was last cancelled, and until when.
     cancelled: BTreeMap<String, Span>,
     claims: BTreeMap<[u8; 16], Claim>,
+    series: AllSeries,
+    rates: Rates,
+    /// Finished rows are deleted after some time.
+    prunes: bool,
     ops: Vec<Invocation>,
     pub violations: Vec<Violation>,
     pub claims_seen: u64,
@@ -128,12 +142,18 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn new(keys: Vec<String>, redis: Option<Arc<ModelRedis>>) -> Self {
-        Self {
-            keys,
+    pub fn new(plan: &Plan, redis: Option<Arc<ModelRedis>>) -> Self {
+        let mut judge = Self {
+            keys: plan.names(),
             redis,
+            rates: Rates::new(plan),
+            prunes: plan.prunes,
             ..Self::default()
-        }
+        };
+        plan.series
+            .iter()
+            .for_each(|series| judge.configured(series));
+        judge
     }
 
     pub fn accuse(&mut self, anomaly: Anomaly, text: impl Into<String>) {
@@ -148,6 +168,7 @@ impl Judge {
 
     /// Something has disturbed this process: what it has claimed may be lost to it.
     pub fn disturbed(&mut self, actor: Actor, kind: FaultKind) {
+        self.misread_clock(actor, kind);
         for claim in self.claims.values_mut().filter(|claim| claim.by == actor) {
             claim.is_disturbed = true;
             claim.may_crash |= kind.may_crash();
@@ -198,7 +219,7 @@ impl Judge {
                     lines.push(format!("{actor:?} inserts {}", brief(row)));
                     self.armed(row, now);
                     match actor {
-                        Actor::Daemon { .. } => self.is_of_a_key(actor, now, row, "inserted"),
+                        Actor::Daemon { .. } => self.inserted(actor, now, row),
                         _ => {
                             self.is_for_key(actor, row, "inserted");
                             self.is_due_of(actor, row);
@@ -212,11 +233,7 @@ impl Judge {
                 (Some(old), None) => {
                     lines.push(format!("{actor:?} deletes {}", brief(old)));
                     self.disarmed(old, now);
-                    let allowed = old.status == Status::Dead && matches!(actor, Actor::Op(_));
-                    if !allowed {
-                        let text = format!("{actor:?} deleted {}", brief(old));
-                        self.accuse(Anomaly::Lost, text);
-                    }
+                    self.deleted(actor, now, old);
                 }
                 (None, None) => {}
             }
@@ -239,88 +256,6 @@ impl Judge {
         }
     }
 
-    pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
-        let Invocation { op, at: from } = self.ops[number].clone();
-        match answer {
-            Answer::Armed { row, due } => {
-                let times = self
-                    .armings
-                    .get(&(row, due))
-                    .map(Vec::as_slice)
-                    .unwrap_or_default();
-                let was = times
-                    .iter()
-                    .any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
-                if !was {
-                    let text = format!("op {number} was told that {row}-{} exists", due.0);
-                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
-                }
-            }
-            Answer::Cancelled | Answer::Cancelling => {
-                let was = self.cancelled.get(&self.keys[op.key]);
-                if !was.is_some_and(|(_, to)| to.is_none_or(|to| to >= from)) {
-                    let text = format!("op {number} was told {answer:?}, and nothing is cancelled");
-                    self.accuse(Anomaly::WrongAnswer, text);
-                }
-            }
-            Answer::Written => {
-                if !self.writers.contains(&number) {
-                    let text = format!("op {number} was told that it is done, and nothing was");
-                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
-                }
-            }
-            Answer::NothingPending => {
-                if let Some(row) = self.pending_since(op.key, from) {
-                    let text = format!("op {number} was told that nothing is pending: {row}");
-                    self.accuse(Anomaly::WrongAnswer, text);
-                }
-            }
-            Answer::Payload(payload) => {
-                let key = &self.keys[op.key];
-                let row = self.rows.values().find(|row| row.key.as_str() == key);
-                if let Some(row) = row
-                    && self.pending_since(op.key, from).is_some()
-                    && row.contents.payload.clone().unwrap_or_default()
-                        != payload.unwrap_or_default()
-                {
-                    let text = format!("op {number} read another payload: {}", brief(row));
-                    self.accuse(Anomaly::WrongAnswer, text);
-                }
-            }
-            Answer::Other(_) | Answer::Failed(_) => {}
-        }
-    }
-
-    /// The row of this key, if it has waited for its due time or a retry since then, without a change.
-    fn pending_since(&self, key: usize, since: UnixMs) -> Option<String> {
-        let row = self
-            .rows
-            .values()
-            .find(|row| row.key.as_str() == self.keys[key])?;
-        let is_pending = row.status == Status::Unprocessed
-            && !row.deleted
-            && row.lease_until < since
-            && self
-                .since
-                .get(&row.id)
-                .is_some_and(|changed| *changed < since);
-        is_pending.then(|| brief(row))
-    }
-
-    /// A worker was told that its report is carried out: its claim must be over.
-    pub fn reported(&mut self, call: &Call, now: UnixMs) {
-        let Some(row) = self.rows.get(&call.row) else {
-            return;
-        };
-        let is_held = row.status == Status::Unprocessed
-            && row.owner.map(|owner| owner.0) == call.owner
-            && row.lease_until >= now;
-        if is_held {
-            let text = format!("a report of {} was accepted: {}", call.id, brief(row));
-            self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
-        }
-    }
-
     pub fn called(&mut self, actor: Actor, call: &Call, now: UnixMs) {
         let what = format!(
             "{actor:?} ran {} attempt {} at {}",
@@ -332,6 +267,7 @@ impl Judge {
         claim.is_called = true;
         let is_over = claim.lease_until < now && !claim.is_disturbed;
         let is_other = claim.payload != call.payload;
+        self.series.called.insert((call.row, call.due));
         if is_over {
             self.accuse(Anomaly::Doubled, format!("{what}, after its lease"));
         }
@@ -372,6 +308,7 @@ impl Judge {
             row.status == Status::Unprocessed
                 && !row.deleted
                 && !is_pulled(row)
+                && !self.rates.has(row)
                 && row.lease_until < now
                 && due_at(row).max(since).0 + 2_000 < now.0
                 && !is_paused(row.key.as_str())
@@ -379,10 +316,13 @@ impl Judge {
         rows.map(brief).collect()
     }
 
-    /// Returns the rows that have not ended.
-    pub fn unfinished(&self) -> Vec<String> {
-        let rows = self.rows.values();
-        let rows = rows.filter(|row| row.status == Status::Unprocessed && !row.deleted);
+    /// Returns the rows that have not ended. Series go on until they are cancelled.
+    pub fn unfinished(&self, now: UnixMs) -> Vec<String> {
+        let rows = self.rows.values().filter(|row| {
+            let runs = row.lease_until >= now;
+            row.status == Status::Unprocessed && (!row.deleted || runs)
+        });
+        let rows = rows.filter(|row| self.series.are_over || !series::is_of_series(row));
         rows.map(brief).collect()
     }
 }
@@ -416,7 +356,7 @@ fn same(old: &Row, new: &Row) -> bool {
             row.owner,
         )
     };
-    seen(old) == seen(new) && old.contents == new.contents
+    seen(old) == seen(new) && old.contents == new.contents && old.recurrence == new.recurrence
 }
 
 fn brief(row: &Row) -> String {

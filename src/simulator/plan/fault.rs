@@ -180,6 +180,24 @@ impl FaultKind {
         )
     }
 
+    /// True if more tasks than the rate may start: the bucket or the other members are out of sight, or a claim takes long
+    /// after it was granted.
+    pub fn may_exceed_rate(self) -> bool {
+        let delays = matches!(
+            self,
+            Self::LedgerSlow
+                | Self::LedgerHangs
+                | Self::LedgerAppliesLate
+                | Self::LedgerAnswerLost
+                | Self::Freeze
+        );
+        let hides = matches!(
+            self,
+            Self::MembersUnreachable | Self::MembersStale | Self::MembersSplit
+        );
+        delays || hides || self.is_of_redis()
+    }
+
     /// True if pull workers have it.
     pub fn is_of_workers(self) -> bool {
         matches!(

@@ -3,15 +3,24 @@
 //! A plan is a list of steps, so that a failing one can be made smaller by leaving steps out.
 
 mod fault;
+mod limits;
+mod series;
 
 use std::fmt;
 use std::time::Duration;
 
+use lapsed_core::task::Rate;
+
 pub use self::fault::{Fault, FaultKind};
+pub use self::limits::RATED;
+pub use self::series::{Rule, Series};
 use crate::random::Rng;
 
 /// Length of the first phase, in which faults happen.
 pub const FAULTS: Duration = Duration::from_secs(90);
+
+/// How many tasks are created after the faults, to see that all is well.
+pub const PROBES: usize = 4;
 
 /// What a producer or an operator does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +125,11 @@ pub struct Op {
 pub enum Action {
     Op(Op),
     Fault(Fault),
+    /// The configuration of a series changes, and every daemon reads it again.
+    Configure {
+        series: usize,
+        rule: Rule,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +151,12 @@ pub struct Plan {
     pub redis_stays_down: bool,
     /// Names of the tasks.
     pub keys: Vec<String>,
+    /// The recurring tasks of the configuration, at the start.
+    pub series: Vec<Series>,
+    /// How often the tasks of [`RATED`] may start.
+    pub rate: Option<Rate>,
+    /// Finished tasks are deleted after a minute.
+    pub prunes: bool,
     /// The daemon that is healed for good.
     pub core: usize,
     /// Whether the others stay as they are when the faults end.
@@ -181,6 +201,9 @@ impl Plan {
             producers: 3,
             workers,
             keys: keys.collect(),
+            series: Vec::new(),
+            rate: None,
+            prunes: Rng::new(seed, "retention").percent(20),
             lease: Duration::from_secs(*rng.pick(&[3, 6, 10])),
             concurrency: *rng.pick(&[1, 2, 4, 16, 64]),
             core: usize::try_from(rng.below(daemons as u64)).expect("an index"),
@@ -193,8 +216,22 @@ impl Plan {
         if !is_calm {
             plan.draw_faults(&mut Rng::new(seed, "faults"));
         }
+        plan.draw_rate(&mut Rng::new(seed, "rate"));
+        plan.draw_series(&mut Rng::new(seed, "series"));
         plan.steps.sort_by_key(|step| step.at);
         plan
+    }
+
+    /// The names of all tasks: of the plan, of those that are created after the faults, of series.
+    pub fn names(&self) -> Vec<String> {
+        let probes = (0..PROBES).map(|number| format!("Job@ok@probe{number}"));
+        let series = self.series.iter().map(|series| series.key.clone());
+        self.keys
+            .iter()
+            .cloned()
+            .chain(probes)
+            .chain(series)
+            .collect()
     }
 
     fn draw_ops(&mut self, rng: &mut Rng) {
@@ -314,7 +351,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} daemons on {:?} (core {}, others {}), {} workers, {} slots, lease {:?}, Redis {}",
+            "{} daemons on {:?} (core {}, others {}), {} workers, {} slots, lease {:?}, Redis {}, {}, {}",
             self.daemons,
             self.timer,
             self.core,
@@ -331,9 +368,18 @@ impl fmt::Display for Plan {
             } else {
                 "is healed"
             },
+            self.rate.map_or("no rate".into(), |rate| format!(
+                "{rate} in bursts of {}",
+                rate.burst()
+            )),
+            if self.prunes { "prunes" } else { "keeps all" },
         )?;
         for (number, key) in self.keys.iter().enumerate() {
             writeln!(f, "key {number}: {key}")?;
+        }
+        let first = self.keys.len() + PROBES;
+        for (number, series) in self.series.iter().enumerate() {
+            writeln!(f, "key {}: {series}", first + number)?;
         }
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
@@ -348,6 +394,7 @@ impl fmt::Display for Step {
                 key,
                 verb,
             }) => write!(f, "producer {producer}: key {key}: {verb:?}"),
+            Action::Configure { series, rule } => write!(f, "series {series}: {rule:?}"),
             Action::Fault(fault) => write!(
                 f,
                 "process {}: {} for {} ms, {} %",

@@ -39,6 +39,7 @@ impl World {
                 let step = steps.next().expect("it was seen");
                 match step.action {
                     Action::Op(op) => self.send(op),
+                    Action::Configure { series, rule } => self.configure(series, rule),
                     Action::Fault(fault) => {
                         let end = self.begin(&fault).await;
                         ends.extend(end.map(|end| (next + fault.length, end)));
@@ -64,6 +65,10 @@ impl World {
             _ => fault.length,
         };
         self.unrest(lasts + after);
+        let from = self.now();
+        let until = from.plus(lasts + after);
+        self.history()
+            .judge(|judge| judge.rates_disturbed(kind, from, until));
         if let Some(producer) = process.checked_sub(self.daemons.len()) {
             match producer.checked_sub(self.producers.len()) {
                 Some(worker) => self.workers[worker].begin(fault),
@@ -80,7 +85,7 @@ impl World {
                 length: fault.length.min(left.saturating_sub(BEFORE_HEALING)),
                 ..fault.clone()
             };
-            keyed::begin(redis, link, &fault, &self.ground.plan.keys);
+            keyed::begin(redis, link, &fault, &self.ground.plan.names());
             self.history().struck(kind, daemon.process.actor);
             return None;
         }

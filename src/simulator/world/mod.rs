@@ -1,5 +1,6 @@
 //! A run: carries out a plan, heals a core, and demands that everything is settled.
 
+mod demanding;
 mod disturbing;
 mod outcome;
 
@@ -19,9 +20,9 @@ use tokio::time::{Instant, sleep};
 pub use self::outcome::Outcome;
 use crate::daemon::{Daemon, Ground, Start};
 use crate::history::History;
-use crate::judge::{Anomaly, Judge};
+use crate::judge::Judge;
 use crate::keyed;
-use crate::plan::{CLASSES, FaultKind, Op, Plan, Policy, Verb};
+use crate::plan::{CLASSES, FaultKind, Op, Plan, Rule, Series};
 use crate::process::Process;
 use crate::producer::Producer;
 use crate::record::Actor;
@@ -29,12 +30,6 @@ use crate::worker::{Servers, Worker};
 
 /// When the ledger's clock starts.
 const START: UnixMs = UnixMs(1_800_000_000_000);
-
-/// How long after the faults everything may take at most to be settled.
-const SETTLED_WITHIN: Duration = Duration::from_secs(400);
-
-/// How many tasks are created after the faults, to see that all is well.
-const PROBES: usize = 4;
 
 /// The start of virtual time.
 static BEGIN: OnceLock<Instant> = OnceLock::new();
@@ -71,20 +66,22 @@ struct World {
     producers: Vec<(Arc<Process>, mpsc::UnboundedSender<Op>)>,
     workers: Vec<Arc<Process>>,
     guards: BTreeSet<String>,
+    /// The recurring tasks of the configuration as it is now.
+    series: Vec<Series>,
     began: Instant,
 }
 
 impl World {
     fn new(plan: Plan, prints: bool, forgets: u64) -> Self {
-        let mut keys = plan.keys.clone();
-        keys.extend((0..PROBES).map(|n| format!("Job@ok@probe{n}")));
+        let keys = plan.names();
         let options = Options {
             start: START,
             seed: plan.seed,
             ..Options::default()
         };
         let redis = plan.timer.has_redis().then(|| ModelRedis::new(options));
-        let history = History::new(Judge::new(keys.clone(), redis.clone()), prints, forgets);
+        let judge = Judge::new(&plan, redis.clone());
+        let history = History::new(judge, prints, forgets);
         let ledger = Arc::new(MemoryLedger::new(START));
         let producers = (0..plan.producers).map(|number| {
             let process = Process::new(Actor::Producer(number), plan.seed, Arc::clone(&history));
@@ -124,6 +121,7 @@ impl World {
             producers,
             workers,
             guards: BTreeSet::new(),
+            series: plan.series.clone(),
             began: Instant::now(),
             ground: Arc::new(Ground {
                 plan,
@@ -154,8 +152,12 @@ impl World {
         self.finish()
     }
 
+    fn now(&self) -> UnixMs {
+        self.ground.ledger.clock().now()
+    }
+
     fn unrest(&self, lasts: Duration) {
-        let until = self.ground.ledger.clock().now().plus(lasts);
+        let until = self.now().plus(lasts);
         self.history().judge(|judge| judge.unrest(until));
     }
 
@@ -197,8 +199,19 @@ impl World {
         self.starts[number] += 1;
         self.history()
             .say(format!("daemon {number} starts ({how:?})"));
-        let daemon = Daemon::start(&self.ground, number, starts, how);
+        let daemon = Daemon::start(&self.ground, number, starts, how, &self.series);
         self.daemons[number] = Some(daemon);
+    }
+
+    /// The configuration of a series changes. The daemons that run get `SIGHUP`, the others read it when they start.
+    fn configure(&mut self, series: usize, rule: Rule) {
+        let changed = &mut self.series[series];
+        changed.rule = rule;
+        self.ground.history.configured(changed);
+        let config = keyed::config(&self.ground.plan, &self.series);
+        for daemon in self.daemons.iter().flatten() {
+            daemon.handle.take_recurring(config.recurring.clone());
+        }
     }
 
     fn take(&mut self, number: usize) -> Option<Daemon> {
@@ -251,6 +264,10 @@ impl World {
             if self.ground.plan.redis_stays_down {
                 redis.refuse(true);
                 redis.kill_connections(|_| true);
+                let (kind, from) = (FaultKind::RedisRefuses, self.now());
+                let until = UnixMs(i64::MAX);
+                self.history()
+                    .judge(|judge| judge.rates_disturbed(kind, from, until));
             }
         }
         self.resume_all().await;
@@ -264,75 +281,6 @@ impl World {
                 .resume(&scope)
                 .await
                 .expect("the ledger answers");
-        }
-    }
-
-    /// Demands that everything is settled, and that what is created now runs in time.
-    async fn demand(&mut self) {
-        let lease = self.ground.plan.lease;
-        // Late statements, restarts, leases of the dead.
-        sleep(lease + Duration::from_secs(20)).await;
-        self.resume_all().await;
-        self.unrest(Duration::from_secs(6));
-        self.revive();
-        let settled_by = Instant::now() + SETTLED_WITHIN;
-        self.probe();
-        sleep(Duration::from_secs(3)).await;
-        loop {
-            sleep(Duration::from_secs(1)).await;
-            self.revive();
-            let is_over = Instant::now() >= settled_by;
-            let is_settled = self.history().judge(|judge| {
-                let unfinished = judge.unfinished();
-                if is_over {
-                    for row in &unfinished {
-                        judge.accuse(Anomaly::Stuck, format!("not settled: {row}"));
-                    }
-                }
-                unfinished.is_empty() || !judge.violations.is_empty()
-            });
-            if is_settled || is_over {
-                break;
-            }
-        }
-        if self.history().judge(|judge| !judge.violations.is_empty()) {
-            return;
-        }
-        sleep(Duration::from_secs(2)).await;
-        for daemon in self.daemons.iter().flatten() {
-            let running = daemon.handle.running();
-            if running > 0 {
-                let text = format!("{:?} has {running} runs", daemon.process.actor);
-                self.history()
-                    .judge(|judge| judge.accuse(Anomaly::NotEmpty, text));
-            }
-        }
-    }
-
-    /// Starts the core again if it could not use the ledger at its start.
-    fn revive(&mut self) {
-        let core = self.ground.plan.core;
-        if self.daemons[core].as_ref().is_some_and(Daemon::has_ended) {
-            self.daemons[core] = None;
-            self.start(core, Start::default());
-            self.unrest(Duration::from_secs(5));
-        }
-    }
-
-    /// Creates tasks whose runs must be in time.
-    fn probe(&self) {
-        let first = self.ground.plan.keys.len();
-        for number in 0..PROBES {
-            let delay = Duration::from_millis(700 * number as u64);
-            self.send(Op {
-                producer: number % self.producers.len(),
-                key: first + number,
-                verb: Verb::Create {
-                    delay,
-                    absolute: false,
-                    policy: Policy::Move,
-                },
-            });
         }
     }
 
@@ -352,7 +300,7 @@ impl World {
             guards,
             claims: judge.claims_seen,
             writes: judge.writes_seen,
-            expectations: judge.expectations,
+            looked: judge.looked,
             daemon_time: ran * daemons,
             lines,
             digest,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use crate::judge::Violation;
+use crate::judge::{Looked, Violation};
 use crate::plan::FaultKind;
 
 /// The result of a run.
@@ -16,8 +16,8 @@ pub struct Outcome {
     pub guards: BTreeSet<String>,
     pub claims: u64,
     pub writes: u64,
-    /// Commands of programs in Redis whose effect in the ledger was looked at.
-    pub expectations: u64,
+    /// How often the judge looked at what only some runs have, by name.
+    pub looked: Looked,
     /// Virtual time, of all daemons together.
     pub daemon_time: Duration,
     pub lines: u64,
@@ -37,11 +37,10 @@ impl fmt::Display for Outcome {
             writeln!(f, "guard {guard}")?;
         }
         let time = self.daemon_time.as_millis();
-        writeln!(
-            f,
-            "numbers {} {} {time} {}",
-            self.claims, self.writes, self.expectations
-        )?;
+        writeln!(f, "numbers {} {} {time}", self.claims, self.writes)?;
+        for (name, count) in self.looked.counts() {
+            writeln!(f, "looked {name} {count}")?;
+        }
         writeln!(f, "digest {} {:016x}", self.lines, self.digest)
     }
 }

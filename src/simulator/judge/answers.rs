@@ -1,0 +1,91 @@
+//! What an answer promises.
+
+use lapsed_core::ledger::row::Status;
+use lapsed_core::task::UnixMs;
+
+use super::{Anomaly, Invocation, Judge, brief};
+use crate::record::{Answer, Call};
+
+impl Judge {
+    pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
+        let Invocation { op, at: from } = self.ops[number].clone();
+        match answer {
+            Answer::Armed { row, due } => {
+                let times = self
+                    .armings
+                    .get(&(row, due))
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
+                let was = times
+                    .iter()
+                    .any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
+                if !was {
+                    let text = format!("op {number} was told that {row}-{} exists", due.0);
+                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
+                }
+            }
+            Answer::Cancelled | Answer::Cancelling => {
+                let was = self.cancelled.get(&self.keys[op.key]);
+                if !was.is_some_and(|(_, to)| to.is_none_or(|to| to >= from)) {
+                    let text = format!("op {number} was told {answer:?}, and nothing is cancelled");
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
+            }
+            Answer::Written => {
+                if !self.writers.contains(&number) {
+                    let text = format!("op {number} was told that it is done, and nothing was");
+                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
+                }
+            }
+            Answer::NothingPending => {
+                if let Some(row) = self.pending_since(op.key, from) {
+                    let text = format!("op {number} was told that nothing is pending: {row}");
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
+            }
+            Answer::Payload(payload) => {
+                let key = &self.keys[op.key];
+                let row = self.rows.values().find(|row| row.key.as_str() == key);
+                if let Some(row) = row
+                    && self.pending_since(op.key, from).is_some()
+                    && row.contents.payload.clone().unwrap_or_default()
+                        != payload.unwrap_or_default()
+                {
+                    let text = format!("op {number} read another payload: {}", brief(row));
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
+            }
+            Answer::Other(_) | Answer::Failed(_) => {}
+        }
+    }
+
+    /// The row of this key, if it has waited for its due time or a retry since then, without a change.
+    fn pending_since(&self, key: usize, since: UnixMs) -> Option<String> {
+        let row = self
+            .rows
+            .values()
+            .find(|row| row.key.as_str() == self.keys[key])?;
+        let is_pending = row.status == Status::Unprocessed
+            && !row.deleted
+            && row.lease_until < since
+            && self
+                .since
+                .get(&row.id)
+                .is_some_and(|changed| *changed < since);
+        is_pending.then(|| brief(row))
+    }
+
+    /// A worker was told that its report is carried out: its claim must be over.
+    pub fn reported(&mut self, call: &Call, now: UnixMs) {
+        let Some(row) = self.rows.get(&call.row) else {
+            return;
+        };
+        let is_held = row.status == Status::Unprocessed
+            && row.owner.map(|owner| owner.0) == call.owner
+            && row.lease_until >= now;
+        if is_held {
+            let text = format!("a report of {} was accepted: {}", call.id, brief(row));
+            self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Recurring tasks: each occurrence runs once, none early, none twice, and none is left out that has to run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lapsed_core::ledger::row::{Row, Status, StoredRecurrence};
+use lapsed_core::task::{CatchUp, Overlap, TaskKey, UnixMs};
+
+use super::{Anomaly, Judge, brief, key_of};
+use crate::plan::{FaultKind, Rule, Series};
+use crate::record::{Actor, End};
+
+/// How far the ledger's clock may be misread by a process that has such a fault.
+const MISREAD_MS: i64 = 8_000;
+
+/// How far it may be misread otherwise.
+const READ_MS: i64 = 100;
+
+/// What the judge knows of the series.
+#[derive(Debug, Default)]
+pub(super) struct AllSeries {
+    /// The rules that the configuration has had for each key, the latest last.
+    rules: BTreeMap<String, Vec<Rule>>,
+    /// The latest time of its rule that each row has been at.
+    reached: BTreeMap<u64, UnixMs>,
+    /// The armings whose program was called.
+    pub called: BTreeSet<(u64, UnixMs)>,
+    /// The occurrences that have succeeded.
+    succeeded: BTreeSet<(u64, UnixMs)>,
+    /// The processes that may misread the ledger's clock.
+    misread: BTreeSet<Actor>,
+    /// The series are cancelled.
+    pub are_over: bool,
+}
+
+impl AllSeries {
+    /// An operation has moved a row: what ran at this time before may run again.
+    pub fn moved(&mut self, row: &Row) {
+        self.succeeded.remove(&(row.id, row.end_time));
+        self.called.remove(&(row.id, row.end_time));
+    }
+
+    pub fn has_succeeded(&self, row: &Row) -> bool {
+        self.succeeded.contains(&(row.id, row.end_time))
+    }
+
+    /// The rule by which a row recurs.
+    fn rule_of(&self, row: &Row) -> Option<Rule> {
+        let Some(StoredRecurrence::Known(stored)) = &row.recurrence else {
+            return None;
+        };
+        let rules = self.rules.get(row.key.as_str())?;
+        let mut rules = rules.iter().rev().copied();
+        rules.find(|rule| rule.recurrence().is_same_as(stored))
+    }
+}
+
+impl Rule {
+    fn every_ms(self) -> i64 {
+        self.every.as_millis() as i64
+    }
+
+    /// The first time of this rule after another.
+    fn next(self, after: UnixMs) -> UnixMs {
+        UnixMs((after.0.div_euclid(self.every_ms()) + 1) * self.every_ms())
+    }
+
+    fn has(self, time: UnixMs) -> bool {
+        time.0 % self.every_ms() == 0
+    }
+
+    /// True if a run may start that late that the occurrence is left out instead.
+    fn is_missed(self, due: UnixMs, now: UnixMs) -> bool {
+        let grace = (self.next(due).0 - due.0) / 2;
+        self.catch_up == CatchUp::Skip && now.0 > due.0 + grace.min(60_000)
+    }
+}
+
+impl Judge {
+    pub fn configured(&mut self, series: &Series) {
+        let rules = self.series.rules.entry(series.key.clone()).or_default();
+        rules.push(series.rule);
+    }
+
+    /// A process that may misread the ledger's clock from now on.
+    pub(super) fn misread_clock(&mut self, actor: Actor, kind: FaultKind) {
+        let misreads = match (kind, actor) {
+            (FaultKind::ClockOff, actor) => actor,
+            (FaultKind::ClockAtStart, Actor::Daemon { number, start }) => Actor::Daemon {
+                number,
+                start: start + 1,
+            },
+            _ => return,
+        };
+        self.series.misread.insert(misreads);
+    }
+
+    /// A daemon has inserted a row: a series of its configuration, an occurrence that is a task of its own, or a key.
+    pub(super) fn inserted(&mut self, actor: Actor, now: UnixMs, row: &Row) {
+        if row.recurrence.is_some() {
+            self.is_configured(actor, row);
+            self.begun(actor, now, row);
+        } else if let Some(series) = series_of(row) {
+            let series = self.rows.values().find(|row| row.key.as_str() == series);
+            let is_held = series.is_some_and(|series| {
+                series.end_time == row.end_time
+                    && series.lease_until >= now
+                    && self.is_claimed_by(actor, series)
+            });
+            if !is_held {
+                let text = format!("{actor:?} inserted {}", brief(row));
+                self.accuse(Anomaly::ChangedWithoutCause, text);
+            }
+        } else {
+            self.is_of_a_key(actor, now, row, "inserted");
+        }
+    }
+
+    /// The recurrence of a row is one that the configuration has or has had.
+    pub(super) fn is_configured(&mut self, actor: Actor, row: &Row) {
+        if row.recurrence.is_some() && self.series.rule_of(row).is_none() {
+            let text = format!("{actor:?} wrote {:?} of {}", row.recurrence, brief(row));
+            self.accuse(Anomaly::ChangedWithoutCause, text);
+        }
+    }
+
+    pub(super) fn is_another_rule(&self, old: &Row, new: &Row) -> bool {
+        self.series.rule_of(old) != self.series.rule_of(new)
+    }
+
+    /// A series begins, or begins anew by another rule: no time of the rule that is to come is left out.
+    fn begun(&mut self, actor: Actor, now: UnixMs, row: &Row) {
+        let Some(rule) = self.series.rule_of(row) else {
+            return;
+        };
+        let due = row.end_time;
+        if !rule.has(due) {
+            let text = format!(
+                "{actor:?} at {}: no time of its rule: {}",
+                now.0,
+                brief(row)
+            );
+            self.accuse(Anomaly::Early, text);
+        }
+        if rule.next(UnixMs(now.0 + self.misread_ms(actor))) < due {
+            let text = format!("{actor:?} at {}: begins late: {}", now.0, brief(row));
+            self.accuse(Anomaly::Lost, text);
+        }
+        self.series.reached.insert(row.id, due);
+    }
+
+    /// A daemon has moved a series to another occurrence.
+    pub(super) fn moved_on(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
+        let Some(rule) = self.series.rule_of(new) else {
+            return;
+        };
+        if self.is_another_rule(old, new) {
+            self.looked.rules += 1;
+            return self.begun(actor, now, new);
+        }
+        if old.lease_until < now {
+            // Nothing ran: its key in Redis says so.
+            self.series.moved(new);
+            self.is_of_a_key(actor, now, new, "moved");
+            return self.is_younger_than_op(actor, now, new);
+        }
+        let what = format!("{actor:?} at {}: {} -> {}", now.0, brief(old), brief(new));
+        let (from, to) = (old.end_time, new.end_time);
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+        let Some(claim) = claim.filter(|claim| claim.by == actor && claim.due == from) else {
+            return self.accuse(Anomaly::FencedResultApplied, what);
+        };
+        let (started, end) = (claim.at, claim.end);
+        let runs = claim.is_called && end.is_none();
+        let now = UnixMs(now.0 + self.misread_ms(actor));
+        let is_done = match rule.overlap {
+            Overlap::Skip => self.series.called.contains(&(old.id, from)),
+            Overlap::Allow => self.has_task_of(&old.key, from),
+        };
+        self.looked.occurrences += u64::from(is_done);
+        if runs || !is_done && !rule.is_missed(from, now) {
+            let text = format!("{what}: its occurrence is left out");
+            self.accuse(Anomaly::Lost, text);
+        }
+        if !rule.has(to) {
+            self.accuse(Anomaly::Early, format!("{what}: no time of its rule"));
+        }
+        let reached = self.series.reached.get(&old.id).copied();
+        let reached = reached.unwrap_or(from);
+        if to < reached || self.series.has_succeeded(new) {
+            self.accuse(Anomaly::Doubled, format!("{what}: an older occurrence"));
+        }
+        let mut time = rule.next(reached);
+        while time < to {
+            let is_left_out = match rule.catch_up {
+                _ if time <= from => true,
+                CatchUp::Skip => rule.is_missed(time, now),
+                CatchUp::Once => time.0 <= started.0 + self.misread_ms(actor),
+                CatchUp::All => false,
+            };
+            if !is_left_out {
+                let text = format!("{what}: {} is left out", time.0);
+                self.accuse(Anomaly::Lost, text);
+            }
+            time = rule.next(time);
+        }
+        if end == Some(End::Succeeded) {
+            self.series.succeeded.insert((old.id, from));
+        }
+        self.series.reached.insert(old.id, to);
+    }
+
+    /// Every series is as its latest configuration says, or has been cancelled, or has taken daemons down.
+    pub fn series_end(&mut self, now: UnixMs) {
+        self.series.are_over = true;
+        for (key, rules) in self.series.rules.clone() {
+            let row = self.rows.values().find(|row| row.key.as_str() == key);
+            let is_right = row.is_some_and(|row| {
+                let has_ended = matches!(row.status, Status::Cancelled | Status::Dead);
+                // A daemon looks whether it still runs every two seconds.
+                let rests_since = self.since.get(&row.id).map_or(0, |since| since.0 + 4_000);
+                let has_run = row.lease_until >= now || rests_since > now.0;
+                has_ended
+                    || row.deleted
+                    || has_run
+                    || self.series.rule_of(row).as_ref() == rules.last()
+            });
+            if !is_right {
+                let row = row.map(|row| (brief(row), row.recurrence.clone()));
+                let text = format!("at {}: {key} is not as configured: {row:?}", now.0);
+                self.accuse(Anomaly::Lost, text);
+            }
+        }
+    }
+
+    fn is_claimed_by(&self, actor: Actor, row: &Row) -> bool {
+        let claim = row
+            .owner
+            .and_then(|owner| self.claims.get(&key_of(owner, row.id)));
+        claim.is_some_and(|claim| claim.by == actor)
+    }
+
+    /// True if there is a task of this occurrence.
+    fn has_task_of(&self, series: &TaskKey, due: UnixMs) -> bool {
+        let mut rows = self.rows.values();
+        rows.any(|row| row.end_time == due && series_of(row) == Some(series.as_str()))
+    }
+
+    fn misread_ms(&self, actor: Actor) -> i64 {
+        match self.series.misread.contains(&actor) {
+            true => MISREAD_MS,
+            false => READ_MS,
+        }
+    }
+}
+
+/// The key of the series of which a task is an occurrence.
+fn series_of(row: &Row) -> Option<&str> {
+    let (series, _) = row.key.as_str().split_once("@~")?;
+    Some(series)
+}
+
+/// True for a series, and for a task that is an occurrence of one.
+pub(super) fn is_of_series(row: &Row) -> bool {
+    row.recurrence.is_some() || series_of(row).is_some()
+}
