@@ -3,6 +3,8 @@
 //! It sees every committed transaction as the rows before and after it, and who wrote it. Its rules are written from the
 //! protocol, not from the code.
 
+mod all_series;
+mod all_starts;
 mod answers;
 mod changes;
 mod keys;
@@ -20,9 +22,10 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 use lapsed_model_redis::ModelRedis;
 
+use self::all_series::AllSeries;
+use self::all_starts::Rates;
 pub use self::looked::Looked;
-use self::rates::Rates;
-use self::series::AllSeries;
+
 use crate::plan::{FaultKind, Op, Plan};
 use crate::record::{Actor, Call, End};
 

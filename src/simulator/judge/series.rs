@@ -1,12 +1,10 @@
 //! Recurring tasks: each occurrence runs once, none early, none twice, and none is left out that has to run.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use lapsed_core::ledger::row::{Row, Status, StoredRecurrence};
+use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::{CatchUp, Overlap, TaskKey, UnixMs};
 
 use super::{Anomaly, Judge, brief, key_of};
-use crate::plan::{FaultKind, Rule, Series};
+use crate::plan::{FaultKind, Series};
 use crate::record::{Actor, End};
 
 /// How far the ledger's clock may be misread by a process that has such a fault.
@@ -14,66 +12,6 @@ const MISREAD_MS: i64 = 8_000;
 
 /// How far it may be misread otherwise.
 const READ_MS: i64 = 100;
-
-/// What the judge knows of the series.
-#[derive(Debug, Default)]
-pub(super) struct AllSeries {
-    /// The rules that the configuration has had for each key, the latest last.
-    rules: BTreeMap<String, Vec<Rule>>,
-    /// The latest time of its rule that each row has been at.
-    reached: BTreeMap<u64, UnixMs>,
-    /// The armings whose program was called.
-    pub called: BTreeSet<(u64, UnixMs)>,
-    /// The occurrences that have succeeded.
-    succeeded: BTreeSet<(u64, UnixMs)>,
-    /// The processes that may misread the ledger's clock.
-    misread: BTreeSet<Actor>,
-    /// The series are cancelled.
-    pub are_over: bool,
-}
-
-impl AllSeries {
-    /// An operation has moved a row: what ran at this time before may run again.
-    pub fn moved(&mut self, row: &Row) {
-        self.succeeded.remove(&(row.id, row.end_time));
-        self.called.remove(&(row.id, row.end_time));
-    }
-
-    pub fn has_succeeded(&self, row: &Row) -> bool {
-        self.succeeded.contains(&(row.id, row.end_time))
-    }
-
-    /// The rule by which a row recurs.
-    fn rule_of(&self, row: &Row) -> Option<Rule> {
-        let Some(StoredRecurrence::Known(stored)) = &row.recurrence else {
-            return None;
-        };
-        let rules = self.rules.get(row.key.as_str())?;
-        let mut rules = rules.iter().rev().copied();
-        rules.find(|rule| rule.recurrence().is_same_as(stored))
-    }
-}
-
-impl Rule {
-    fn every_ms(self) -> i64 {
-        self.every.as_millis() as i64
-    }
-
-    /// The first time of this rule after another.
-    fn next(self, after: UnixMs) -> UnixMs {
-        UnixMs((after.0.div_euclid(self.every_ms()) + 1) * self.every_ms())
-    }
-
-    fn has(self, time: UnixMs) -> bool {
-        time.0 % self.every_ms() == 0
-    }
-
-    /// True if a run may start that late that the occurrence is left out instead.
-    fn is_missed(self, due: UnixMs, now: UnixMs) -> bool {
-        let grace = (self.next(due).0 - due.0) / 2;
-        self.catch_up == CatchUp::Skip && now.0 > due.0 + grace.min(60_000)
-    }
-}
 
 impl Judge {
     pub fn configured(&mut self, series: &Series) {
@@ -98,7 +36,7 @@ impl Judge {
     pub(super) fn inserted(&mut self, actor: Actor, now: UnixMs, row: &Row) {
         if row.recurrence.is_some() {
             self.is_configured(actor, row);
-            self.begun(actor, now, row);
+            self.began(actor, now, row);
         } else if let Some(series) = series_of(row) {
             let series = self.rows.values().find(|row| row.key.as_str() == series);
             let is_held = series.is_some_and(|series| {
@@ -128,7 +66,7 @@ impl Judge {
     }
 
     /// A series begins, or begins anew by another rule: no time of the rule that is to come is left out.
-    fn begun(&mut self, actor: Actor, now: UnixMs, row: &Row) {
+    fn began(&mut self, actor: Actor, now: UnixMs, row: &Row) {
         let Some(rule) = self.series.rule_of(row) else {
             return;
         };
@@ -155,7 +93,7 @@ impl Judge {
         };
         if self.is_another_rule(old, new) {
             self.looked.rules += 1;
-            return self.begun(actor, now, new);
+            return self.began(actor, now, new);
         }
         if old.lease_until < now {
             // Nothing ran: its key in Redis says so.

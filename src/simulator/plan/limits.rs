@@ -11,7 +11,7 @@ use crate::random::Rng;
 pub const RATED: (&str, &str) = ("Mail", "ok");
 
 /// How many tasks of it fall due together.
-const CROWD: usize = 16;
+const TOGETHER: usize = 16;
 
 impl Plan {
     /// One seed in five has a rate, and more tasks than may start at once.
@@ -25,13 +25,15 @@ impl Plan {
         let first = self.keys.len();
         let (class, method) = RATED;
         self.keys
-            .extend((0..CROWD).map(|number| format!("{class}@{method}@crowd{number}")));
+            .extend((0..TOGETHER).map(|number| format!("{class}@{method}@rated{number}")));
         for _ in 0..rng.within(1, 4) {
             let op = Op {
                 producer: rng.below(self.producers as u64) as usize,
                 key: first,
                 verb: Verb::CreateMany {
-                    keys: (first..first + CROWD).filter(|_| rng.percent(80)).collect(),
+                    keys: (first..first + TOGETHER)
+                        .filter(|_| rng.percent(80))
+                        .collect(),
                     delay: Duration::from_millis(*rng.pick(&[0, 300, 4_000])),
                 },
             };

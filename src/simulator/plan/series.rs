@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lapsed_core::task::{CatchUp, Overlap, Recurrence};
+use lapsed_core::task::{CatchUp, Overlap, Recurrence, UnixMs};
 
 use super::{Action, FAULTS, Op, PROBES, Plan, Verb};
 use crate::random::Rng;
@@ -40,6 +40,25 @@ impl Rule {
                 false => Overlap::Skip,
             },
         }
+    }
+
+    fn every_ms(self) -> i64 {
+        self.every.as_millis() as i64
+    }
+
+    /// The first time of this rule after another.
+    pub fn next(self, after: UnixMs) -> UnixMs {
+        UnixMs((after.0.div_euclid(self.every_ms()) + 1) * self.every_ms())
+    }
+
+    pub fn has(self, time: UnixMs) -> bool {
+        time.0 % self.every_ms() == 0
+    }
+
+    /// True if a run may start that late that the occurrence is left out instead.
+    pub fn is_missed(self, due: UnixMs, now: UnixMs) -> bool {
+        let grace = (self.next(due).0 - due.0) / 2;
+        self.catch_up == CatchUp::Skip && now.0 > due.0 + grace.min(60_000)
     }
 
     pub fn recurrence(self) -> Recurrence {
