@@ -155,7 +155,7 @@ impl Producer {
             verb @ (Verb::KeySet { .. }
             | Verb::KeyExpire { .. }
             | Verb::KeyDelete
-            | Verb::KeyPersist) => self.in_redis(verb, text),
+            | Verb::KeyPersist) => self.in_redis(verb, text).await,
             verb @ (Verb::RespSet { .. }
             | Verb::RespExpire { .. }
             | Verb::RespDelete
@@ -177,8 +177,11 @@ impl Producer {
         })
     }
 
-    /// A program in another language sends a command.
-    fn in_redis(&self, verb: &Verb, key: &str) -> Answer {
+    /// A program in another language sends a command, which a server that hangs carries out later.
+    async fn in_redis(&self, verb: &Verb, key: &str) -> Answer {
+        if let Some(redis) = &self.redis {
+            redis.answers().await;
+        }
         let now = self.truth.clock().now();
         let words = keyed::command(self.timer, verb, key, now);
         let reply = self.redis.as_ref().map(|redis| redis.execute(0, &words));

@@ -68,6 +68,11 @@ impl ModelRedis {
         serve(Arc::clone(&self.shared), stream, Way::new("")).await;
     }
 
+    /// Waits while the server hangs.
+    pub async fn answers(&self) {
+        self.shared.answers().await;
+    }
+
     /// Runs a command at once, without a connection, even while the server hangs.
     pub fn execute<W: AsRef<[u8]>>(&self, db: u32, words: &[W]) -> Reply {
         let words = words.iter().map(|word| word.as_ref().to_vec()).collect();

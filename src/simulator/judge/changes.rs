@@ -92,8 +92,11 @@ impl Judge {
             let holder = old
                 .owner
                 .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+            // A worker whose daemon has stopped cannot renew.
+            let is_cut_off =
+                |holder: &Claim| holder.may_crash || is_pulled(old) && holder.is_disturbed;
             if let Some(holder) = holder
-                && !holder.may_crash
+                && !is_cut_off(holder)
             {
                 let text = format!(
                     "{what}: a crash is counted, and nothing disturbed {:?}",
