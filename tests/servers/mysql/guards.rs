@@ -1,11 +1,13 @@
 //! Rows that are no longer what a statement takes them for.
 
 use lapsed::ledger::mysql::queries::{self, Queries};
-use lapsed::ledger::{Admin, Claims, Settled, Settlement};
-use lapsed::task::{UnixMs, Verdict};
+use lapsed::ledger::{Admin, Claims, ListFilter, Producer, Settled, Settlement};
+use lapsed::task::{State, TaskKey, UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 
-use crate::mysql::rig::{claimant, overdue, start};
+use crate::mysql::proxy::{Act, Proxy};
+use crate::mysql::rig::{claimant, connect, overdue, start};
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn a_pending_row_cannot_be_deleted() {
@@ -42,6 +44,40 @@ async fn a_row_that_has_another_tag_by_now_is_not_cancelled() {
     let update = update.bind(1).bind("other");
     let result = update.execute(&mut connection).await.unwrap();
     assert_eq!(result.rows_affected(), 0);
+}
+
+#[tokio::test]
+async fn a_row_whose_tag_changes_after_it_was_read_is_not_cancelled() {
+    let (_server, ledger, url) = start().await;
+    let rows = overdue(&ledger, 2).await;
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let tag = "UPDATE tb_time_limit_task SET tag = 'batch'";
+    other.execute(tag).await.unwrap();
+    let proxy = Proxy::before(&url, |sql| match sql.contains("SET sts = 1") {
+        true => Act::Hold,
+        false => Act::Pass,
+    })
+    .await;
+    let through = connect(&proxy.url(&url));
+    // Of nothing but a tag, the rows would not be read before.
+    let filter = ListFilter {
+        class: Some("Lock".to_owned()),
+        ..ListFilter::tag("batch")
+    };
+    let change_meanwhile = async {
+        until("the cancellation is sent", async || proxy.held() == 1).await;
+        let change = "UPDATE tb_time_limit_task SET tag = 'other' WHERE id = ?";
+        let change = sqlx::query(change).bind(rows[0].row);
+        change.execute(&mut other).await.unwrap();
+        proxy.let_go();
+    };
+    let (page, ()) = tokio::join!(through.cancel_page(&filter, false), change_meanwhile);
+    let page = page.unwrap();
+    let key = |n: i64| TaskKey::build("Lock", "row", [n.to_string()]).unwrap();
+    assert_eq!(page.cancelled, [key(1)]);
+    assert_eq!((page.running.len(), page.locked), (0, 0));
+    let untouched = ledger.find(&key(0)).await.unwrap().unwrap();
+    assert_eq!(untouched.state, State::Pending);
 }
 
 #[tokio::test]
