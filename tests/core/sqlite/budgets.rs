@@ -8,7 +8,7 @@ use lapsed::ledger::{
 use lapsed::task::{Contents, UnixMs};
 use lapsed::{Config, SqliteTaskClient, TaskKey};
 
-use crate::resp::rig::RespServer;
+use crate::resp::rig::{RespServer, Wire};
 use crate::sqlite::Place;
 
 const PAYLOAD: usize = 64 * 1024;
@@ -126,13 +126,18 @@ async fn many_long_tasks_are_changed_by_a_pipeline_but_not_by_a_transaction() {
     let refused =
         "-EXECABORT Transaction discarded because it changes tasks of more than 8388608 bytes\r\n";
     wire.read_until(refused).await;
-    let ttl = wire.says(&format!("TTL {}", keys[0])).await;
-    assert!(ttl == ":3600" || ttl == ":3599", "{ttl}");
+    // A busy machine may take seconds for that.
+    let ttl = async |wire: &mut Wire, key: &TaskKey| {
+        let said = wire.says(&format!("TTL {key}")).await;
+        said.trim_start_matches(':').parse::<u32>().unwrap()
+    };
+    let kept = ttl(&mut wire, &keys[0]).await;
+    assert!((3_000..=3_600).contains(&kept), "{kept}");
     wire.send(format!("{moves}PING\r\n")).await;
     let said = wire.read_until("+PONG\r\n").await;
     assert_eq!(said, format!("{}+PONG\r\n", ":1\r\n".repeat(200)));
-    let ttl = wire.says(&format!("TTL {}", keys[199])).await;
-    assert!(ttl == ":7200" || ttl == ":7199", "{ttl}");
+    let moved = ttl(&mut wire, &keys[199]).await;
+    assert!((6_600..=7_200).contains(&moved), "{moved}");
     let named: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
     assert_eq!(wire.says(&format!("DEL {}", named.join(" "))).await, ":200");
     assert_eq!(

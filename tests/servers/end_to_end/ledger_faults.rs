@@ -202,10 +202,8 @@ async fn a_row_that_somebody_locks_delays_no_other() {
     let daemon = rig.daemon();
     // All at the same moment, so that one statement claims them, the locked one first.
     let due = UnixMs(rig.now_ms().await + 2_000);
-    for number in 0..50 {
-        let task = Task::new("Job", "record", [number]).unwrap();
-        daemon.tasks.create(task, due).await.unwrap();
-    }
+    let task = |number| Task::new("Job", "record", [number]).unwrap();
+    daemon.tasks.create(task(0), due).await.unwrap();
     let url = rig.config().ledger.url.expose().to_owned();
     let mut other = MySqlConnection::connect(&url).await.unwrap();
     let mut tx = other.begin().await.unwrap();
@@ -214,6 +212,9 @@ async fn a_row_that_somebody_locks_delays_no_other() {
         .execute(&mut *tx)
         .await
         .unwrap();
+    for number in 1..50 {
+        daemon.tasks.create(task(number), due).await.unwrap();
+    }
 
     // The lock is held until these are done: one that waited for it would wait for ever.
     rig.until_done(49).await;
