@@ -139,7 +139,7 @@ pub enum ArmMode {
 /// The result of arming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Armed {
-    /// Keys written.
+    /// Keys written, and tasks announced that are due already.
     pub written: usize,
     /// Keys that existed and were kept.
     pub present: usize,

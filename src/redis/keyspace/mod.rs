@@ -248,26 +248,22 @@ impl Keyspace {
         Ok(put)
     }
 
-    /// Publishes `expired` events of keys that do not exist, to every daemon. Arming them for a millisecond would publish the
-    /// same, and `expire` before it: a daemon that cannot read the key before it is gone takes that for a program's.
-    ///
-    /// A server that refuses this is no error: events may be lost, too.
+    /// Publishes `expired` events of due tasks to every daemon. Arming their keys for a millisecond would publish the same, and
+    /// `expire` before it: a daemon that cannot read the key before it is gone takes that for a program's. Returns false if
+    /// this Redis user may not publish them; its keys are to be armed then.
     ///
     /// # Errors
     /// If the server does not reply. Some events may have been published.
-    pub async fn announce_expired(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
+    pub async fn announce_expired(&self, keys: &[TaskKey]) -> Result<bool, RedisError> {
         let channel = self.commands.endpoint().channel(EventKind::Expired);
         for chunk in keys.chunks(PIPELINE_MAX) {
             let event = |key| (channel.clone(), self.names.task(key));
             match self.publish(chunk.iter().map(event).collect()).await {
-                Err(error) if error.is_refusal() => {
-                    tracing::debug!(%error, keys = keys.len(), "cannot publish that tasks are due; the sweep finds them");
-                    break;
-                }
+                Err(error) if error.is_refusal() => return Ok(false),
                 answer => answer?,
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Publishes messages on the hint channels of members.

@@ -240,25 +240,25 @@ impl KeyExpiry {
         let now = self.clock.now();
         let due = alarms.iter().filter(|alarm| alarm.due <= now);
         let due: Vec<TaskKey> = due.map(|alarm| alarm.key.clone()).collect();
-        let armed_at_once = existing == Existing::Replace;
-        let keys = alarms
+        let is_announced = existing == Existing::Keep
+            && !due.is_empty()
+            && self.keyspace.announce_expired(&due).await?;
+        let armed = alarms
             .iter()
-            .filter(|alarm| armed_at_once || alarm.due > now)
+            .filter(|alarm| !is_announced || alarm.due > now);
+        let keys: Vec<ArmedKey<'_>> = armed
             .map(|alarm| ArmedKey {
                 key: &alarm.key,
                 due: alarm.due,
                 remaining: alarm.due.since(now),
-            });
-        let keys: Vec<ArmedKey<'_>> = keys.collect();
-        let mut written = self.keyspace.arm(&keys, existing).await?;
-        if due.is_empty() {
-            return Ok(written);
+            })
+            .collect();
+        let written = self.keyspace.arm(&keys, existing).await?;
+        if is_announced {
+            return Ok(written + due.len());
         }
-        if armed_at_once {
+        if !due.is_empty() {
             self.raise_at_once(&due).await;
-        } else {
-            self.keyspace.announce_expired(&due).await?;
-            written += due.len();
         }
         Ok(written)
     }

@@ -128,6 +128,19 @@ async fn a_due_task_whose_key_is_missing_is_announced_without_a_key() {
 }
 
 #[tokio::test]
+async fn a_due_task_is_armed_if_the_user_may_not_publish() {
+    let redis = lazy_server().start().await.unwrap();
+    let daemon = lazy_daemon(&redis).await.without_nudge().listen().await;
+    let mut admin = admin(&redis).await;
+    let () = ask(&mut admin, &["ACL", "SETUSER", "default", "-publish"]).await;
+    daemon
+        .arm(&[daemon.alarm("1", -5000)], ArmMode::IfMissing)
+        .await;
+    let signal = daemon.sink.signal(|signal| signal.key == key("1")).await;
+    assert_eq!(signal.source, Source::Event);
+}
+
+#[tokio::test]
 async fn binary_huge_and_broken_names_are_counted_and_harm_nothing() {
     let redis = server().start().await.unwrap();
     let daemon = Daemon::default_on(&redis.url())
