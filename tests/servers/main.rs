@@ -52,6 +52,7 @@ mod support {
     pub mod setup;
     pub mod shell;
     pub mod snapshot;
+    pub mod snippet;
     pub mod tasks;
     pub mod tcp_proxy;
     pub mod wait;

@@ -143,14 +143,14 @@ fn use_of(language: &str, marker: Option<&str>, nearest: &str, place: &str) -> U
         .map(|(_, name)| name)
         .filter(|name| name.contains('.') && !name.contains([' ', '=', '[']));
     match (language, name) {
-        ("toml" | "php" | "python" | "js", Some(name)) => Use::File(name.to_owned()),
+        ("toml" | "yaml" | "php" | "python" | "js", Some(name)) => Use::File(name.to_owned()),
         ("toml", None) => Use::Configuration,
-        ("php" | "python" | "js", None) => Use::Snippet,
+        ("php" | "python" | "js" | "go" | "ruby", None) => Use::Snippet,
         ("sh", _) => Use::Shell,
         ("console", _) => Use::Console,
         ("sql", _) => Use::Sql,
         (language, _) if language.starts_with("rust") => Use::NotRun("Rust".to_owned()),
-        ("go" | "java" | "ruby", _) => {
+        ("java", _) => {
             Use::NotRun("a line for a client that tests of pages do not have".to_owned())
         }
         _ => panic!(

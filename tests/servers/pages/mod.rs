@@ -36,6 +36,9 @@ const ORDERS: (&str, &str) = (
      [[routes]]\nmatch = '^Order@'\nlog = {}\n",
 );
 
+/// Where pages tell their reader to be.
+const ROOT: &str = concat!("cd '", env!("CARGO_MANIFEST_DIR"), "/../..'");
+
 macro_rules! pages {
     ($($name:ident: $page:expr;)*) => {
         $(
@@ -272,6 +275,26 @@ pages! {
     otel: Page::new("docs/otel.md");
     testing: Page::new("docs/testing.md");
     transactions: Page::new("docs/transactions.md");
+    monitoring: Page {
+        files: &[("lapsed.token", "0123456789abcdef0123456789abcdef")],
+        means: &[
+            ("/etc/prometheus/lapsed.yml", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/rules.yml")),
+            ("/etc/prometheus/", ""),
+        ],
+        then: "promtool check config prometheus.yml",
+        ..Page::new("deploy/README.md")
+    };
+    examples_php: Page {
+        before: ROOT,
+        then: "[ \"$(php examples/php/schedule.php state 42)\" = Ended ]",
+        ..Page::new("examples/php/README.md")
+    };
+    examples_workers: Page {
+        before: ROOT,
+        then: "until lapsed --config examples/workers/lapsed.toml list --state done | grep ' Order@close@42 '; do sleep 0.1; done
+            until redis-cli KEYS 'worker:done:*' | grep worker:done; do sleep 0.1; done",
+        ..Page::new("examples/workers/README.md")
+    };
     from_php_listener: Page {
         files: &[LOGGED],
         programs: &[("systemctl", "[ \"$*\" != 'start lapsed' ] || lapsed listen >/dev/null 2>&1 </dev/null &")],
@@ -281,19 +304,24 @@ pages! {
 
 /// The pages with code that are for users, without the design and the decision records.
 fn all_pages() -> Vec<String> {
-    let directories = ["docs", "docs/coming-from"].map(|name| (name, block::root().join(name)));
-    let names = |(name, path): (&str, std::path::PathBuf)| {
-        let entries = std::fs::read_dir(path).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let pages = names.filter(|name| name.ends_with(".md"));
-        pages
-            .map(|page| format!("{name}/{page}"))
-            .collect::<Vec<_>>()
-    };
-    let mut pages: Vec<String> = directories.into_iter().flat_map(names).collect();
+    let mut directories = ["docs", "docs/coming-from", "deploy"]
+        .map(str::to_owned)
+        .to_vec();
+    directories.extend(entries("examples"));
+    let mut pages: Vec<String> = directories.iter().flat_map(|name| entries(name)).collect();
+    pages.retain(|name| name.ends_with(".md"));
     pages.push("README.md".to_owned());
     pages.sort();
     pages
+}
+
+/// The paths in a directory; none if it is a file.
+fn entries(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(block::root().join(directory))
+        .into_iter()
+        .flatten();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.map(|name| format!("{directory}/{name}")).collect()
 }
 
 #[test]

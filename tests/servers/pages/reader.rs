@@ -7,17 +7,12 @@ use super::block::{Block, Use, blocks, root};
 use super::machine::{Machine, Said, refusal};
 use super::printed::Known;
 use crate::support::not_tried::not_tried;
-use crate::support::registry;
+use crate::support::snippet::{Snippet, install_clients};
 use crate::support::wait::until;
 
 /// How often a page is read, unless `LAPSED_TEST_READINGS` says otherwise. Pages say `sleep 1`, and a busy machine may need
 /// longer than a page that is right waits.
 const TRIES: usize = 3;
-
-const CLIENTS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../tests/servers/resp_clients/programs"
-);
 
 /// A page, and what its reader has when it begins.
 #[derive(Debug, Clone, Copy)]
@@ -136,17 +131,8 @@ impl Reader {
         for (name, script) in self.page.programs {
             self.machine.program(name, script);
         }
-        // What `npm install redis` and `pip install redis` bring.
-        let [npm, pip] = tokio::task::block_in_place(|| {
-            let clients = Path::new(CLIENTS);
-            [
-                registry::npm(&clients.join("node")),
-                registry::pip(&clients.join("redis_py")),
-            ]
-        });
-        let modules = self.machine.home.join("node_modules");
-        std::os::unix::fs::symlink(npm.join("node_modules"), modules).unwrap();
-        let path = format!("export PYTHONPATH='{}'", pip.join("packages").display());
+        let packages = tokio::task::block_in_place(|| install_clients(&self.machine.home));
+        let path = format!("export PYTHONPATH='{}'", packages.display());
         self.machine.type_(&path).await?;
         let texts = self.page.files.iter().chain(self.page.means);
         if texts
@@ -323,30 +309,9 @@ impl Reader {
 
     /// Lines of a program that has a client of Redis.
     async fn snippet(&mut self, language: &str, text: &str) -> Result<(), String> {
-        let (name, program) = match language {
-            "php" => {
-                let begin = "<?php $redis = new Redis(); $redis->connect('127.0.0.1', 6379);";
-                ("snippet.php", format!("{begin}\n{text}"))
-            }
-            "python" => (
-                "snippet.py",
-                format!("import redis\nredis = redis.Redis()\n{text}"),
-            ),
-            _ => {
-                let begin = "import { createClient } from 'redis'; const redis = await createClient().connect();";
-                (
-                    "snippet.mjs",
-                    format!("{begin}\n{text}\nawait redis.close();"),
-                )
-            }
-        };
-        self.machine.write(name, &program);
-        let interpreter = match language {
-            "php" => "php",
-            "python" => "python",
-            _ => "node",
-        };
-        self.lines(&format!("{interpreter} {name}")).await
+        let snippet = Snippet::new(language, text, 6379, 0);
+        self.machine.write(snippet.file, &snippet.text);
+        self.lines(snippet.command).await
     }
 }
 
