@@ -218,6 +218,11 @@ impl Rig {
         ask(&mut self.redis_connection().await, words).await
     }
 
+    /// The number of its database in Redis.
+    pub fn redis_database(&self) -> u8 {
+        self.database
+    }
+
     /// For how many seconds redis has run.
     pub async fn redis_uptime_s(&self) -> i64 {
         let info: String = self.redis_says(&["INFO", "server"]).await;

@@ -4,8 +4,10 @@
 //!
 //! `LAPSED_TEST_TASKS` sets the number of tasks of each test, 200 by default.
 
+mod celery;
 mod jobs;
 mod owner;
 mod sorted_sets;
+mod switched;
 mod tables;
 mod wheel;

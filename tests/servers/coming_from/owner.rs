@@ -58,18 +58,18 @@ pub fn commands(page: &str, begin: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// All words of the commands in the sentences of a page that begin so.
-pub fn commands_in_text(page: &str, begin: &str) -> Vec<Vec<String>> {
+/// The code in the sentences and tables of a page that begins so.
+pub fn code_in_text(page: &str, begin: &str) -> Vec<String> {
     let path = format!(
         "{}/../../docs/coming-from/{page}",
         env!("CARGO_MANIFEST_DIR")
     );
     let text = std::fs::read_to_string(path).unwrap();
-    let commands = text.split('`').skip(1).step_by(2);
-    let commands = commands.filter(|command| command.starts_with(begin));
-    commands
-        .map(|command| command.split_whitespace().map(str::to_owned).collect())
-        .collect()
+    let code = text.split('`').skip(1).step_by(2);
+    let code = code.filter(|code| code.starts_with(begin));
+    let code: Vec<String> = code.map(str::to_owned).collect();
+    assert!(!code.is_empty(), "{page} has no code `{begin}`");
+    code
 }
 
 /// What becomes of a task.
@@ -131,6 +131,12 @@ impl Owner {
                 std::fs::write(directory.path().join("tasks.php"), tasks).unwrap();
                 format!("\"{path}/{script}\"")
             }
+            // What it writes is beside it.
+            "task.py" => {
+                let program = format!("{PROGRAMS}/celery/{script}");
+                std::fs::copy(program, directory.path().join(script)).unwrap();
+                format!("\"{path}/{script}\"")
+            }
             _ => format!("\"{PROGRAMS}/worker.php\", \"{path}/ran\""),
         };
         let quoted = format!("\"{script}\"");
@@ -176,6 +182,16 @@ impl Owner {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
+    /// Remembers what shall become of a task that falls due then.
+    pub fn wants(&mut self, name: String, fate: Fate, due_s: i64) {
+        let wanted = Wanted {
+            fate,
+            due_s,
+            watched: true,
+        };
+        assert!(self.wanted.insert(name, wanted).is_none());
+    }
+
     /// Schedules tasks by the command of the design, one each second or more. Their names say what becomes of them. Returns
     /// names and what was written.
     pub fn schedule(
@@ -207,12 +223,7 @@ impl Owner {
         let mut scheduled = Vec::new();
         for ((name, fate), written) in names.into_iter().zip(written) {
             let due_s = written["due_s"].as_i64().unwrap();
-            let wanted = Wanted {
-                fate,
-                due_s,
-                watched: true,
-            };
-            assert!(self.wanted.insert(name.clone(), wanted).is_none());
+            self.wants(name.clone(), fate, due_s);
             scheduled.push((name, written));
         }
         scheduled
@@ -279,7 +290,7 @@ impl Owner {
             .count()
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
@@ -338,6 +349,20 @@ impl Owner {
             at(100)
         );
     }
+}
+
+/// The names of the tasks of a batch, what becomes of each, and after how many seconds it falls due.
+pub fn batch(name: &str, count: usize) -> Vec<(String, Fate, usize)> {
+    let tasks = (0..count).map(|number| {
+        let (word, fate) = match number % 10 {
+            0 => ("cancel", Fate::Cancelled),
+            2 | 3 => ("fail", Fate::FailsOnce),
+            _ => ("run", Fate::Runs),
+        };
+        let delay = 12 + number * window() / count;
+        (format!("{word}-{name}-{number}"), fate, delay)
+    });
+    tasks.collect()
 }
 
 /// For how many seconds tasks of a batch fall due: a process of PHP needs some 50 ms of a processor.

@@ -8,14 +8,14 @@ use super::{Imported, assert_unchanged, import, tasks};
 use crate::support::rig::Rig;
 use crate::support::shell::Shell;
 
-struct Task<'a> {
-    queue: &'a str,
-    kind: &'a str,
-    id: &'a str,
-    payload: &'a [u8],
-    retry: u64,
-    retried: u64,
-    due_s: i64,
+pub struct Task<'a> {
+    pub queue: &'a str,
+    pub kind: &'a str,
+    pub id: &'a str,
+    pub payload: &'a [u8],
+    pub retry: u64,
+    pub retried: u64,
+    pub due_s: i64,
 }
 
 fn varint(mut number: u64, to: &mut Vec<u8>) {
@@ -52,7 +52,7 @@ fn message(task: &Task) -> Vec<u8> {
 }
 
 /// As `RDB.ScheduleUnique` and `RDB.Retry` do.
-async fn enqueue(rig: &Rig, task: &Task<'_>) {
+pub async fn enqueue(rig: &Rig, task: &Task<'_>) {
     let (set, state) = match task.retried {
         0 => ("scheduled", "scheduled"),
         _ => ("retry", "retry"),
@@ -68,7 +68,7 @@ async fn enqueue(rig: &Rig, task: &Task<'_>) {
     pipe.arg("unique_key").arg(&unique);
     pipe.zadd(format!("{prefix}{set}"), task.id, task.due_s);
     let () = pipe
-        .query_async(&mut rig.redis_connection().await)
+        .query_async(&mut rig.redis.connect(0).await.unwrap())
         .await
         .unwrap();
 }

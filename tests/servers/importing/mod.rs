@@ -1,6 +1,6 @@
 //! `lapsed import`, on jobs that the real programs have written where a package registry has them.
 
-mod asynq;
+pub mod asynq;
 mod bullmq;
 mod changes;
 mod garbage;

@@ -14,8 +14,14 @@ const PROGRAMS: &str = concat!(
     "/../../tests/servers/importing/programs"
 );
 
-/// Runs a program and returns the JSON that it prints. A machine without it fails here, with the command that installs it.
-pub fn printed(mut command: Command, input: &str) -> Value {
+/// Runs a program and returns the JSON that it prints.
+pub fn printed(command: Command, input: &str) -> Value {
+    let text = run(command, input);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("no JSON: {error}: {text}"))
+}
+
+/// Runs a program and returns what it prints. A machine without it fails here, with the command that installs it.
+pub fn run(mut command: Command, input: &str) -> String {
     command.stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let name = command.get_program().to_owned();
@@ -28,10 +34,7 @@ pub fn printed(mut command: Command, input: &str) -> Value {
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name:?}: {errors}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        let said = String::from_utf8_lossy(&output.stdout);
-        panic!("{name:?} printed no JSON: {error}: {said}{errors}")
-    })
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// What a producer of `producers.php` writes.

@@ -1,0 +1,5 @@
+module lapsed.test/asynq
+
+go 1.19
+
+require github.com/hibiken/asynq v0.24.1
