@@ -63,9 +63,16 @@ impl Drop for ModelServer {
     }
 }
 
+/// The server program to judge in place of redis-server: another version, or Valkey's.
+const PROGRAM: &str = "LAPSED_TEST_REDIS_SERVER";
+
 /// A redis-server whose keys expire when they are used.
 pub async fn redis_server() -> PrivateRedis {
     let options = PrivateRedis::options();
+    let options = match std::env::var(PROGRAM) {
+        Ok(program) => options.program(program),
+        Err(_) => options,
+    };
     options
         .set("enable-debug-command", "yes")
         .start()
