@@ -353,7 +353,9 @@ impl Server {
             time: field("server_time_usec")
                 .and_then(|time_us| time_us.parse::<i64>().ok())
                 .map(|time_us| UnixMs(time_us / 1000)),
-            is_cluster_node: field("redis_mode") == Some("cluster"),
+            // Valkey 9 calls it `server_mode`.
+            is_cluster_node: field("redis_mode").or_else(|| field("server_mode"))
+                == Some("cluster"),
         }
     }
 }
@@ -392,6 +394,7 @@ mod tests {
         assert_eq!(server.time, Some(UnixMs(1_795_459_396_881)));
         assert!(server.is_cluster_node);
         assert!(!Server::read("redis_mode:standalone").is_cluster_node);
+        assert!(Server::read("server_mode:cluster").is_cluster_node);
         assert_eq!(Server::read("# nothing"), Server::default());
     }
 
