@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::reports::{Reporter, TaskCancelledByKey, many_cancelled_by_key};
 use crate::ledger::{Adoption, CancelByKey, CancelByKeyAnswer, Claim, Claims, LedgerError, Lookup};
-use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
+use crate::task::{Arming, Origin, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{Alarm, Entries, Signal, Taking};
 
@@ -155,6 +155,6 @@ fn alarm(signal: &Signal) -> Option<Alarm> {
 }
 
 fn is_cancelled_by_absence(row: &Lookup) -> bool {
-    let waits = matches!(row.state, State::Pending | State::Waiting);
+    let waits = row.state.is_pending();
     waits && row.origin == Origin::Entry && row.booked().is_from_key()
 }

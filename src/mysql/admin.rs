@@ -11,7 +11,7 @@ use lapsed_core::ledger::{
     Admin, DetailedStats, DetailedStatsLimits, LedgerError, ListFilter, ListPage, Pauses, Picked,
     RunNowAnswer, TaskRecord,
 };
-use lapsed_core::task::{Paused, TaskKey};
+use lapsed_core::task::{Paused, State, TaskKey};
 
 #[async_trait]
 impl Admin for MysqlLedger {
@@ -48,12 +48,13 @@ impl Admin for MysqlLedger {
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
         let paused = Paused::of(&self.pauses().await?);
         let held_before = paused.held_before_of(key).unwrap_or_default().0;
-        self.make_due(queries::RUN_NOW, &[held_before; 2], key)
+        self.make_due(queries::RUN_NOW, &[held_before; 2], key, State::is_pending)
             .await
     }
 
     async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
-        self.make_due(queries::REDRIVE, &[], key).await
+        let is_dead = |state| state == State::Dead;
+        self.make_due(queries::REDRIVE, &[], key, is_dead).await
     }
 
     async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
@@ -80,8 +81,15 @@ impl MysqlLedger {
         template: &str,
         times: &[i64],
         key: &TaskKey,
+        is_meant_for: fn(State) -> bool,
     ) -> Result<RunNowAnswer, LedgerError> {
-        retried!(self, |conn| self.make_due_once(conn, template, times, key))
+        retried!(self, |conn| self.make_due_once(
+            conn,
+            template,
+            times,
+            key,
+            is_meant_for
+        ))
     }
 
     async fn make_due_once(
@@ -90,10 +98,13 @@ impl MysqlLedger {
         template: &str,
         times: &[i64],
         key: &TaskKey,
+        is_meant_for: fn(State) -> bool,
     ) -> sqlx::Result<RunNowAnswer> {
-        let update = statement(self.queries.plain(template));
-        let update = times.iter().fold(update, |update, time| update.bind(*time));
-        let (matched, lookup) = self.change(conn, update, key).await?;
+        let update = || {
+            let update = statement(self.queries.plain(template));
+            times.iter().fold(update, |update, time| update.bind(*time))
+        };
+        let (matched, lookup) = self.change(conn, update, key, is_meant_for).await?;
         Ok(match lookup {
             None => RunNowAnswer::Unknown,
             Some(row) if matched => RunNowAnswer::Due(row.arming),

@@ -7,7 +7,10 @@ use super::connection::{Conn, Statement, statement};
 use super::decode::LookupRow;
 use super::error_numbers::is_about_data;
 use super::queries::{self, padded};
-use lapsed_core::task::TaskKey;
+use lapsed_core::task::{State, TaskKey};
+
+/// Number of updates of a row that changes between each of them and the look at it.
+const TRIES_MAX: usize = 3;
 
 impl MysqlLedger {
     /// Looks up keys, by key; leaves out those without a row. Keys that the server refuses have no row: they are found by
@@ -54,21 +57,30 @@ impl MysqlLedger {
         rows.iter().map(LookupRow::read).collect()
     }
 
-    /// Runs `update`, whose last value is the key. Returns whether it matched, and the row after it.
+    /// Runs an update whose last value is the key. Returns whether it matched, and the row after it. An update that did not
+    /// match a row in a state for which it is meant is run again: the row has changed between the update and the look at it.
     pub(super) async fn change(
         &self,
         conn: &mut Conn,
-        update: Statement<'static>,
+        update: impl Fn() -> Statement<'static>,
         key: &TaskKey,
+        is_meant_for: fn(State) -> bool,
     ) -> sqlx::Result<(bool, Option<LookupRow>)> {
         if !self.can_hold(conn, key).await? {
             return Ok((false, None));
         }
-        let matched = conn.execute(update.bind(key.to_string())).await?;
-        let lookup = self
-            .look_up_rows(conn, &[key.as_str()])
-            .await?
-            .remove(key.as_str());
-        Ok((matched > 0, lookup))
+        let mut tries = 1;
+        loop {
+            let matched = conn.execute(update().bind(key.to_string())).await? > 0;
+            let lookup = self
+                .look_up_rows(conn, &[key.as_str()])
+                .await?
+                .remove(key.as_str());
+            let has_changed = |row: &LookupRow| is_meant_for(row.state());
+            if matched || tries == TRIES_MAX || !lookup.as_ref().is_some_and(has_changed) {
+                return Ok((matched, lookup));
+            }
+            tries += 1;
+        }
     }
 }

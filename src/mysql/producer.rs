@@ -13,9 +13,6 @@ use lapsed_core::ledger::{
 };
 use lapsed_core::task::{Arming, State, TaskKey, UnixMs};
 
-/// Number of runs that may end between the statement that moves a task and the look at why it did not.
-const RUNS_MAX: usize = 3;
-
 #[async_trait]
 impl Producer for MysqlLedger {
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
@@ -99,21 +96,17 @@ impl MysqlLedger {
         key: &TaskKey,
         due: UnixMs,
     ) -> sqlx::Result<RescheduleAnswer> {
-        for _ in 0..RUNS_MAX {
-            let update = statement(self.queries.plain(queries::RESCHEDULE)).bind(due.0);
-            let (matched, lookup) = self.change(conn, update, key).await?;
-            let Some(row) = lookup else {
-                return Ok(RescheduleAnswer::Unknown);
-            };
-            match row.state() {
-                _ if matched => return Ok(RescheduleAnswer::Moved(row.arming)),
-                State::Running => break,
-                // Its run has ended since, and it is pending again.
-                State::Pending | State::Waiting => {}
-                state => return Ok(RescheduleAnswer::Finished(state)),
-            }
-        }
-        Ok(RescheduleAnswer::Running)
+        let update = || statement(self.queries.plain(queries::RESCHEDULE)).bind(due.0);
+        let (matched, lookup) = self.change(conn, update, key, State::is_pending).await?;
+        let Some(row) = lookup else {
+            return Ok(RescheduleAnswer::Unknown);
+        };
+        Ok(match row.state() {
+            _ if matched => RescheduleAnswer::Moved(row.arming),
+            // Runs that begin and end between the updates and the looks are running, as far as the producer is concerned.
+            State::Running | State::Pending | State::Waiting => RescheduleAnswer::Running,
+            state => RescheduleAnswer::Finished(state),
+        })
     }
 
     async fn cancel_once(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<Vec<CancelAnswer>> {

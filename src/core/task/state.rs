@@ -49,6 +49,11 @@ impl State {
         }
     }
 
+    /// True if the task has not started, and is to start later or when a slot is free.
+    pub fn is_pending(self) -> bool {
+        matches!(self, Self::Pending | Self::Waiting)
+    }
+
     /// Name in SQL, metrics and pages.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -34,7 +34,7 @@ pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
     let finding = |error: &RedisError| {
         let remedy = match error {
             RedisError::NoPermission { .. } => format!(
-                "let the user of `redis.url` do it: `ACL SETUSER <user> +set +get +getrange +pttl +del +scan +hset +hgetall +hdel +psubscribe +ping ~* &{channel}`"
+                "let the user of `redis.url` do it: `ACL SETUSER <user> +set +get +getrange +pttl +del +scan +hset +hgetall +hdel +psubscribe +publish +ping ~* &{channel}`"
             ),
             RedisError::Replica(_) => "name the master in `redis.url`".to_owned(),
             RedisError::Refused { .. } => {

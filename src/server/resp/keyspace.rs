@@ -247,7 +247,7 @@ impl Entry {
     pub fn of(row: RowSnapshot, needs: Needs) -> Self {
         let state = row.lookup.state;
         let waits_for_run = row.lookup.older_run && !row.lookup.cancelling;
-        let is_pending = matches!(state, State::Pending | State::Waiting) || waits_for_run;
+        let is_pending = state.is_pending() || waits_for_run;
         let runs = state == State::Running;
         let has_started = match state {
             State::Running => !row.lookup.older_run,

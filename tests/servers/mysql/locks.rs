@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
     Admin, Adoption, Claim, Claimant, Claims, LedgerError, NewTask, Producer, Renewal,
-    RescheduleAnswer, Settled, Settlement,
+    RescheduleAnswer, RunNowAnswer, Settled, Settlement,
 };
 use lapsed::task::{UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
@@ -226,6 +227,26 @@ async fn undeleting_a_locked_row_waits_for_no_lock() {
 
 #[tokio::test]
 async fn a_task_whose_run_ends_while_it_is_moved_is_moved() {
+    let answer = change_while_the_run_ends(async |ledger, claim| {
+        let due = claim.lease.arming.due.plus(Duration::from_secs(600));
+        ledger.reschedule(&claim.key, due).await
+    })
+    .await;
+    assert!(matches!(answer, RescheduleAnswer::Moved(_)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_task_whose_run_ends_while_it_is_to_run_now_runs_now() {
+    let answer =
+        change_while_the_run_ends(async |ledger, claim| ledger.run_now(&claim.key).await).await;
+    assert!(matches!(answer, RunNowAnswer::Due(_)), "{answer:?}");
+}
+
+/// Changes a task that is running, and whose lease ends while the change waits for the lock of its row. A statement has the
+/// time of its begin, so the task is running for the first statement of the change.
+async fn change_while_the_run_ends<T>(
+    change: impl AsyncFnOnce(&MysqlLedger, &Claim) -> Result<T, LedgerError>,
+) -> T {
     let (_server, ledger, url) = start().await;
     let armings = overdue(&ledger, 1).await;
     let brief = Claimant {
@@ -233,34 +254,27 @@ async fn a_task_whose_run_ends_while_it_is_moved_is_moved() {
         ..claimant()
     };
     let claims = ledger.claim(&armings, &brief).await.unwrap();
-    let key = claims[0].key.clone();
     let mut other = MySqlConnection::connect(&url).await.unwrap();
     let holding = lock(&mut other, armings[0].row).await;
-    let due = claims[0].lease.arming.due.plus(Duration::from_secs(600));
-    let moving = tokio::spawn({
-        let ledger = ledger.clone();
-        async move { ledger.reschedule(&key, due).await }
-    });
-    // A statement has the time of its begin: for it the task runs.
     let watch = sqlx::MySqlPool::connect(&url).await.unwrap();
-    until("the move waits for the row", async || {
-        counter(&watch, "Innodb_row_lock_current_waits").await == 1
-    })
-    .await;
-    let ended =
-        "SELECT COUNT(*) FROM tb_time_limit_task WHERE lease_until < UNIX_TIMESTAMP(NOW(3))";
-    until("the run has ended", async || {
-        sqlx::query_scalar::<_, i64>(ended)
-            .fetch_one(&watch)
-            .await
-            .unwrap()
-            == 1
-    })
-    .await;
-    holding.rollback().await.unwrap();
-    let answer = moving.await.unwrap().unwrap();
-    assert!(
-        matches!(answer, RescheduleAnswer::Moved(moved) if moved.due == due),
-        "{answer:?}"
-    );
+    let run_ends = async {
+        until("the change waits for the row", async || {
+            counter(&watch, "Innodb_row_lock_current_waits").await == 1
+        })
+        .await;
+        let ended =
+            "SELECT COUNT(*) FROM tb_time_limit_task WHERE lease_until < UNIX_TIMESTAMP(NOW(3))";
+        until("the run has ended", async || {
+            sqlx::query_scalar::<_, i64>(ended)
+                .fetch_one(&watch)
+                .await
+                .unwrap()
+                == 1
+        })
+        .await;
+        holding.rollback().await.unwrap();
+    };
+    tokio::join!(change(&ledger, &claims[0]), run_ends)
+        .0
+        .unwrap()
 }

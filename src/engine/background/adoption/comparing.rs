@@ -133,8 +133,8 @@ impl Adopter {
     ) -> Option<CancelByKey> {
         let over = lookup.filter(|row| {
             let booked = row.booked();
-            let waits = matches!(row.state, State::Pending | State::Waiting)
-                || (row.state == State::Running && row.arming.due > now);
+            let waits =
+                row.state.is_pending() || (row.state == State::Running && row.arming.due > now);
             // An entry that was never seen is not missing.
             let was_seen = booked.origin == Origin::Entry || !self.counts_absence();
             let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);

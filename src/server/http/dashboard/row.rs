@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::moment::Moment;
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{BlockedBy, Paused, State, TaskKey, UnixMs};
+use lapsed::task::{BlockedBy, Paused, TaskKey, UnixMs};
 
 /// A task as a row of a list. Payload, history and result are left out.
 pub struct Row {
@@ -32,7 +32,7 @@ pub struct Row {
 impl Row {
     /// Shows a task.
     pub fn of(task: TaskRecord, paused: &Paused, f: &Frame) -> Self {
-        let waits = matches!(task.state, State::Pending | State::Waiting);
+        let waits = task.state.is_pending();
         let kept_back = paused.blocks(&task.key, task.due).filter(|_| waits);
         let mark = match kept_back {
             Some(_) => "kept",
