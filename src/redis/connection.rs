@@ -11,8 +11,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::connector::Connector;
+use super::master::{Masters, Mastership};
 use super::{EventKind, RedisError};
-use lapsed_core::config::RedisConfig;
+use lapsed_core::config::{RedisConfig, SentinelUrl};
 use lapsed_core::task::RetryPolicy;
 
 /// A connection with unacknowledged data breaks after this time, independent of the kernel's retransmission limit.
@@ -31,10 +32,14 @@ pub const LIBRARY: &str = "lapsed";
 const RECONNECT: RetryPolicy =
     RetryPolicy::endless(Duration::from_millis(50), Duration::from_millis(800));
 
+const PAUSE_MAX_WITH_SENTINELS: Duration = Duration::from_millis(200);
+
 /// The address of a server and its connection settings. Creating one does no I/O.
 #[derive(Clone)]
 pub struct Endpoint {
     client: redis::Client,
+    /// Finds the server, if sentinels know it. The client has the other settings then.
+    masters: Option<Arc<Masters>>,
     /// Opens streams in place of the client.
     connector: Option<Arc<dyn Connector>>,
     node: Arc<str>,
@@ -43,16 +48,17 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses the URL.
+    /// Parses the URL: that of a server, or of the sentinels of a master.
     ///
     /// # Errors
     /// Returns [`RedisError::Url`] if the URL is invalid.
     pub fn new(config: &RedisConfig) -> Result<Self, RedisError> {
-        let info = config
-            .url
-            .expose()
-            .into_connection_info()
-            .map_err(RedisError::Url)?;
+        let text = config.url.expose();
+        let sentinels = SentinelUrl::parse(text);
+        let server = sentinels.as_ref().map_or(text, |url| &url.server);
+        let masters = sentinels.as_ref().map(|url| Masters::new(url, config));
+        let masters = masters.transpose()?.map(Arc::new);
+        let info = server.into_connection_info().map_err(RedisError::Url)?;
         if let ConnectionAddr::TcpTls { .. } = info.addr() {
             // rustls has one cryptography provider for each process. An installed one is kept.
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -72,7 +78,11 @@ impl Endpoint {
             .set_lib_name(LIBRARY, env!("CARGO_PKG_VERSION"));
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         Ok(Self {
-            node: Arc::from(info.addr().to_string()),
+            node: match &masters {
+                Some(masters) => masters.node().into(),
+                None => info.addr().to_string().into(),
+            },
+            masters,
             client: redis::Client::open(info).map_err(RedisError::Url)?,
             connector: None,
             connect_timeout: config.connect_timeout,
@@ -94,9 +104,19 @@ impl Endpoint {
         })
     }
 
-    /// Returns `host:port` or the path of the socket, without credentials, for logs and metrics.
+    /// Returns `host:port`, the path of the socket, or the master and its sentinels, without credentials, for logs and
+    /// metrics.
     pub fn node(&self) -> &str {
         &self.node
+    }
+
+    /// Asks each sentinel of the URL by itself. Returns its node and the address of the master that it names; nothing for
+    /// the URL of a server.
+    pub async fn sentinel_views(&self) -> Vec<(String, Result<String, RedisError>)> {
+        match &self.masters {
+            Some(masters) => masters.views().await,
+            None => Vec::new(),
+        }
     }
 
     /// True if the server is in this process, and follows the time of the runtime, which may be paused.
@@ -119,22 +139,38 @@ impl Endpoint {
         format!("__keyspace@{}__:{name}", self.database())
     }
 
+    /// Time between the last of these failed attempts to connect and the next one. Short if sentinels name the server: they
+    /// may have named another meanwhile.
+    pub(super) fn pause_after(&self, failures: u16, backoff: &RetryPolicy) -> Duration {
+        let pause = backoff.delay(failures, rand::random());
+        match self.masters {
+            Some(_) => pause.min(PAUSE_MAX_WITH_SENTINELS),
+            None => pause,
+        }
+    }
+
     /// Longest time to wait for a reply.
     pub(super) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+    async fn connect(&self) -> Result<(MultiplexedConnection, Mastership), RedisError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(PIPELINE_BUFFER)
             .set_write_backpressure_boundary(WRITE_BOUNDARY);
         let Some(connector) = &self.connector else {
-            let connection = self
-                .client
-                .get_multiplexed_async_connection_with_config(&config);
-            return connection.await.map_err(refused_to_connect);
+            let (client, mastership) = self.server().await?;
+            let connected = async {
+                let connection = client.get_multiplexed_async_connection_with_config(&config);
+                let mut connection = connection.await.map_err(refused_to_connect)?;
+                if self.masters.is_some() {
+                    require_master(&mut connection).await?;
+                }
+                Ok(connection)
+            };
+            return during(mastership, connected).await;
         };
         let connected = async {
             let stream = connector.connect().await?;
@@ -144,21 +180,47 @@ impl Endpoint {
         let (connection, driver) = self.in_time(connected).await?;
         // It ends with the last clone of the connection.
         tokio::spawn(driver);
-        Ok(connection)
+        Ok((connection, Mastership::default()))
     }
 
     /// Opens a connection for subscriptions.
-    pub(super) async fn connect_pubsub(&self) -> Result<PubSub, RedisError> {
+    pub(super) async fn connect_pubsub(&self) -> Result<(PubSub, Mastership), RedisError> {
         let Some(connector) = &self.connector else {
+            let (client, mastership) = self.server().await?;
             // The crate sets no timeout here.
-            return self.in_time(self.client.get_async_pubsub()).await;
+            let connected = self.in_time(client.get_async_pubsub());
+            return during(mastership, connected).await;
         };
         let connected = async {
             let stream = connector.connect().await?;
             let info = self.client.get_connection_info().redis_settings();
             PubSub::new(info, stream).await
         };
-        self.in_time(connected).await
+        Ok((self.in_time(connected).await?, Mastership::default()))
+    }
+
+    /// The client for the server, which sentinels may have to name first.
+    async fn server(&self) -> Result<(redis::Client, Mastership), RedisError> {
+        let Some(masters) = &self.masters else {
+            return Ok((self.client.clone(), Mastership::default()));
+        };
+        let ((host, port), mastership) = masters.find().await?;
+        let info = self.client.get_connection_info().clone();
+        let address = match info.addr().clone() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure,
+                tls_params,
+            },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let client = redis::Client::open(info.set_addr(address)).map_err(RedisError::Url)?;
+        Ok((client, mastership))
     }
 
     async fn in_time<T>(
@@ -169,6 +231,33 @@ impl Endpoint {
             Ok(connected) => connected.map_err(refused_to_connect),
             Err(_) => Err(RedisError::silence()),
         }
+    }
+}
+
+/// Gives up an attempt to connect when the sentinels name another server.
+async fn during<T>(
+    mastership: Mastership,
+    connected: impl Future<Output = Result<T, RedisError>>,
+) -> Result<(T, Mastership), RedisError> {
+    tokio::select! {
+        connected = connected => Ok((connected?, mastership)),
+        () = mastership.clone().over() => Err(RedisError::Replica(None)),
+    }
+}
+
+/// Asks a server for its role. One that has just come back may not know yet that another was promoted.
+async fn require_master(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    let role: redis::RedisResult<redis::Value> = redis::cmd("ROLE").query_async(connection).await;
+    let role = role.map_err(|error| RedisError::of("ROLE", error));
+    match role {
+        Ok(redis::Value::Array(fields)) => match fields.first() {
+            Some(redis::Value::BulkString(role)) if role == b"master" => Ok(()),
+            _ => Err(RedisError::Replica(None)),
+        },
+        Ok(_) => Err(RedisError::Replica(None)),
+        // A user without this right relies on what the sentinels say.
+        Err(RedisError::NoPermission { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -219,6 +308,7 @@ enum Link {
 #[derive(Debug, Clone)]
 struct Live {
     connection: MultiplexedConnection,
+    mastership: Mastership,
     id: Arc<()>,
 }
 
@@ -269,12 +359,12 @@ impl Commands {
         let mut attempt = {
             let mut link = self.0.link();
             let failures = match &*link {
-                Link::Up(live) => return Ok(live.clone()),
+                Link::Up(live) if !live.mastership.is_over() => return Ok(live.clone()),
                 Link::Down { error, until, .. } if Instant::now() < *until => {
                     return Err(error.clone());
                 }
                 Link::Down { failures, .. } => *failures,
-                Link::Idle | Link::Connecting(_) => 0,
+                Link::Idle | Link::Connecting(_) | Link::Up(_) => 0,
             };
             match &*link {
                 Link::Connecting(attempt) => attempt.clone(),
@@ -300,8 +390,10 @@ impl Commands {
         let (answer, attempt) = watch::channel(None);
         let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let connected = shared.endpoint.connect().await.map(|connection| Live {
+            let connected = shared.endpoint.connect().await;
+            let connected = connected.map(|(connection, mastership)| Live {
                 connection,
+                mastership,
                 id: Arc::default(),
             });
             let failures = failures.saturating_add(1);
@@ -310,7 +402,7 @@ impl Commands {
                 Err(error) => Link::Down {
                     error: error.clone(),
                     failures,
-                    until: Instant::now() + RECONNECT.delay(failures, rand::random()),
+                    until: Instant::now() + shared.endpoint.pause_after(failures, &RECONNECT),
                 },
             };
             // All callers may have given up.

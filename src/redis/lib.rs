@@ -11,6 +11,7 @@ mod delivery;
 mod error;
 mod inspection;
 mod keyspace;
+mod master;
 mod members;
 mod names;
 mod notify;

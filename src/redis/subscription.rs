@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
+use super::master::Mastership;
 use super::{Endpoint, EventKind, Heard, Names, RedisError};
 
 /// Time between two pings of a subscription.
@@ -22,6 +23,7 @@ const TIMEOUT_PARTS: u32 = 4;
 /// A dedicated connection that is not subscribed yet.
 pub struct Connected {
     pubsub: PubSub,
+    mastership: Mastership,
     endpoint: Endpoint,
 }
 
@@ -30,6 +32,7 @@ pub struct Subscription {
     sink: PubSubSink,
     events: PubSubStream,
     response_timeout: Duration,
+    mastership: Mastership,
     caught_up: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
 }
 
@@ -78,8 +81,10 @@ impl Connected {
     /// # Errors
     /// If the server cannot be reached or refuses the credentials.
     pub async fn open(endpoint: &Endpoint) -> Result<Self, RedisError> {
+        let (pubsub, mastership) = endpoint.connect_pubsub().await?;
         Ok(Self {
-            pubsub: endpoint.connect_pubsub().await?,
+            pubsub,
+            mastership,
             endpoint: endpoint.clone(),
         })
     }
@@ -144,6 +149,7 @@ impl Connected {
             sink,
             events,
             response_timeout: self.endpoint.response_timeout(),
+            mastership: self.mastership,
             caught_up: requested,
         };
         (subscription, backlog)
@@ -176,6 +182,7 @@ impl Subscription {
             sink,
             mut events,
             response_timeout,
+            mastership,
             mut caught_up,
         } = self;
         let handled = AtomicU64::new(0);
@@ -201,6 +208,7 @@ impl Subscription {
         tokio::select! {
             loss = receive => loss,
             loss = keep_alive(sink, response_timeout, &handled) => loss,
+            () = mastership.over() => Loss::Demoted,
         }
     }
 }

@@ -8,6 +8,7 @@ mod coming_from;
 mod dashboard;
 mod doctor;
 mod end_to_end;
+mod failover;
 mod faults;
 mod hostile;
 mod http_access;

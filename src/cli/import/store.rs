@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use lapsed::config::{RedisConfig, Secret};
+use lapsed::config::{RedisConfig, Secret, SentinelUrl};
 use lapsed::task::PAYLOAD_BYTES_MAX;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, IntoConnectionInfo};
@@ -139,12 +139,18 @@ impl RemovalScript {
 impl Store {
     /// Says what is wrong with a URL.
     pub fn check_url(url: &Secret) -> Result<(), String> {
+        if SentinelUrl::is_one(url.expose()) {
+            return Err(
+                "an import reads one server, expected its URL, not that of sentinels".to_owned(),
+            );
+        }
         let info = url.expose().into_connection_info();
         info.map(drop).map_err(|error| error.to_string())
     }
 
     /// Connects with the time limits of the configuration.
     pub async fn connect(url: &Secret, limits: &RedisConfig) -> anyhow::Result<Self> {
+        Self::check_url(url).map_err(anyhow::Error::msg)?;
         let info = url
             .expose()
             .into_connection_info()

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::Secret;
 use super::reader::{Problems, Reader};
 use super::rules::{any, checked, or};
+use super::{Secret, SentinelUrl, sentinel_url};
 use crate::task::{KeyName, SENTINEL_PREFIX, TaskKey};
 
 /// Longest name of a key or channel.
@@ -200,6 +200,12 @@ fn delivery(
 fn redis_url(text: String) -> Result<Secret, String> {
     const EXPECTED: &str =
         "expected redis://, rediss:// or unix://, then a server and the number of a database";
+    if SentinelUrl::is_one(&text) {
+        return match SentinelUrl::parse(&text) {
+            Some(_) => Ok(Secret::from(text)),
+            None => Err(sentinel_url::EXPECTED.to_owned()),
+        };
+    }
     let sound = url::Url::parse(&text).is_ok_and(|url| match url.scheme() {
         "redis" | "rediss" => {
             let database = url.path().trim_start_matches('/');

@@ -32,6 +32,7 @@ mod routes;
 mod rules;
 mod secret;
 mod sections;
+mod sentinel_url;
 mod server_url;
 #[cfg(feature = "webhook")]
 mod signing_key;
@@ -78,6 +79,7 @@ pub use self::sections::{
     AdoptConfig, EngineConfig, FleetConfig, LedgerPollConfig, NudgeConfig, RedisConfig,
     SentinelConfig, SweepConfig,
 };
+pub use self::sentinel_url::SentinelUrl;
 pub use self::server_url::ENCODE;
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;

@@ -9,7 +9,7 @@ use super::{
     AlertsConfig, Config, HttpConfig, LedgerConfig, OtelConfig, RespConfig, RetentionConfig,
     Secret, SortedSetConfig, TimerKind, WheelConfig,
 };
-use super::{access, import, recurring, retry, routes};
+use super::{SentinelUrl, access, import, recurring, retry, routes, sentinel_url};
 use crate::task::KEY_BYTES_MAX;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -170,9 +170,17 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
 
 fn redis_url(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Secret> {
     const SCHEMES: [&str; 4] = ["redis://", "rediss://", "unix://", "redis+unix://"];
-    let is_redis = |url: &String| SCHEMES.iter().any(|scheme| url.starts_with(scheme));
-    let url = section.checked(key, p, is_redis, "redis://, rediss:// or unix://");
-    without_stray_at(section, url, p).map(Secret::from)
+    let is_redis = |url: &String| {
+        SCHEMES.iter().any(|scheme| url.starts_with(scheme)) || SentinelUrl::is_one(url)
+    };
+    let expected = "redis://, rediss://, redis+sentinel:// or unix://";
+    let url = section.checked(key, p, is_redis, expected);
+    let url = without_stray_at(section, url, p)?;
+    if SentinelUrl::is_one(&url) && SentinelUrl::parse(&url).is_none() {
+        p.add(&section.at(key), sentinel_url::EXPECTED);
+        return None;
+    }
+    Some(Secret::from(url))
 }
 
 /// A duration, or `"unlimited"`.

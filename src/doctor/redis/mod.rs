@@ -8,6 +8,7 @@ mod memory;
 mod notifications;
 mod probe;
 mod rights;
+mod sentinels;
 mod server;
 mod sorted_sets;
 mod wheel;
@@ -35,6 +36,7 @@ pub(super) use self::notifications::add_flags;
 use self::notifications::{FLAGS, NOTIFICATIONS, notifications};
 use self::probe::EVENTS;
 use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights};
+use self::sentinels::{SENTINELS, sentinels};
 use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, role, version};
 
 const CLOCK: &str = "redis.clock";
@@ -115,6 +117,10 @@ async fn examine_server(
     runner: &mut Runner,
 ) -> Result<Option<Reading>, Unresponsive> {
     let commands = Commands::new(endpoint.clone());
+    match runner.bounded(endpoint.sentinel_views()).await {
+        Some(views) => runner.add(sentinels(&views)),
+        None => runner.add([Finding::unknown(SENTINELS, "no answer in time")]),
+    }
     let server = Inspection::new(commands);
     let found = runner.bounded(server.time()).await;
     let reachable = reachable(&endpoint, found);

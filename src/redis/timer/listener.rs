@@ -110,7 +110,8 @@ impl Listener {
                 }
             }
             if failures > 0 {
-                sleep(RECONNECT.delay(failures, rand::random())).await;
+                let endpoint = self.state.keyspace.commands().endpoint();
+                sleep(endpoint.pause_after(failures, &RECONNECT)).await;
             }
         }
     }

@@ -3,5 +3,5 @@
 mod installation;
 mod ledger;
 mod redis;
-mod rig;
+pub mod rig;
 mod silence;

@@ -127,7 +127,8 @@ impl Sessions {
                 true => 1,
                 false => failures.saturating_add(1),
             };
-            sleep(RECONNECT.delay(failures, rand::random())).await;
+            let endpoint = self.state.keyspace.commands().endpoint();
+            sleep(endpoint.pause_after(failures, &RECONNECT)).await;
         }
     }
 
