@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Commands, Endpoint, RedisError};
 use lapsed_core::config::{RedisConfig, SentinelUrl};
 
 /// Time between two questions to the sentinels. A promotion is followed within this time and that of an answer.
 const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// Time for the other answers, once a majority has answered. A sentinel that has just led a failover may be among them.
+const STRAGGLERS_WITHIN: Duration = Duration::from_millis(100);
 
 /// Time after which all sentinels know of a failover: each tells the others of its view every 2 s.
 const NEWS_REACH_ALL: Duration = Duration::from_secs(10);
@@ -122,6 +125,9 @@ impl Masters {
             if answers.len() > self.sentinels.len() / 2 {
                 break;
             }
+        }
+        while let Ok(Some(answer)) = timeout(STRAGGLERS_WITHIN, asked.join_next()).await {
+            answers.extend(answer.into_iter().flatten());
         }
         let latest = answers.into_iter().max_by_key(|answer| answer.epoch);
         let latest = latest.ok_or(failure)?;

@@ -6,10 +6,11 @@ mod servers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lapsed::timer::Source;
 use lapsed_doctor::{self as doctor, Severity};
+use tokio::time::Instant;
 
 use crate::doctor::rig::{assert_contains, finding};
 use crate::failover::servers::{MASTER, Servers};

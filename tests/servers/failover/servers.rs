@@ -1,5 +1,6 @@
 //! A master, its replicas, and three sentinels, each a redis-server.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -22,7 +23,7 @@ pub struct Servers {
 pub struct Sentinel {
     process: Child,
     pub port: u16,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Servers {
@@ -121,9 +122,9 @@ impl Sentinel {
         );
         std::fs::write(&file, text).unwrap();
         Self {
-            process: launch(&file),
+            process: launch(directory.path()),
             port,
-            _directory: directory,
+            directory,
         }
     }
 
@@ -154,17 +155,20 @@ impl Sentinel {
 
 impl Drop for Sentinel {
     fn drop(&mut self) {
+        // Shown if the test fails.
+        let log = std::fs::read_to_string(self.directory.path().join("log"));
+        println!("sentinel {}: {}", self.port, log.unwrap_or_default());
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-fn launch(file: &Path) -> Child {
+fn launch(directory: &Path) -> Child {
     Command::new("redis-server")
-        .arg(file)
+        .arg(directory.join("sentinel.conf"))
         .arg("--sentinel")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(File::create(directory.join("log")).unwrap())
         .stderr(Stdio::null())
         .spawn()
         .expect("redis-server starts")
