@@ -5,28 +5,22 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, IntoConnectionInfo, Pipeline};
+use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, Pipeline};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::client::client;
 use super::connector::Connector;
 use super::master::{Masters, Mastership};
 use super::{EventKind, RedisError};
 use lapsed_core::config::{RedisConfig, SentinelUrl};
 use lapsed_core::task::RetryPolicy;
 
-/// A connection with unacknowledged data breaks after this time, independent of the kernel's retransmission limit.
-const USER_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Most commands that wait to be written. Further callers wait, within their own deadlines.
 const PIPELINE_BUFFER: usize = 1000;
 
 /// Most bytes collected before a write. Bulk arming would otherwise flush every 8 KiB.
 const WRITE_BOUNDARY: usize = 256 * 1024;
-
-/// Library name that connections report with `CLIENT SETINFO`.
-pub const LIBRARY: &str = "lapsed";
 
 /// Backoff after a failed attempt: 50 ms to about one second.
 const RECONNECT: RetryPolicy =
@@ -58,32 +52,14 @@ impl Endpoint {
         let server = sentinels.as_ref().map_or(text, |url| &url.server);
         let masters = sentinels.as_ref().map(|url| Masters::new(url, config));
         let masters = masters.transpose()?.map(Arc::new);
-        let info = server.into_connection_info().map_err(RedisError::Url)?;
-        if let ConnectionAddr::TcpTls { .. } = info.addr() {
-            // rustls has one cryptography provider for each process. An installed one is kept.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let keepalive = TcpKeepalive::new()
-            .with_time(Duration::from_secs(10))
-            .with_interval(Duration::from_secs(3))
-            .with_retries(3);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(keepalive)
-            .set_user_timeout(USER_TIMEOUT);
-        let settings = info.redis_settings().clone();
-        // `CLIENT LIST` shows the name (Redis 7.2 and later), by which `doctor` recognizes the connections of daemons.
-        let settings = settings
-            .set_protocol(redis::ProtocolVersion::RESP2)
-            .set_lib_name(LIBRARY, env!("CARGO_PKG_VERSION"));
-        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
+        let client = client(server)?;
         Ok(Self {
             node: match &masters {
                 Some(masters) => masters.node().into(),
-                None => info.addr().to_string().into(),
+                None => client.get_connection_info().addr().to_string().into(),
             },
             masters,
-            client: redis::Client::open(info).map_err(RedisError::Url)?,
+            client,
             connector: None,
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod client;
 mod connection;
 mod connector;
 mod delivery;
@@ -21,7 +22,7 @@ pub mod timer;
 mod token_bucket;
 mod wheel;
 
-pub use connection::LIBRARY;
+pub use client::LIBRARY;
 pub use connection::{Commands, Endpoint};
 #[doc(hidden)] // for a model of the server
 pub use connector::{Connector, Stream};

@@ -1,16 +1,18 @@
 //! The master that Redis Sentinel names.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Commands, Endpoint, RedisError};
+use super::RedisError;
+use super::client::client;
 use lapsed_core::config::{RedisConfig, SentinelUrl};
 
 /// Time between two questions to the sentinels. A promotion is followed within this time and that of an answer.
@@ -28,7 +30,7 @@ type Address = (String, u16);
 /// Finds the master, and follows it from then on.
 pub(super) struct Masters {
     name: String,
-    sentinels: Vec<Commands>,
+    sentinels: Vec<Arc<Sentinel>>,
     /// What the sentinels have said last.
     current: watch::Sender<Option<Answer>>,
     follows: AtomicBool,
@@ -38,9 +40,13 @@ pub(super) struct Masters {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mastership(Option<(Address, watch::Receiver<Option<Answer>>)>);
 
-/// The search for the master. It is boxed, because the connections to sentinels are of the type that searches.
-type Finding<'a> =
-    Pin<Box<dyn Future<Output = Result<(Address, Mastership), RedisError>> + Send + 'a>>;
+/// A sentinel, and the connection to it.
+struct Sentinel {
+    client: redis::Client,
+    node: String,
+    limits: AsyncConnectionConfig,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
 
 /// What a sentinel says about the master.
 #[derive(Debug)]
@@ -61,11 +67,15 @@ impl Masters {
     /// Does no I/O.
     pub fn new(url: &SentinelUrl, config: &RedisConfig) -> Result<Self, RedisError> {
         let sentinels = url.sentinels.iter().map(|url| {
-            let config = RedisConfig {
-                url: url.into(),
-                ..config.clone()
-            };
-            Ok(Commands::new(Endpoint::new(&config)?))
+            let client = client(url)?;
+            Ok(Arc::new(Sentinel {
+                node: client.get_connection_info().addr().to_string(),
+                client,
+                limits: AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(config.connect_timeout))
+                    .set_response_timeout(Some(config.response_timeout)),
+                connection: Mutex::new(None),
+            }))
         });
         Ok(Self {
             name: url.master.clone(),
@@ -80,29 +90,27 @@ impl Masters {
         let sentinels: Vec<&str> = self
             .sentinels
             .iter()
-            .map(|sentinel| sentinel.endpoint().node())
+            .map(|sentinel| &sentinel.node[..])
             .collect();
         format!("{} of {}", self.name, sentinels.join(","))
     }
 
     /// Asks the sentinels for the address of the master. Waits for the answers of a majority, or for each sentinel to
     /// answer or fail, and believes the one that knows the latest failover.
-    pub fn find(self: &Arc<Self>) -> Finding<'_> {
-        Box::pin(async {
-            let address = self.ask().await?;
-            self.follow();
-            let mastership = Mastership(Some((address.clone(), self.current.subscribe())));
-            Ok((address, mastership))
-        })
+    pub async fn find(self: &Arc<Self>) -> Result<(Address, Mastership), RedisError> {
+        let address = self.ask().await?;
+        self.follow();
+        let mastership = Mastership(Some((address.clone(), self.current.subscribe())));
+        Ok((address, mastership))
     }
 
     /// Asks each sentinel by itself. Returns its node and the address of the master that it names.
     pub async fn views(&self) -> Vec<(String, Result<String, RedisError>)> {
         let mut views = Vec::with_capacity(self.sentinels.len());
         for sentinel in &self.sentinels {
-            let view = ask_one(sentinel, &self.name).await;
+            let view = sentinel.ask(&self.name).await;
             let view = view.map(|answer| format!("{}:{}", answer.address.0, answer.address.1));
-            views.push((sentinel.endpoint().node().to_owned(), view));
+            views.push((sentinel.node.clone(), view));
         }
         views
     }
@@ -110,8 +118,8 @@ impl Masters {
     async fn ask(&self) -> Result<Address, RedisError> {
         let mut asked = JoinSet::new();
         for sentinel in &self.sentinels {
-            let (sentinel, name) = (sentinel.clone(), self.name.clone());
-            asked.spawn(async move { ask_one(&sentinel, &name).await });
+            let (sentinel, name) = (Arc::clone(sentinel), self.name.clone());
+            asked.spawn(async move { sentinel.ask(&name).await });
         }
         let mut answers = Vec::new();
         let mut failure = RedisError::silence();
@@ -188,21 +196,41 @@ impl Drop for Follows {
     }
 }
 
-/// Fields are named as in the reply of `SENTINEL MASTER`:
-/// <https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/>.
-async fn ask_one(sentinel: &Commands, name: &str) -> Result<Answer, RedisError> {
-    let mut question = redis::pipe();
-    question.cmd("SENTINEL").arg("MASTER").arg(name);
-    let (fields,): (HashMap<String, String>,) = sentinel.send("SENTINEL MASTER", &question).await?;
-    let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
-    let port = number("port").and_then(|port| u16::try_from(port).ok());
-    match (fields.get("ip"), port) {
-        (Some(host), Some(port)) => Ok(Answer {
-            epoch: number("config-epoch").unwrap_or(0),
-            address: (host.clone(), port),
-            at: Instant::now(),
-        }),
-        _ => Err(RedisError::silence()),
+impl Sentinel {
+    /// Asks for the master of this name. Fields are named as in the reply of `SENTINEL MASTER`:
+    /// <https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/>.
+    async fn ask(&self, name: &str) -> Result<Answer, RedisError> {
+        let fields = self.fields(name).await;
+        let fields = fields.map_err(|error| RedisError::of("SENTINEL MASTER", error))?;
+        let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
+        let port = number("port").and_then(|port| u16::try_from(port).ok());
+        match (fields.get("ip"), port) {
+            (Some(host), Some(port)) => Ok(Answer {
+                epoch: number("config-epoch").unwrap_or(0),
+                address: (host.clone(), port),
+                at: Instant::now(),
+            }),
+            _ => Err(RedisError::silence()),
+        }
+    }
+
+    async fn fields(&self, name: &str) -> redis::RedisResult<HashMap<String, String>> {
+        // Out of its place while it is used: a failure, and a caller that gives up, drop the connection.
+        let mut place = self.connection.lock().await;
+        let mut connection = match place.take() {
+            Some(connection) => connection,
+            None => {
+                let limits = self.limits.clone();
+                let client = &self.client;
+                client
+                    .get_multiplexed_async_connection_with_config(&limits)
+                    .await?
+            }
+        };
+        let question = redis::cmd("SENTINEL").arg("MASTER").arg(name).take();
+        let fields = question.query_async(&mut connection).await?;
+        *place = Some(connection);
+        Ok(fields)
     }
 }
 
