@@ -312,6 +312,10 @@ impl Owner {
             self.rig.number(waits).await == 0
         })
         .await;
+        // What was cancelled would have run by then.
+        let last_s = self.wanted.values().map(|wanted| wanted.due_s).max();
+        let last_ms = last_s.expect("there are tasks") * 1_000 + 1_000;
+        self.rig.until_clock(lapsed::UnixMs(last_ms)).await;
         let ran = self.ran();
         let mut late = Vec::new();
         for (name, wanted) in &self.wanted {
@@ -359,7 +363,11 @@ pub fn batch(name: &str, count: usize) -> Vec<(String, Fate, usize)> {
             2 | 3 => ("fail", Fate::FailsOnce),
             _ => ("run", Fate::Runs),
         };
-        let delay = 12 + number * window() / count;
+        let delay = match fate {
+            // Last, so that a busy machine has time to cancel them.
+            Fate::Cancelled => 12 + window(),
+            _ => 12 + number * window() / count,
+        };
         (format!("{word}-{name}-{number}"), fate, delay)
     });
     tasks.collect()
