@@ -174,6 +174,7 @@ impl MysqlLedger {
         };
         let update = statement(self.queries.plain(queries::ADOPT_OVER))
             .bind(heard.0)
+            .bind(heard.0)
             .bind(origin)
             .bind(payload.clone())
             .bind(due.0)
@@ -234,6 +235,7 @@ impl MysqlLedger {
     fn withdrawal(&self, withdrawal: &CancelByKey, ahead: Duration) -> Statement<'static> {
         let CancelByKey { over: seen, heard } = withdrawal;
         statement(self.queries.plain(queries::CANCEL_BY_KEY))
+            .bind(heard.0)
             .bind(heard.0)
             .bind(seen.arming.row)
             .bind(seen.arming.due.0)

@@ -24,9 +24,11 @@ use super::sizes::PacketMax;
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings of a session of the engine: waits for a row for one second, reads only committed rows, and commits each statement
-/// even if the server's default is to wait for `COMMIT`. Thousandths are not rounded away.
+/// even if the server's default is to wait for `COMMIT`. Thousandths are not rounded away. Of the server's `sql_mode`, only the
+/// order of assignments is kept.
 pub const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, div_precision_increment = 4, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
+     SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, div_precision_increment = 4, \
+     sql_mode = CONCAT('STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', IF(@@GLOBAL.sql_mode LIKE '%SIMULTANEOUS_ASSIGNMENT%', ',SIMULTANEOUS_ASSIGNMENT', ''))";
 
 /// Returns settings that make the server end a statement that takes longer than `limit`: its caller has given up, and a
 /// closed connection does not stop a server that reads. Keeps a shorter limit of the server. `None` restores the server's

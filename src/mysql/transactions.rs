@@ -85,6 +85,7 @@ impl MysqlLedger {
                 let sql = self.queries.plain(queries::AGAIN_IN);
                 let update = statement(self.in_handlers_session(sql).await?)
                     .bind(now.0)
+                    .bind(now.0)
                     .bind(due.0);
                 let ways = [
                     (update, Outcome::Again(due)),

@@ -16,7 +16,18 @@ pub async fn server() -> &'static PrivateMaria {
     MARIA.get_or_try_init(start).await.unwrap()
 }
 
-/// The URL of a new, empty database on that server. No other test may use its name.
+/// A server of all tests that assigns the columns of an `UPDATE` at once, as the SQL standard says.
+pub async fn standard_server() -> &'static PrivateMaria {
+    static MARIA: OnceCell<PrivateMaria> = OnceCell::const_new();
+    let start = || {
+        PrivateMaria::options()
+            .set("sql-mode", "SIMULTANEOUS_ASSIGNMENT")
+            .start()
+    };
+    MARIA.get_or_try_init(start).await.unwrap()
+}
+
+/// The URL of a new, empty database on the server of all tests. No other test may use its name.
 pub async fn database(name: &str) -> String {
     server().await.create_database(name).await.unwrap()
 }

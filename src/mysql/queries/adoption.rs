@@ -23,7 +23,7 @@ pub(super) const ADOPT_ROW: &str =
 /// override this one. A task that has not finished keeps tag, limit and, without a new one, payload; a finished one does not. A
 /// series is moved as by [`RESCHEDULE`](super::RESCHEDULE). Primary key.
 pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
-       start_time = CAST(? AS SIGNED) / 1000, changed_at = start_time, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
+       start_time = CAST(? AS SIGNED) / 1000, changed_at = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        adopted = COALESCE(?, adopted), \
        max_attempts = IF(status = 0, max_attempts, NULL), tag = IF(status = 0, tag, NULL), payload = COALESCE(?, IF(status = 0, payload, NULL)), \
        recurrence = IF(status = 0, IF(JSON_VALID(recurrence), JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED)), recurrence), NULL), reason = NULL, history = NULL, result = NULL, \
@@ -36,7 +36,7 @@ pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
 /// not changed since it was looked up. `adopted = 2` records this: the next key of this name is a new one, whatever its time. A task that follows a run
 /// is cancelled when that run ends, as by [`CANCEL`](super::CANCEL). A series outlives a key that has moved it. Primary key.
 pub const CANCEL_BY_KEY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, adopted = 2, \
-       changed_at = GREATEST(changed_at, CAST(? AS SIGNED) / 1000), finished_at = changed_at, \
+       finished_at = GREATEST(changed_at, CAST(? AS SIGNED) / 1000), changed_at = GREATEST(changed_at, CAST(? AS SIGNED) / 1000), \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
        status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \

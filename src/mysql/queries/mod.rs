@@ -7,8 +7,9 @@
 //! Times are bound and read as integer milliseconds. `UNIX_TIMESTAMP(NOW(3))` is the clock that decides. The session's time
 //! zone is UTC, which repeats no hour.
 //!
-//! All updates are single autocommit statements over rows named by id. Assignments run from left to right, and several rely
-//! on it: a column must not be read after its own assignment.
+//! All updates are single autocommit statements over rows named by id. They have the same effect whether a server assigns from
+//! left to right, as MySQL does, or all at once, as the standard says: no assignment reads a column that an earlier one sets.
+//! [`CREATE`] does, and says how. MariaDB's `sql_mode=SIMULTANEOUS_ASSIGNMENT` judges it.
 //!
 //! `changed_at` orders the changes of a task. Every statement that changes an arming on behalf of a caller sets it to the
 //! ledger's clock, and adoption compares it with the time at which a key was armed. Claims, renewals and settlements do not
@@ -182,8 +183,8 @@ impl Queries {
         };
         let contents = |payload| CONTENTS.replace("{payload}", payload);
         self.plain(CREATE)
-            .replace("{displaces}", displaces)
             .replace("{moves}", moves)
+            .replace("{displaces}", displaces)
             .replace("{stored_contents}", &contents("payload"))
             .replace("{new_contents}", &contents("VALUES(payload)"))
             .replace("{held}", HELD)

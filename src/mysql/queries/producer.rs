@@ -7,8 +7,8 @@
 /// Keeps a live lease: the run in progress is fenced by the new `end_time`, and no other run may start before it ends.
 /// `run_end = 0` invalidates the counters of the older arming. A task that had runs in another system begins with their number.
 ///
-/// `{displaces}` is true if the row gives way under the policy of the statement. `{moves}` repeats that condition after the
-/// first assignment.
+/// `{displaces}` is true if the row gives way under the policy of the statement. `{moves}` repeats that condition behind the
+/// first assignment, whether a server reads the values of before the statement there or those that were just assigned.
 pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts, retry_at, changed_at, attempt, run_end) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
@@ -60,8 +60,9 @@ pub(super) const DISPLACES_REFUSED: &str = "status = 3 OR (end_time <> VALUES(en
        AND (sts = 0 OR lease_until >= UNIX_TIMESTAMP(NOW(3)))))";
 
 /// Under these two policies, `retry_at` records the decision, since it has no meaning while `run_end` is 0: a negative number
-/// that no row had before shows that this statement has displaced this row.
-pub(super) const MARKED: &str = "retry_at = VALUES(retry_at)";
+/// that no row had before shows that this statement has displaced this row. A server that assigns from left to right has set it
+/// by then; one that reads the values of before still finds the condition true.
+pub(super) const MARKED: &str = "(retry_at = VALUES(retry_at) OR {displaces})";
 
 /// One row of [`CREATE`]; `{mark}` becomes `retry_at`. `start_time` is the caller's estimate of the clock, and `changed_at` is
 /// never before it: a row with a later `start_time` was written by a program that does not know the column.

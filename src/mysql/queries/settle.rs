@@ -92,5 +92,5 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = NULL, history = NULL, owner = NULL, adopted = 0, \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
-       start_time = CAST(? AS SIGNED) / 1000, changed_at = GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time), end_time = CAST(? AS SIGNED) / 1000 \
+       start_time = CAST(? AS SIGNED) / 1000, changed_at = GREATEST(UNIX_TIMESTAMP(NOW(3)), CAST(? AS SIGNED) / 1000), end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND sts = 0";
