@@ -50,7 +50,9 @@ async fn each_task_runs_once_and_never_early_while_masters_are_killed_and_replac
     let mut servers = Servers::start().await;
     let config = rig.config_with(&format!("redis.url = '{}'", servers.url()));
     let daemon = Arc::new(Daemon::start(&config, handlers()));
+    let other = Daemon::start(&config, handlers());
     daemon.hears_events().await;
+    other.hears_events().await;
 
     let created = Arc::new(AtomicUsize::new(0));
     let stops = Arc::new(AtomicBool::new(false));

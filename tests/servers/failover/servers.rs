@@ -13,6 +13,12 @@ use crate::support::wait::until;
 /// Name of the master.
 pub const MASTER: &str = "tasks";
 
+/// A user of the servers, besides `default`.
+const USER: &str = "app on >secret ~* &* +@all";
+
+/// The password of the sentinels.
+const PASSWORD: &str = "watch";
+
 /// The servers of one master.
 pub struct Servers {
     pub servers: Vec<PrivateRedis>,
@@ -29,11 +35,13 @@ pub struct Sentinel {
 impl Servers {
     /// A master and two replicas, which three sentinels know.
     pub async fn start() -> Self {
-        let master = PrivateRedis::start().await.unwrap();
+        let options = PrivateRedis::options().set("user", USER);
+        let master = options.start().await.unwrap();
         let of = format!("127.0.0.1 {}", master.port());
         let mut servers = vec![master];
         for _ in 0..2 {
-            let options = PrivateRedis::options().set("replicaof", &of);
+            let options = PrivateRedis::options().set("user", USER);
+            let options = options.set("replicaof", &of);
             servers.push(options.start().await.unwrap());
         }
         let port = servers[0].port();
@@ -50,7 +58,10 @@ impl Servers {
             .iter()
             .map(|sentinel| format!("127.0.0.1:{}", sentinel.port))
             .collect();
-        format!("redis+sentinel://{}/{MASTER}/0", sentinels.join(","))
+        format!(
+            "redis+sentinel://app:secret@{}/{MASTER}/0?sentinel_password={PASSWORD}",
+            sentinels.join(",")
+        )
     }
 
     /// The index of the server that the first sentinel names.
@@ -117,7 +128,8 @@ impl Sentinel {
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\n\
              sentinel down-after-milliseconds {MASTER} 1000\nsentinel failover-timeout {MASTER} 5000\n\
-             sentinel parallel-syncs {MASTER} 2\n",
+             sentinel parallel-syncs {MASTER} 2\n\
+             requirepass {PASSWORD}\nsentinel sentinel-pass {PASSWORD}\n",
             directory.path().display(),
         );
         std::fs::write(&file, text).unwrap();
@@ -138,7 +150,7 @@ impl Sentinel {
     }
 
     async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port))?;
+        let client = redis::Client::open(format!("redis://:{PASSWORD}@127.0.0.1:{}/", self.port))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::cmd(words[0])
             .arg(&words[1..])
