@@ -13,8 +13,8 @@ use crate::support::wait::until;
 /// Name of the master.
 pub const MASTER: &str = "tasks";
 
-/// A user of the servers, besides `default`.
-const USER: &str = "app on >secret ~* &* +@all";
+/// Makes a user of a server, besides `default`.
+const USER: &str = "ACL SETUSER app on >secret ~* &* +@all";
 
 /// The password of the sentinels.
 const PASSWORD: &str = "watch";
@@ -35,20 +35,27 @@ pub struct Sentinel {
 impl Servers {
     /// A master and two replicas, which three sentinels know.
     pub async fn start() -> Self {
-        let options = PrivateRedis::options().set("user", USER);
-        let master = options.start().await.unwrap();
+        let master = PrivateRedis::start().await.unwrap();
         let of = format!("127.0.0.1 {}", master.port());
         let mut servers = vec![master];
         for _ in 0..2 {
-            let options = PrivateRedis::options().set("user", USER);
-            let options = options.set("replicaof", &of);
+            let options = PrivateRedis::options().set("replicaof", &of);
             servers.push(options.start().await.unwrap());
+        }
+        for server in &servers {
+            admit(server).await;
         }
         let port = servers[0].port();
         let sentinels = (0..3).map(|_| Sentinel::start(port)).collect();
         let servers = Self { servers, sentinels };
         servers.until_ready().await;
         servers
+    }
+
+    /// Starts a server that was killed, without data.
+    pub async fn start_again(&mut self, index: usize) {
+        self.servers[index].start_again().await.unwrap();
+        admit(&self.servers[index]).await;
     }
 
     /// The URL for `redis.url`.
@@ -115,6 +122,11 @@ impl Servers {
         })
         .await;
     }
+}
+
+async fn admit(server: &PrivateRedis) {
+    let words: Vec<&str> = USER.split(' ').collect();
+    let () = ask(&mut server.connect(0).await.unwrap(), &words).await;
 }
 
 impl Sentinel {
