@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::owner::{Fate, Owner, tasks};
+use crate::support::process::Process;
 use crate::support::wait::until;
 
 /// One of the two designs.
@@ -79,7 +80,15 @@ async fn follow(design: &Design) {
         owner.rig.with_status(3).await >= cancelled
     })
     .await;
+    let audits = |daemon: &Process| daemon.log().matches("cause=\"redis_changed\"").count();
+    let before = audits(&daemon);
     owner.restore().await;
+    // Until then, an entry that is missing counts as lost, and not as removed.
+    until(
+        "the entries have been compared with the tasks",
+        async || audits(&daemon) > before,
+    )
+    .await;
     let changes = owner.batch(design, "restored", part);
     owner.change(&changes);
     owner.until_acknowledged(design.set).await;
