@@ -92,6 +92,7 @@ impl RedisError {
     }
 
     /// True if the connection was closed, and not merely silent: the server may not have received the command.
+    #[cfg(feature = "engine")]
     pub(super) fn is_closed_connection(&self) -> bool {
         matches!(self, Self::Unreachable(source) if source.is_connection_dropped() && !source.is_timeout())
     }

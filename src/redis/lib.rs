@@ -8,17 +8,21 @@
 mod client;
 mod connection;
 mod connector;
+#[cfg(feature = "engine")]
 mod delivery;
 mod error;
+#[cfg(feature = "engine")]
 mod inspection;
 mod keyspace;
 mod master;
+#[cfg(feature = "engine")]
 mod members;
 mod names;
 mod notify;
 mod scored_sets;
 mod subscription;
 pub mod timer;
+#[cfg(feature = "engine")]
 mod token_bucket;
 mod wheel;
 
@@ -26,10 +30,13 @@ pub use client::LIBRARY;
 pub use connection::{Commands, Endpoint};
 #[doc(hidden)] // for a model of the server
 pub use connector::{Connector, Stream};
+#[cfg(feature = "engine")]
 pub use delivery::Deliveries;
 pub use error::RedisError;
+#[cfg(feature = "engine")]
 pub use inspection::{Client, Facts, Inspection, Listeners};
 pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Server, Ttl, Value};
+#[cfg(feature = "engine")]
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};
@@ -38,5 +45,6 @@ pub use scored_sets::{
     WriteMode,
 };
 pub use subscription::{Backlog, Connected, Loss, Subscription};
+#[cfg(feature = "engine")]
 pub use token_bucket::{FullAt, TokenBuckets};
 pub use wheel::{Handling, LastTick, Run, SlotEntry, Taken, Taking, WheelKeys};
