@@ -1,13 +1,12 @@
-//! Endpoint of the server, and the connection that all commands share.
+//! Endpoint of the server: where it is, and how to connect to it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, Pipeline};
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use redis::{AsyncConnectionConfig, ConnectionAddr};
+use tokio::time::timeout;
 
 use super::client::client;
 use super::connector::Connector;
@@ -22,10 +21,7 @@ const PIPELINE_BUFFER: usize = 1000;
 /// Most bytes collected before a write. Bulk arming would otherwise flush every 8 KiB.
 const WRITE_BOUNDARY: usize = 256 * 1024;
 
-/// Backoff after a failed attempt: 50 ms to about one second.
-const RECONNECT: RetryPolicy =
-    RetryPolicy::endless(Duration::from_millis(50), Duration::from_millis(800));
-
+/// Longest time between two attempts to connect to a server that sentinels name.
 const PAUSE_MAX_WITH_SENTINELS: Duration = Duration::from_millis(200);
 
 /// The address of a server and its connection settings. Creating one does no I/O.
@@ -130,7 +126,8 @@ impl Endpoint {
         self.response_timeout
     }
 
-    async fn connect(&self) -> Result<(MultiplexedConnection, Mastership), RedisError> {
+    /// Opens a connection for commands.
+    pub(super) async fn connect(&self) -> Result<(MultiplexedConnection, Mastership), RedisError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(Some(self.response_timeout))
@@ -251,158 +248,6 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The connection that all commands share. It is opened on first use, and again on the first use after a loss. Clones
-/// share it.
-///
-/// A caller waits at most the connect timeout plus the response timeout. After a failed attempt, callers get its error
-/// at once until the next attempt.
-#[derive(Debug, Clone)]
-pub struct Commands(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    endpoint: Endpoint,
-    link: Mutex<Link>,
-}
-
-/// The result of an attempt to connect, once it has ended.
-type Attempt = watch::Receiver<Option<Result<Live, RedisError>>>;
-
-#[derive(Debug)]
-enum Link {
-    Idle,
-    Connecting(Attempt),
-    Up(Live),
-    Down {
-        error: RedisError,
-        failures: u16,
-        until: Instant,
-    },
-}
-
-/// A connection and its identity, so that a late failure of an old connection does not close a new one.
-#[derive(Debug, Clone)]
-struct Live {
-    connection: MultiplexedConnection,
-    mastership: Mastership,
-    id: Arc<()>,
-}
-
-impl Commands {
-    /// Does no I/O.
-    pub fn new(endpoint: Endpoint) -> Self {
-        let link = Mutex::new(Link::Idle);
-        Self(Arc::new(Shared { endpoint, link }))
-    }
-
-    /// Returns the server's endpoint.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.0.endpoint
-    }
-
-    /// Sends a pipeline. `command` names it in errors.
-    ///
-    /// # Cancel safety
-    /// A pipeline that was handed to the connection is sent even if the caller is cancelled.
-    pub(super) async fn send<T: FromRedisValue>(
-        &self,
-        command: &'static str,
-        pipeline: &Pipeline,
-    ) -> Result<T, RedisError> {
-        let live = self.live().await?;
-        let mut connection = live.connection.clone();
-        pipeline
-            .query_async(&mut connection)
-            .await
-            .map_err(|error| {
-                // A silent connection may be half open. A new one is cheaper than to wait.
-                if error.is_io_error() || error.is_unrecoverable_error() {
-                    self.0.lose(&live);
-                }
-                RedisError::of(command, error)
-            })
-    }
-
-    /// Lets the next command connect at once. Call it when the server is known to be up.
-    pub fn forget_failures(&self) {
-        let mut link = self.0.link();
-        if let Link::Down { .. } = *link {
-            *link = Link::Idle;
-        }
-    }
-
-    async fn live(&self) -> Result<Live, RedisError> {
-        let mut attempt = {
-            let mut link = self.0.link();
-            let failures = match &*link {
-                Link::Up(live) if !live.mastership.is_over() => return Ok(live.clone()),
-                Link::Down { error, until, .. } if Instant::now() < *until => {
-                    return Err(error.clone());
-                }
-                Link::Down { failures, .. } => *failures,
-                Link::Idle | Link::Connecting(_) | Link::Up(_) => 0,
-            };
-            match &*link {
-                Link::Connecting(attempt) => attempt.clone(),
-                _ => {
-                    let attempt = self.attempt(failures);
-                    *link = Link::Connecting(attempt.clone());
-                    attempt
-                }
-            }
-        };
-        match attempt.wait_for(Option::is_some).await {
-            Ok(answer) => answer.clone().expect("the wait ends at `Some`"),
-            Err(_) => {
-                // The runtime of the attempt has ended; the next call connects again.
-                *self.0.link() = Link::Idle;
-                Err(RedisError::silence())
-            }
-        }
-    }
-
-    /// Connects in a separate task, because the first caller may give up before the others.
-    fn attempt(&self, failures: u16) -> Attempt {
-        let (answer, attempt) = watch::channel(None);
-        let shared = Arc::clone(&self.0);
-        tokio::spawn(async move {
-            let connected = shared.endpoint.connect().await;
-            let connected = connected.map(|(connection, mastership)| Live {
-                connection,
-                mastership,
-                id: Arc::default(),
-            });
-            let failures = failures.saturating_add(1);
-            *shared.link() = match &connected {
-                Ok(live) => Link::Up(live.clone()),
-                Err(error) => Link::Down {
-                    error: error.clone(),
-                    failures,
-                    until: Instant::now() + shared.endpoint.pause_after(failures, &RECONNECT),
-                },
-            };
-            // All callers may have given up.
-            let _ = answer.send(Some(connected));
-        });
-        attempt
-    }
-}
-
-impl Shared {
-    fn lose(&self, lost: &Live) {
-        let mut link = self.link();
-        if matches!(&*link, Link::Up(live) if Arc::ptr_eq(&live.id, &lost.id)) {
-            *link = Link::Idle;
-        }
-    }
-
-    fn link(&self) -> MutexGuard<'_, Link> {
-        self.link
-            .lock()
-            .expect("nothing panics while holding the link")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_url_names_server_and_database_and_is_shown_without_its_password() {
-        let told = [
+        let urls = [
             ("redis://user:secret@h:7000/3", "h:7000", 3),
             ("rediss://:secret@h/1", "h:6379", 1),
             (
@@ -425,8 +270,13 @@ mod tests {
                 "/run/redis.sock",
                 2,
             ),
+            (
+                "redis+sentinel://user:secret@s1,s2:7000/tasks/2?sentinel_password=secret",
+                "tasks of s1:26379,s2:7000",
+                2,
+            ),
         ];
-        for (url, node, database) in told {
+        for (url, node, database) in urls {
             let endpoint = endpoint(url).unwrap();
             assert_eq!(
                 (endpoint.node(), endpoint.database()),
@@ -436,21 +286,5 @@ mod tests {
             assert!(!format!("{endpoint:?}").contains("secret"));
         }
         assert_eq!(endpoint("redis://h/x").unwrap_err().reason(), "url");
-    }
-
-    #[tokio::test]
-    async fn connection_attempts_to_a_missing_server_are_limited() {
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = closed.local_addr().unwrap();
-        drop(closed);
-        let commands = Commands::new(endpoint(&format!("redis://{address}/0")).unwrap());
-        for _ in 0..100 {
-            let answer: Result<(), _> = commands.send("PING", redis::pipe().ping()).await;
-            assert_eq!(answer.unwrap_err().reason(), "unreachable");
-        }
-        let Link::Down { failures, .. } = *commands.0.link() else {
-            panic!("expected the link to be down")
-        };
-        assert!(failures < 5, "{failures} attempts");
     }
 }

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod client;
+mod commands;
 mod connection;
 mod connector;
 #[cfg(feature = "engine")]
@@ -27,7 +28,8 @@ mod token_bucket;
 mod wheel;
 
 pub use client::LIBRARY;
-pub use connection::{Commands, Endpoint};
+pub use commands::Commands;
+pub use connection::Endpoint;
 #[doc(hidden)] // for a model of the server
 pub use connector::{Connector, Stream};
 #[cfg(feature = "engine")]
