@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lapsed::task::{Scope, State};
+use lapsed::task::{Scope, State, UnixMs};
 use lapsed::{Due, Task, TaskClient};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -143,6 +143,7 @@ async fn tasks_that_are_paused_do_not_move_to_where_they_would_start() {
     there.resume(&of("Jobs")).await.unwrap();
     let (back, url) = (Shell::of(&to), url_of(&from));
     here.hold_overdue("test", "").await.unwrap();
+    to.until_clock(UnixMs(from.now_ms().await)).await;
     there.hold_overdue("test", "").await.unwrap();
     let (code, _, stderr) = back.run(&["move", "--to", &url]);
     assert_eq!(code, 2, "{stderr}");
