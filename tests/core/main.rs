@@ -19,6 +19,7 @@ mod middleware;
 mod moving;
 mod packages;
 mod properties;
+mod readme;
 mod redis_model;
 mod resp;
 mod series;

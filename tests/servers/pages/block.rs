@@ -22,8 +22,10 @@ pub enum Use {
     Console,
     /// Types it in a shell.
     Shell,
-    /// Types it in a terminal of its own, where it stays.
+    /// Types it in a terminal of its own, where it stays and listens on a port.
     Stays,
+    /// Types it in a terminal of its own, where it stays and listens on none.
+    StaysWithoutPort,
     /// Saves it as this file.
     File(String),
     /// Adds it to this file.
@@ -54,7 +56,7 @@ impl Block {
         let use_ = match &self.use_ {
             Use::Console => "typed, and what it prints compared".to_owned(),
             Use::Shell => "typed".to_owned(),
-            Use::Stays => "typed in a terminal of its own".to_owned(),
+            Use::Stays | Use::StaysWithoutPort => "typed in a terminal of its own".to_owned(),
             Use::File(name) => format!("saved as {name}"),
             Use::Append(name) => format!("added to {name}"),
             Use::Configuration => "parsed".to_owned(),
@@ -72,7 +74,7 @@ impl Block {
 /// The blocks of a page, in order.
 ///
 /// A comment `<!-- run: .. -->` on a line above the fence says what the language and the sentence before it do not say: `no,
-/// REASON`, `stays`, `as FILE`, `into FILE`, `redis`, `log`, `printed`, or `after Ctrl-C`.
+/// REASON`, `stays`, `stays without a port`, `as FILE`, `into FILE`, `redis`, `log`, `printed`, or `after Ctrl-C`.
 ///
 /// # Panics
 /// If nothing says what becomes of a block.
@@ -128,6 +130,7 @@ fn use_of(language: &str, marker: Option<&str>, nearest: &str, place: &str) -> U
         return match marker.split_once(' ').unwrap_or((marker, "")) {
             ("no,", reason) => Use::NotRun(reason.to_owned()),
             ("stays", "") => Use::Stays,
+            ("stays", "without a port") => Use::StaysWithoutPort,
             ("as", name) => Use::File(name.to_owned()),
             ("into", name) => Use::Append(name.to_owned()),
             ("redis", "") => Use::Redis,

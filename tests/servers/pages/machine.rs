@@ -172,8 +172,24 @@ impl Machine {
     /// # Errors
     /// If it ends, or listens on none.
     pub async fn leave(&mut self, command: &str) -> Result<(), String> {
-        let command = command.trim_end().trim_end_matches(" &");
         let before = self.listening().await?;
+        self.leave_without_port(command).await?;
+        // Workers, and what moves tasks, listen nowhere.
+        if !["listen", "dev", ".mjs", ".py", " -S "]
+            .iter()
+            .any(|word| command.contains(word))
+        {
+            return Ok(());
+        }
+        self.until_listening(before + 1).await
+    }
+
+    /// Types a command in a terminal of its own.
+    ///
+    /// # Errors
+    /// If the shell has ended.
+    pub async fn leave_without_port(&mut self, command: &str) -> Result<(), String> {
+        let command = command.trim_end().trim_end_matches(" &");
         let log = self
             .directory
             .path()
@@ -185,17 +201,10 @@ impl Machine {
         );
         self.staying.push(log);
         let said = self.type_(&typed).await?;
-        if said.failed {
-            return Err(said.stderr);
+        match said.failed {
+            true => Err(said.stderr),
+            false => Ok(()),
         }
-        // Workers, and what moves tasks, listen nowhere.
-        if !["listen", "dev", ".mjs", ".py", " -S "]
-            .iter()
-            .any(|word| command.contains(word))
-        {
-            return Ok(());
-        }
-        self.until_listening(before + 1).await
     }
 
     /// Ctrl-C in each terminal.

@@ -175,11 +175,8 @@ impl Reader {
         match &block.use_ {
             Use::NotRun(_) => Ok(()),
             Use::Shell => self.shell(&text).await,
-            Use::Stays => {
-                self.machine
-                    .leave(text.trim_end().trim_start_matches("$ "))
-                    .await
-            }
+            Use::Stays => self.machine.leave(command(&text)).await,
+            Use::StaysWithoutPort => self.machine.leave_without_port(command(&text)).await,
             Use::Console => self.console(&text, &block.place()).await,
             Use::File(name) => {
                 self.machine.write(name, &text);
@@ -322,6 +319,11 @@ fn database(home: &Path) -> &'static str {
         true => "lapsed_try",
         false => "",
     }
+}
+
+/// The command of a block that has one.
+fn command(text: &str) -> &str {
+    text.trim_end().trim_start_matches("$ ")
 }
 
 /// Whether a command goes on until Ctrl-C.
