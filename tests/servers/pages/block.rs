@@ -42,8 +42,17 @@ pub enum Use {
     Log,
     /// Sees it as what the block before it printed.
     Printed,
+    /// Compiles it: `tests/documents`.
+    Compiled(Ledger),
     /// Nothing, for this reason.
     NotRun(String),
+}
+
+/// Where the tasks of a block are, since `begin` and `create_in` of each ledger take other transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ledger {
+    Mysql,
+    Sqlite,
 }
 
 impl Block {
@@ -65,6 +74,8 @@ impl Block {
             Use::Snippet => "run".to_owned(),
             Use::Log => "compared with the log".to_owned(),
             Use::Printed => "compared with what the block before it prints".to_owned(),
+            Use::Compiled(Ledger::Mysql) => "compiled".to_owned(),
+            Use::Compiled(Ledger::Sqlite) => "compiled, on SQLite".to_owned(),
             Use::NotRun(reason) => format!("NOT RUN: {reason}"),
         };
         format!("{} {}: {use_}", self.page, self.language)
@@ -74,7 +85,8 @@ impl Block {
 /// The blocks of a page, in order.
 ///
 /// A comment `<!-- run: .. -->` on a line above the fence says what the language and the sentence before it do not say: `no,
-/// REASON`, `stays`, `stays without a port`, `as FILE`, `into FILE`, `redis`, `log`, `printed`, or `after Ctrl-C`.
+/// REASON`, `stays`, `stays without a port`, `as FILE`, `into FILE`, `redis`, `log`, `printed`, `on SQLite`, or `after
+/// Ctrl-C`.
 ///
 /// # Panics
 /// If nothing says what becomes of a block.
@@ -136,6 +148,7 @@ fn use_of(language: &str, marker: Option<&str>, nearest: &str, place: &str) -> U
             ("redis", "") => Use::Redis,
             ("log", "") => Use::Log,
             ("printed", "") => Use::Printed,
+            ("on", "SQLite") => Use::Compiled(Ledger::Sqlite),
             _ => panic!("{place}: unknown marker `{marker}`"),
         };
     }
@@ -152,7 +165,7 @@ fn use_of(language: &str, marker: Option<&str>, nearest: &str, place: &str) -> U
         ("sh", _) => Use::Shell,
         ("console", _) => Use::Console,
         ("sql", _) => Use::Sql,
-        (language, _) if language.starts_with("rust") => Use::NotRun("Rust".to_owned()),
+        ("rust", _) => Use::Compiled(Ledger::Mysql),
         ("java", _) => {
             Use::NotRun("a line for a client that tests of pages do not have".to_owned())
         }
@@ -160,6 +173,28 @@ fn use_of(language: &str, marker: Option<&str>, nearest: &str, place: &str) -> U
             "{place}: nothing says what becomes of this block: write `<!-- run: .. -->` above it"
         ),
     }
+}
+
+/// The pages with code that are for users, without the design and the decision records.
+pub fn all_pages() -> Vec<String> {
+    let mut directories = ["docs", "docs/coming-from", "deploy"]
+        .map(str::to_owned)
+        .to_vec();
+    directories.extend(entries("examples"));
+    let mut pages: Vec<String> = directories.iter().flat_map(|name| entries(name)).collect();
+    pages.retain(|name| name.ends_with(".md"));
+    pages.push("README.md".to_owned());
+    pages.sort();
+    pages
+}
+
+/// The paths in a directory; none if it is a file.
+fn entries(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(directory))
+        .into_iter()
+        .flatten();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.map(|name| format!("{directory}/{name}")).collect()
 }
 
 /// Of the repository.

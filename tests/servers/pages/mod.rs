@@ -10,7 +10,7 @@ mod reader;
 
 use std::collections::BTreeMap;
 
-use self::block::blocks;
+use self::block::{all_pages, blocks};
 use self::reader::Page;
 use crate::support::snapshot::assert_snapshot;
 
@@ -300,28 +300,6 @@ pages! {
         programs: &[("systemctl", "[ \"$*\" != 'start lapsed' ] || lapsed listen >/dev/null 2>&1 </dev/null &")],
         ..Page::new("docs/from-php-listener.md")
     };
-}
-
-/// The pages with code that are for users, without the design and the decision records.
-fn all_pages() -> Vec<String> {
-    let mut directories = ["docs", "docs/coming-from", "deploy"]
-        .map(str::to_owned)
-        .to_vec();
-    directories.extend(entries("examples"));
-    let mut pages: Vec<String> = directories.iter().flat_map(|name| entries(name)).collect();
-    pages.retain(|name| name.ends_with(".md"));
-    pages.push("README.md".to_owned());
-    pages.sort();
-    pages
-}
-
-/// The paths in a directory; none if it is a file.
-fn entries(directory: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(block::root().join(directory))
-        .into_iter()
-        .flatten();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.map(|name| format!("{directory}/{name}")).collect()
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Reader {
         let text = self.meant(&block.text);
         let is_typed = !matches!(
             block.use_,
-            Use::File(_) | Use::Append(_) | Use::Configuration | Use::NotRun(_)
+            Use::File(_) | Use::Append(_) | Use::Configuration | Use::Compiled(_) | Use::NotRun(_)
         );
         if is_typed {
             let before = std::mem::take(&mut self.before);
@@ -173,7 +173,7 @@ impl Reader {
             }
         }
         match &block.use_ {
-            Use::NotRun(_) => Ok(()),
+            Use::Compiled(_) | Use::NotRun(_) => Ok(()),
             Use::Shell => self.shell(&text).await,
             Use::Stays => self.machine.leave(command(&text)).await,
             Use::StaysWithoutPort => self.machine.leave_without_port(command(&text)).await,
