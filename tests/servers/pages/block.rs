@@ -177,13 +177,13 @@ fn use_of(language: &str, marker: Option<&str>, nearest: &str, place: &str) -> U
 
 /// The pages with code that are for users, without the design and the decision records.
 pub fn all_pages() -> Vec<String> {
-    let mut directories = ["docs", "docs/coming-from", "deploy"]
+    let mut directories = ["docs", "docs/coming-from", "docs/zh-CN", "deploy"]
         .map(str::to_owned)
         .to_vec();
     directories.extend(entries("examples"));
     let mut pages: Vec<String> = directories.iter().flat_map(|name| entries(name)).collect();
     pages.retain(|name| name.ends_with(".md"));
-    pages.push("README.md".to_owned());
+    pages.extend(["README.md", "README.zh-CN.md"].map(str::to_owned));
     pages.sort();
     pages
 }

@@ -36,6 +36,9 @@ const ORDERS: (&str, &str) = (
      [[routes]]\nmatch = '^Order@'\nlog = {}\n",
 );
 
+/// The program is there already: this test has built it.
+const CARGO_INSTALL: (&str, &str) = ("cargo", "[ \"$*\" = 'install --locked --path src/cli' ]");
+
 /// Where pages tell their reader to be.
 const ROOT: &str = concat!("cd '", env!("CARGO_MANIFEST_DIR"), "/../..'");
 
@@ -55,10 +58,16 @@ macro_rules! pages {
 
 pages! {
     readme: Page {
-        programs: &[("cargo", "[ \"$*\" = 'install --locked --path src/cli' ] # this test has built it")],
+        programs: &[CARGO_INSTALL],
         ..Page::new("README.md")
     };
+    readme_in_chinese: Page {
+        programs: &[CARGO_INSTALL],
+        ..Page::new("README.zh-CN.md")
+    };
     quickstart_php: Page::new("docs/quickstart-php.md");
+    quickstart_php_in_chinese: Page::new("docs/zh-CN/quickstart-php.md");
+    expired_key_listener: Page::new("docs/zh-CN/expired-key-listener.md");
     quickstart_node: Page::new("docs/quickstart-node.md");
     quickstart_python: Page::new("docs/quickstart-python.md");
     scheduling: Page {
