@@ -36,6 +36,9 @@ const ORDERS: (&str, &str) = (
      [[routes]]\nmatch = '^Order@'\nlog = {}\n",
 );
 
+/// What a reader has typed who has a configuration.
+const DAEMON: &str = "lapsed migrate\nlapsed listen";
+
 /// The program is there already: this test has built it.
 const CARGO_INSTALL: (&str, &str) = ("cargo", "[ \"$*\" = 'install --locked --path src/cli' ]");
 
@@ -133,6 +136,21 @@ pages! {
         files: &[WEBHOOK_KEY],
         means: &[("/etc/lapsed/", "")],
         ..Page::new("docs/coming-from/sidekiq.md")
+    };
+    rabbitmq_delayed: Page {
+        files: &[SERVERS],
+        before: DAEMON,
+        ..Page::new("docs/coming-from/rabbitmq-delayed.md")
+    };
+    redisson: Page {
+        files: &[SERVERS],
+        before: DAEMON,
+        ..Page::new("docs/coming-from/redisson.md")
+    };
+    xxl_job: Page {
+        files: &[SERVERS],
+        before: DAEMON,
+        ..Page::new("docs/coming-from/xxl-job.md")
     };
     resp: Page {
         files: &[SERVERS],
