@@ -4,6 +4,8 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod alerts;
+#[cfg(all(test, feature = "http", feature = "resp"))]
+mod errors_page;
 #[cfg(feature = "http")]
 pub mod http;
 // Each server uses a part.

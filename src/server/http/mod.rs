@@ -40,6 +40,8 @@ pub use self::access::fuzzing as access_fuzzing;
 pub use self::api::fuzzing as api_fuzzing;
 pub use self::app_state::AppState;
 pub use self::checkup::Checkup;
+#[cfg(all(test, feature = "resp"))]
+pub(crate) use self::problem::ProblemKind;
 use self::server::Limits;
 
 /// Time for changes of many tasks to end when the server stops.

@@ -2,6 +2,7 @@
 
 use super::auth::{DEFAULT_USER, LoginError, Users};
 use super::command::{is, syntax_error};
+use super::error_code::ErrorCode;
 use super::parser::{Args, number};
 use super::reply::{Protocol, Reply};
 use super::server_state::{REDIS_VERSION, ServerState};
@@ -47,13 +48,13 @@ async fn log_in(
             session.guest = None;
             return None;
         }
-        Err(LoginError::Wrong) => "WRONGPASS invalid username-password pair or user is disabled.",
+        Err(LoginError::Wrong) => "invalid username-password pair or user is disabled.",
         Err(LoginError::LockedOut) => {
-            "WRONGPASS too many wrong passwords came from this address, try again in a minute"
+            "too many wrong passwords came from this address, try again in a minute"
         }
     };
     session.wrong_passwords = session.wrong_passwords.saturating_add(1);
-    Some(Reply::Error(text.to_owned()))
+    Some(Reply::error(ErrorCode::WrongPass, text))
 }
 
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
@@ -66,7 +67,7 @@ pub async fn hello(session: &mut Session, server: &ServerState, args: Args<'_>) 
         Some(Some(2)) => Protocol::Resp2,
         Some(Some(3)) => Protocol::Resp3,
         Some(Some(_)) => {
-            return Reply::Error("NOPROTO unsupported protocol version".to_owned());
+            return Reply::error(ErrorCode::NoProto, "unsupported protocol version");
         }
     };
     let (mut login, mut name) = (None, None);
@@ -96,8 +97,8 @@ pub async fn hello(session: &mut Session, server: &ServerState, args: Args<'_>) 
         return error;
     }
     if session.user.is_none() {
-        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
-        return Reply::Error(text.to_owned());
+        let text = "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+        return Reply::error(ErrorCode::NoAuth, text);
     }
     if let Some(name) = name {
         session.name = name;

@@ -12,6 +12,7 @@ use super::batch;
 use super::command::{Control, Registry, Run, unknown};
 use super::control;
 use super::counters::Counters;
+use super::error_code::ErrorCode;
 use super::introspection;
 use super::keyed::{Keyed, NOT_IN_TRANSACTION};
 use super::parser::{Args, Owned};
@@ -113,8 +114,8 @@ impl Dispatch {
                 return self.refuse(Some(index), error);
             }
             Ok(keyed) if keyed.reads_value() && self.hides_value(&keyed) => {
-                let text = "NOPERM payloads of this class are masked";
-                return self.refuse(Some(index), Reply::Error(text.to_owned()));
+                let text = "payloads of this class are masked";
+                return self.refuse(Some(index), Reply::error(ErrorCode::NoPerm, text));
             }
             Ok(keyed) => Queued::Keyed(keyed),
             Err(error) => Queued::Answered(error),
@@ -284,12 +285,12 @@ impl Dispatch {
         let is_exec = index.is_some_and(|index| self.registry.all()[index].name == "exec");
         let error = match (&error, self.session.transaction.is_some() && is_exec) {
             // As in Redis, an `EXEC` that is refused ends the transaction.
-            (Reply::Error(text), true) => {
+            (Reply::Error(code, text), true) => {
                 transactions::discard(&mut self.session);
-                aborted(&format!(
-                    "of: {}",
-                    text.strip_prefix("ERR ").unwrap_or(text)
-                ))
+                match code {
+                    ErrorCode::Err => aborted(&format!("of: {text}")),
+                    code => aborted(&format!("of: {code} {text}")),
+                }
             }
             _ => error,
         };

@@ -61,7 +61,7 @@ pub fn read_commands(pieces: &[&[u8]], before_auth: bool) -> Read {
 pub fn glob_matches(pattern: &[u8], text: &[u8]) -> Result<bool, String> {
     match Glob::new(pattern) {
         Ok(glob) => Ok(glob.matches(text)),
-        Err(Reply::Error(problem)) => Err(problem),
+        Err(Reply::Error(_, problem)) => Err(problem),
         Err(reply) => Err(format!("{reply:?}")),
     }
 }

@@ -18,6 +18,7 @@ mod connection;
 mod control;
 mod counters;
 mod dispatch;
+mod error_code;
 mod execute;
 mod expiry;
 #[cfg(feature = "fuzzing")]
@@ -48,5 +49,7 @@ mod watched;
 mod workers;
 
 pub use self::auth::hash_password;
+#[cfg(all(test, feature = "http"))]
+pub(crate) use self::error_code::ErrorCode;
 pub use self::listener::{Listener, OpenError};
 pub use self::service::{Ends, Service};

@@ -1,7 +1,9 @@
 //! Replies, and their encodings in RESP2 and RESP3.
 
+use std::fmt::Display;
 use std::io::Write as _;
 
+use super::error_code::ErrorCode;
 use lapsed_core::access::Denied;
 
 /// The version of the protocol that a connection speaks.
@@ -29,8 +31,8 @@ impl Protocol {
 pub enum Reply {
     /// A status, such as `OK`.
     Status(&'static str),
-    /// An error: a code in capitals, then a message. Line breaks are replaced.
-    Error(String),
+    /// An error: a code, then a message. Line breaks are replaced.
+    Error(ErrorCode, String),
     /// An integer.
     Int(i64),
     /// A string.
@@ -60,22 +62,28 @@ pub enum Reply {
 impl Reply {
     /// The refusal of a command whose scope the user lacks, in the words of Redis.
     pub fn no_permission(command: &str) -> Self {
-        Self::Error(format!(
-            "NOPERM this user has no permissions to run the '{command}' command"
-        ))
+        Self::error(
+            ErrorCode::NoPerm,
+            format_args!("this user has no permissions to run the '{command}' command"),
+        )
     }
 
     /// The refusal of what the user may not do.
     pub fn denied(denied: &Denied) -> Self {
-        Self::Error(format!("NOPERM {denied}"))
+        Self::error(ErrorCode::NoPerm, denied)
     }
 
     /// The reply `+OK`.
     pub const OK: Self = Self::Status("OK");
 
+    /// An error.
+    pub fn error(code: ErrorCode, message: impl Display) -> Self {
+        Self::Error(code, message.to_string())
+    }
+
     /// An error with the code `ERR`.
-    pub fn err(message: impl std::fmt::Display) -> Self {
-        Self::Error(format!("ERR {message}"))
+    pub fn err(message: impl Display) -> Self {
+        Self::error(ErrorCode::Err, message)
     }
 
     /// An integer that is 1 or 0.
@@ -85,7 +93,7 @@ impl Reply {
 
     /// True if it is an error.
     pub fn is_error(&self) -> bool {
-        matches!(self, Self::Error(_))
+        matches!(self, Self::Error(..))
     }
 
     /// About the bytes of the encoding, and no fewer.
@@ -94,7 +102,8 @@ impl Reply {
         let of_all = |items: &[Self]| items.iter().map(Self::bytes).sum();
         HEAD + match self {
             Self::Status(text) | Self::Static(text) => text.len(),
-            Self::Error(text) | Self::Text(text) | Self::Verbatim(text) => text.len(),
+            Self::Error(code, text) => code.as_str().len() + 1 + text.len(),
+            Self::Text(text) | Self::Verbatim(text) => text.len(),
             Self::Bytes(bytes) => bytes.len(),
             Self::Int(_) | Self::Null | Self::NullArray => 0,
             Self::Array(items) | Self::Set(items) | Self::Push(items) | Self::Several(items) => {
@@ -112,10 +121,10 @@ impl Reply {
         let is_3 = protocol == Protocol::Resp3;
         match self {
             Self::Status(text) => line(out, b'+', text),
-            Self::Error(text) if text.contains(['\r', '\n']) => {
+            Self::Error(code, text) => {
+                let text = format!("{code} {text}");
                 line(out, b'-', &text.replace(['\r', '\n'], " "));
             }
-            Self::Error(text) => line(out, b'-', text),
             Self::Int(number) => header(out, b':', *number),
             Self::Text(text) => bulk(out, text.as_bytes()),
             Self::Static(text) => bulk(out, text.as_bytes()),

@@ -122,7 +122,7 @@ impl Transaction {
             Queued::Answered(_) | Queued::Call(..) => 0,
         };
         self.bytes += match &command {
-            Queued::Answered(Reply::Error(error)) => error.len().min(ERROR_BYTES),
+            Queued::Answered(Reply::Error(_, text)) => text.len().min(ERROR_BYTES),
             Queued::Answered(_) => 0,
             Queued::Keyed(_) | Queued::Call(..) => bytes,
         };

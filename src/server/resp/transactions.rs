@@ -3,6 +3,7 @@
 use super::actor::Actor;
 use super::batch;
 use super::command::{Control, Registry, Run};
+use super::error_code::ErrorCode;
 use super::execute::{Refused, execute};
 use super::introspection;
 use super::keyed::Keyed;
@@ -109,7 +110,10 @@ fn too_long() -> Reply {
 
 /// The error for a transaction that is not carried out.
 pub fn aborted(why: &str) -> Reply {
-    Reply::Error(format!("EXECABORT Transaction discarded because {why}"))
+    Reply::error(
+        ErrorCode::ExecAbort,
+        format_args!("Transaction discarded because {why}"),
+    )
 }
 
 /// `WATCH`: remembers the rows as they are.

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::actor::Actor;
 use super::command::{Command, Run, integer, is, milliseconds, syntax_error};
+use super::error_code::ErrorCode;
 use super::parser::Args;
 use super::reply::Reply;
 use super::server_state::ServerState;
@@ -248,9 +249,9 @@ fn renew(
         match renewed.await {
             Ok(one) if one.len() == 1 => match one[0] {
                 Renewal::Held => Reply::OK,
-                Renewal::Lost => Reply::Error("FENCED claim was lost".to_owned()),
+                Renewal::Lost => Reply::error(ErrorCode::Fenced, "claim was lost"),
                 Renewal::Locked => {
-                    Reply::Error("TRYAGAIN row is locked by another session".to_owned())
+                    Reply::error(ErrorCode::TryAgain, "row is locked by another session")
                 }
             },
             Ok(several) => Reply::Array(several.into_iter().map(number).collect()),
@@ -331,10 +332,10 @@ fn text(arg: Option<&[u8]>) -> Result<String, Reply> {
 
 fn failure(error: &PullError) -> Reply {
     match error {
-        PullError::Fenced(_) | PullError::Forged => Reply::Error(format!("FENCED {error}")),
-        PullError::NotYet | PullError::NotRunning => Reply::Error(format!("TRYAGAIN {error}")),
+        PullError::Fenced(_) | PullError::Forged => Reply::error(ErrorCode::Fenced, error),
+        PullError::NotYet | PullError::NotRunning => Reply::error(ErrorCode::TryAgain, error),
         PullError::Ledger(ledger) if ledger.is_transient() => {
-            Reply::Error(format!("TRYAGAIN {error}"))
+            Reply::error(ErrorCode::TryAgain, error)
         }
         _ => Reply::err(error),
     }

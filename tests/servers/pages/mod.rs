@@ -166,6 +166,7 @@ pages! {
             lapsed listen",
         ..Page::new("docs/pull-workers.md")
     };
+    errors: Page::new("docs/errors.md");
     http: Page {
         before: "lapsed dev",
         ..Page::new("docs/http.md")

@@ -2,6 +2,7 @@
 
 use super::Dispatch;
 use crate::resp::command::{Command, wrong_arity};
+use crate::resp::error_code::ErrorCode;
 use crate::resp::keys::key;
 use crate::resp::parser::Args;
 use crate::resp::reply::Reply;
@@ -16,7 +17,7 @@ impl Dispatch {
         }
         match &self.session.user {
             None if !command.is_open() => {
-                return Some(Reply::Error("NOAUTH Authentication required.".to_owned()));
+                return Some(Reply::error(ErrorCode::NoAuth, "Authentication required."));
             }
             Some(user) if !command.scope.is_none_or(|scope| user.has(scope)) => {
                 return Some(Reply::no_permission(name));
