@@ -192,6 +192,15 @@ pages! {
             lapsed schedule Order@close@2 --in 1h",
         ..Page::new("docs/flow-control.md")
     };
+    production: Page {
+        files: &[ORDERS],
+        before: "export TOKEN=0123456789abcdef0123456789abcdef
+            export LAPSED__HTTP__TOKENS=\"['$TOKEN']\"
+            lapsed migrate
+            lapsed listen
+            until curl -fsS http://127.0.0.1:8787/readyz; do sleep 0.1; done",
+        ..Page::new("docs/production.md")
+    };
     alerts: Page {
         files: &[("chat-url", "https://hooks.example/services/1")],
         means: &[("/run/secrets/", "")],
