@@ -11,9 +11,6 @@ mod sqlite;
 
 #[cfg(feature = "engine")]
 pub use self::engine::{Adapters, in_memory};
-#[cfg(feature = "mysql")]
-#[doc(hidden)] // for `lapsed doctor`
-pub use self::mysql::name_of;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 #[doc(hidden)] // for the program
 pub use self::producer::ledger_to_move;

@@ -6,13 +6,15 @@ use lapsed_core::telemetry::Metrics;
 use lapsed_redis::{Events, LedgerName, RedisError};
 
 use crate::client::{ClientError, MysqlTaskClient};
-use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
+use crate::config::{Config, ConfigError, TimerKind};
 use crate::ledger::Ledger as _;
 use crate::ledger::mysql::MysqlLedger;
 use crate::timer::Timer;
 use crate::timer::key_expiry::KeyExpiry;
 use crate::timer::ledger_poll::LedgerPoll;
 use crate::timer::sorted_set::SortedSet;
+#[cfg(feature = "engine")]
+use crate::timer::sorted_set::delayed_sets::WithDelayedSets;
 use crate::timer::wheel::Wheel;
 
 /// Creates the ledger.
@@ -36,9 +38,8 @@ pub(super) fn timer(
     ledger: &MysqlLedger,
     metrics: &Arc<Metrics>,
 ) -> Result<Arc<dyn Timer>, ConfigError> {
-    let clock = ledger.clock().clone();
-    let metrics = Arc::clone(metrics);
-    Ok(match config.timer {
+    let (clock, shared) = (ledger.clock().clone(), Arc::clone(metrics));
+    let timer: Arc<dyn Timer> = match config.timer {
         TimerKind::KeyExpiry => {
             let timer = KeyExpiry::new(
                 &config.redis,
@@ -47,22 +48,26 @@ pub(super) fn timer(
                 Events::wanted_by(config),
                 name(config, ledger),
                 clock,
-                metrics,
+                shared,
             );
             Arc::new(timer.map_err(of_redis)?)
         }
         TimerKind::SortedSet => {
             let sets = config.sorted_set.clone();
             let name = name(config, ledger);
-            Arc::new(SortedSet::new(&config.redis, sets, clock, metrics, name).map_err(of_redis)?)
+            Arc::new(SortedSet::new(&config.redis, sets, clock, shared, name).map_err(of_redis)?)
         }
         TimerKind::Wheel => {
             let (redis, wheel) = (&config.redis, &config.wheel);
             let adopts = config.adopts_any();
-            Arc::new(Wheel::new(redis, wheel, adopts, clock, metrics).map_err(of_redis)?)
+            Arc::new(Wheel::new(redis, wheel, adopts, clock, shared).map_err(of_redis)?)
         }
         TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),
-    })
+    };
+    #[cfg(feature = "engine")]
+    let timer =
+        WithDelayedSets::around(timer, config, ledger.clock(), metrics).map_err(of_redis)?;
+    Ok(timer)
 }
 
 pub(super) fn of_redis(error: RedisError) -> ConfigError {
@@ -71,16 +76,7 @@ pub(super) fn of_redis(error: RedisError) -> ConfigError {
 
 /// The name of the ledger in Redis.
 pub(super) fn name(config: &Config, ledger: &MysqlLedger) -> LedgerName {
-    LedgerName::new(&name_of(&config.ledger), ledger.identity())
-}
-
-/// Database and table. Names a ledger without an identity: daemons may know its server by different addresses, but its
-/// database and table by the same names.
-#[doc(hidden)] // for `lapsed doctor`
-pub fn name_of(ledger: &LedgerConfig) -> String {
-    let url = ledger.url.expose().split('?').next().unwrap_or_default();
-    let database = url.rsplit('/').next().unwrap_or_default();
-    format!("{database}.{}", ledger.table)
+    LedgerName::new(&config.ledger.name(), ledger.identity())
 }
 
 impl MysqlTaskClient {

@@ -32,7 +32,7 @@ impl EntryRemover {
         let Some(entries) = self
             .entries
             .as_ref()
-            .filter(|entries| entries.counts_absence())
+            .filter(|entries| entries.counts_absence(None))
         else {
             return Ok(());
         };
@@ -71,7 +71,7 @@ impl EntryRemover {
         let Some(entries) = self
             .entries
             .as_ref()
-            .filter(|entries| entries.counts_absence())
+            .filter(|entries| entries.counts_absence(None))
         else {
             return;
         };

@@ -143,7 +143,7 @@ impl<'a> Common<'a> {
             scans: parts.ledger.clone(),
             adoption: parts.ledger.clone(),
             timer: Arc::clone(&parts.timer),
-            keeps_entries: entries.is_some(),
+            keeps_entries: keeps_entries(&entries),
             clock: clock.clone(),
             health: Arc::clone(&health),
             rearmer: Arc::clone(&rearmer),
@@ -275,7 +275,7 @@ impl<'a> Common<'a> {
             clock: self.clock.clone(),
             health: Arc::clone(&self.health),
             listening: self.listening.clone(),
-            keeps_entries: self.entries.is_some(),
+            keeps_entries: keeps_entries(&self.entries),
             router: Arc::clone(&self.parts.router),
             ownership: Arc::clone(&self.ownership),
             lifecycle: self.lifecycle.clone(),
@@ -288,4 +288,9 @@ impl<'a> Common<'a> {
             retention: watch::Sender::new(self.config.retention),
         }
     }
+}
+
+/// True if the timer keeps an entry for every task, rather than a key.
+fn keeps_entries(entries: &Option<Arc<dyn Entries>>) -> bool {
+    entries.as_ref().is_some_and(|entries| entries.has(None))
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod context;
+mod delayed_set;
 mod delivery;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod ending;

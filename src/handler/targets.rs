@@ -8,6 +8,7 @@ use std::sync::Arc;
 use reqwest::Client;
 
 use super::Handler;
+use super::delayed_set::Move;
 use super::delivery::Delivery;
 use super::exec::Exec;
 use super::log_target::Log;
@@ -22,7 +23,7 @@ use crate::redis::{Commands, Deliveries, Endpoint};
 pub(super) struct Targets {
     #[cfg(feature = "webhook")]
     clients: Shared<ClientKey, Client>,
-    servers: Shared<String, Deliveries>,
+    servers: Shared<String, Commands>,
 }
 
 impl Targets {
@@ -60,25 +61,38 @@ impl Targets {
                 if let Some(url) = &delivery.url {
                     server.url = url.clone();
                 }
-                // The timeouts are part of the name, since a reload may change them.
-                let name = format!(
-                    "{} {:?} {:?}",
-                    server.url.expose(),
-                    server.connect_timeout,
-                    server.response_timeout
-                );
-                let deliveries =
-                    self.servers
-                        .get_or_create(name, |_| match Endpoint::new(&server) {
-                            Ok(endpoint) => Ok(Deliveries::new(Commands::new(endpoint))),
-                            Err(error) => Err(error.to_string()),
-                        });
-                if let Err(error) = &deliveries {
-                    tracing::error!(target = %delivery, error, "a target cannot be used");
-                }
+                let deliveries = self.commands(&server, delivery).map(Deliveries::new);
                 Arc::new(Delivery::new(delivery.clone(), deliveries))
             }
+            TargetConfig::DelayedSet(set) => {
+                Arc::new(Move::new(set.clone(), self.commands(redis, set)))
+            }
         }
+    }
+
+    /// Returns the connection to a server, or the reason why there is none.
+    fn commands(
+        &mut self,
+        server: &RedisConfig,
+        target: &dyn std::fmt::Display,
+    ) -> Result<Commands, String> {
+        // The timeouts are part of the name, since a reload may change them.
+        let name = format!(
+            "{} {:?} {:?}",
+            server.url.expose(),
+            server.connect_timeout,
+            server.response_timeout
+        );
+        let commands = self
+            .servers
+            .get_or_create(name, |_| match Endpoint::new(server) {
+                Ok(endpoint) => Ok(Commands::new(endpoint)),
+                Err(error) => Err(error.to_string()),
+            });
+        if let Err(error) = &commands {
+            tracing::error!(%target, error, "a target cannot be used");
+        }
+        commands
     }
 }
 

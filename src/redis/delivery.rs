@@ -1,7 +1,10 @@
 //! Delivery of tasks to other programs through Redis.
 
+mod delayed_set;
+
 use redis::{FromRedisValue, Pipeline};
 
+pub use self::delayed_set::{DelayedSet, DueJob, MovedJob, RegisterPage, SeenJob};
 use super::{Commands, RedisError};
 
 /// Delivers entries and messages. A returned success was acknowledged by the server.

@@ -33,7 +33,7 @@ pub use connection::Endpoint;
 #[doc(hidden)] // for a model of the server
 pub use connector::{Connector, Stream};
 #[cfg(feature = "engine")]
-pub use delivery::Deliveries;
+pub use delivery::{DelayedSet, Deliveries, DueJob, MovedJob, RegisterPage, SeenJob};
 pub use error::RedisError;
 #[cfg(feature = "engine")]
 pub use inspection::{Client, Facts, Inspection, Listeners};

@@ -45,6 +45,13 @@ impl LedgerConfig {
         file_of(self.url.expose())
     }
 
+    /// Returns the database and the table: the same for all daemons, which may know the server by different addresses.
+    pub fn name(&self) -> String {
+        let url = self.url.expose().split('?').next().unwrap_or_default();
+        let database = url.rsplit('/').next().unwrap_or_default();
+        format!("{database}.{}", self.table)
+    }
+
     /// Refuses a timer in Redis for a ledger in a file.
     ///
     /// # Errors

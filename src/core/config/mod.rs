@@ -5,6 +5,10 @@
 
 mod access;
 mod alerts;
+#[cfg(feature = "rows")]
+mod delayed_set;
+#[cfg(feature = "rows")]
+mod delayed_sets;
 mod delivery;
 #[cfg(feature = "webhook")]
 mod egress_policy;
@@ -57,6 +61,8 @@ use self::reader::{Problems, Reader};
 use crate::task::RetryPolicy;
 
 pub use self::alerts::{AlertFormat, AlertsConfig};
+#[cfg(feature = "rows")]
+pub use self::delayed_set::{DelayedSetConfig, ReadyList, job_member, job_payload};
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 #[cfg(feature = "webhook")]
 pub use self::egress_policy::EgressPolicy;

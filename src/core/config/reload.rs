@@ -35,6 +35,8 @@ impl Config {
             ("ledger", ledger.needs_restart(&newer.ledger)),
             ("sorted_set", sorted_set.needs_restart(&newer.sorted_set)),
             ("wheel", wheel.needs_restart(&newer.wheel)),
+            #[cfg(feature = "rows")]
+            ("delayed_sets", self.delayed_sets() != newer.delayed_sets()),
             ("sentinel", sentinel.needs_restart(&newer.sentinel)),
             ("nudge", nudge.needs_restart(&newer.nudge)),
             ("ledger_poll", ledger_poll.needs_restart(&newer.ledger_poll)),

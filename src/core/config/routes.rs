@@ -55,6 +55,9 @@ pub enum TargetConfig {
     Delivery(DeliveryConfig),
     /// Workers that ask for tasks.
     Pull(PullConfig),
+    /// The ready list of a framework.
+    #[cfg(feature = "rows")]
+    DelayedSet(super::DelayedSetConfig),
     /// A log line.
     Log,
 }
@@ -68,6 +71,8 @@ impl std::fmt::Display for TargetConfig {
             Self::Webhook(webhook) => write!(f, "webhook {}, {}", webhook.url, webhook.signed()),
             Self::Delivery(delivery) => delivery.fmt(f),
             Self::Pull(pull) => pull.fmt(f),
+            #[cfg(feature = "rows")]
+            Self::DelayedSet(set) => set.fmt(f),
             Self::Log => f.write_str("log"),
         }
     }

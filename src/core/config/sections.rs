@@ -134,7 +134,12 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let resp = RespConfig::read(root.section("resp", p), key_prefix, &masks, p);
     let alerts = AlertsConfig::read(root.section("alerts", p), p);
     let otel = OtelConfig::read(root.section("otel", p), p);
-    let routes = routes::routes(&mut root, retry.as_ref(), key_prefix, p);
+    #[cfg(feature = "rows")]
+    let mut routes = super::delayed_sets::routes(&mut root, key_prefix, ledger.as_ref(), p);
+    // A program that only creates tasks may read the file of a daemon.
+    #[cfg(not(feature = "rows"))]
+    let mut routes = Vec::from_iter(root.remove("delayed_sets").and(None));
+    routes.extend(routes::routes(&mut root, retry.as_ref(), key_prefix, p));
     let recurring = recurring::recurring(&mut root, &routes, p);
     let import = import::import(&mut root, p);
     if let (Some(timer), Some(ledger)) = (timer, &ledger)

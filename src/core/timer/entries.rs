@@ -46,9 +46,15 @@ pub enum Taking {
 /// Nothing is lost: an audit finds entries that were not answered or removed.
 #[async_trait]
 pub trait Entries: Send + Sync + 'static {
-    /// True if a missing entry may mean that a program removed it. Adoption then marks rows whose entry it has seen.
-    fn counts_absence(&self) -> bool {
+    /// True if a missing entry of this task (without a key: of every task) may mean that a program removed it. Adoption
+    /// then marks rows whose entry it has seen.
+    fn counts_absence(&self, _key: Option<&TaskKey>) -> bool {
         false
+    }
+
+    /// True if this task (without a key: every task) has such an entry, and not a key, which expires.
+    fn has(&self, _key: Option<&TaskKey>) -> bool {
+        true
     }
 
     /// Takes the entries of tasks that are about to be claimed, so that no program can remove them any more. Their rows

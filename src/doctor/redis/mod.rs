@@ -15,7 +15,6 @@ mod wheel;
 
 use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive};
-use lapsed::compose::name_of;
 use lapsed::config::{Config, TimerKind};
 use lapsed::diagnosis::{Finding, Severity};
 use lapsed::ledger::LedgerError;
@@ -101,7 +100,7 @@ async fn members(
 
 /// Name of the ledger among the daemons.
 async fn ledger_name(config: &Config) -> Result<LedgerName, LedgerError> {
-    let plain = name_of(&config.ledger);
+    let plain = config.ledger.name();
     let Ok(ledger) = MysqlLedger::new(&config.ledger) else {
         return Ok(plain.as_str().into());
     };

@@ -220,10 +220,10 @@ impl Adopter {
         tokio::time::timeout(INSPECT_TIMEOUT, look).await.ok()?.ok()
     }
 
-    /// True if a missing entry may mean that a program removed it.
-    fn counts_absence(&self) -> bool {
+    /// True if a missing entry of this task may mean that a program removed it.
+    fn counts_absence_of(&self, key: &TaskKey) -> bool {
         let entries = self.entries.as_ref();
-        entries.is_some_and(|entries| entries.counts_absence())
+        entries.is_some_and(|entries| entries.counts_absence(Some(key)))
     }
 
     /// Cancels the tasks of deleted keys. Those whose rows are locked are tried again later.
@@ -231,13 +231,24 @@ impl Adopter {
         &self,
         deleted: Vec<(AdoptionCandidate, CancelByKey)>,
     ) -> Result<(), LedgerError> {
+        let has_entry = |(deleted, _): &(AdoptionCandidate, CancelByKey)| {
+            let entries = self.entries.as_ref();
+            entries.is_some_and(|entries| entries.has(Some(&deleted.key)))
+        };
+        let (of_entries, of_keys) = deleted.into_iter().partition(has_entry);
+        self.cancel_ahead(of_entries, Duration::ZERO).await?;
+        self.cancel_ahead(of_keys, CANCEL_BY_KEY_AHEAD).await
+    }
+
+    /// Cancels those of these tasks that fall due later than this from now.
+    async fn cancel_ahead(
+        &self,
+        deleted: Vec<(AdoptionCandidate, CancelByKey)>,
+        ahead: Duration,
+    ) -> Result<(), LedgerError> {
         if deleted.is_empty() {
             return Ok(());
         }
-        let ahead = match self.entries {
-            Some(_) => Duration::ZERO,
-            None => CANCEL_BY_KEY_AHEAD,
-        };
         let (candidates, cancellations): (Vec<AdoptionCandidate>, Vec<CancelByKey>) =
             deleted.into_iter().unzip();
         let answers = self.adoption.cancel_by_key(&cancellations, ahead).await?;

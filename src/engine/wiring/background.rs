@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Common;
+use super::{Common, keeps_entries};
 use crate::engine::activity::Activities;
 use crate::engine::background::Background;
 use crate::engine::background::adoption::Adopter;
@@ -226,7 +226,7 @@ impl Common<'_> {
                 ledger: ledger.clone(),
                 health: health(),
                 timer: timer(),
-                keeps_entries: self.entries.is_some(),
+                keeps_entries: keeps_entries(&self.entries),
                 router: router(),
                 ownership: ownership(),
                 configured: handle.retention.subscribe(),

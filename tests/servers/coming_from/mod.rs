@@ -5,6 +5,7 @@
 //! `LAPSED_TEST_TASKS` sets the number of tasks of each test, 200 by default.
 
 mod celery;
+mod frameworks;
 mod jobs;
 mod owner;
 mod sorted_sets;

@@ -132,6 +132,7 @@ pages! {
         ..Page::new("docs/coming-from/asynq.md")
     };
     celery: Page::new("docs/coming-from/celery.md");
+    php_frameworks: Page::new("docs/coming-from/php-frameworks.md");
     sidekiq: Page {
         files: &[WEBHOOK_KEY],
         means: &[("/etc/lapsed/", "")],

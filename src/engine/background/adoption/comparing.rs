@@ -40,7 +40,7 @@ impl Adopter {
                                 due,
                                 heard,
                                 from_key: true,
-                                is_entry: self.counts_absence(),
+                                is_entry: self.counts_absence_of(&candidate.key),
                                 over: lookup,
                                 payload: candidate.payload.as_deref().map(str::to_owned),
                             },
@@ -93,13 +93,15 @@ impl Adopter {
                     reason: "expired",
                     recheck: Recheck::No,
                 }),
-                Seen::Disarmed(heard) => match self.withdrawal(lookup, heard, now) {
-                    Some(withdrawal) => deleted.push((candidate, withdrawal)),
-                    None => self
-                        .reporter
-                        .metrics
-                        .dropped(DropReason::NotCancelledByKey, 1),
-                },
+                Seen::Disarmed(heard) => {
+                    match self.withdrawal(&candidate.key, lookup, heard, now) {
+                        Some(withdrawal) => deleted.push((candidate, withdrawal)),
+                        None => self
+                            .reporter
+                            .metrics
+                            .dropped(DropReason::NotCancelledByKey, 1),
+                    }
+                }
             }
         }
         self.acknowledge(known.into_iter().flatten().collect())
@@ -127,6 +129,7 @@ impl Adopter {
     /// task may wait for a retry, or behind a run.
     fn withdrawal(
         &self,
+        key: &TaskKey,
         lookup: Option<Lookup>,
         heard: UnixMs,
         now: UnixMs,
@@ -136,7 +139,7 @@ impl Adopter {
             let waits =
                 row.state.is_pending() || (row.state == State::Running && row.arming.due > now);
             // An entry that was never seen is not missing.
-            let was_seen = booked.origin == Origin::Entry || !self.counts_absence();
+            let was_seen = booked.origin == Origin::Entry || !self.counts_absence_of(key);
             let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
             waits && booked.is_from_key() && was_seen && is_younger
         })?;

@@ -14,8 +14,8 @@ use lapsed_core::telemetry::DropReason;
 use lapsed_core::timer::{AdoptionCandidate, AdoptionSink, Seen};
 
 /// Entries of one query, and queries of one look.
-const PAGE: usize = 1000;
-const PAGES_MAX: usize = 10;
+pub(super) const PAGE: usize = 1000;
+pub(super) const PAGES_MAX: usize = 10;
 
 /// Reads the requests in the sets, in order of their scores, one set after the other.
 pub(super) struct Inbox {
@@ -27,17 +27,17 @@ pub(super) struct Inbox {
 
 /// Where the next page begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Position {
+pub(super) struct Position {
     /// Index of the set.
-    set: usize,
+    pub(super) set: usize,
     /// The lowest score of the page.
-    from: f64,
+    pub(super) from: f64,
     /// How many entries with this score were read already.
-    skip: usize,
+    pub(super) skip: usize,
 }
 
 impl Position {
-    fn start_of(set: usize) -> Self {
+    pub(super) fn start_of(set: usize) -> Self {
         Self {
             set,
             from: f64::NEG_INFINITY,
@@ -46,7 +46,7 @@ impl Position {
     }
 
     /// Returns where the page after these entries begins; `None` if they are the last of the set.
-    fn after(self, entries: &[(Vec<u8>, f64)]) -> Option<Self> {
+    pub(super) fn after(self, entries: &[(Vec<u8>, f64)]) -> Option<Self> {
         if entries.len() < PAGE {
             return None;
         }

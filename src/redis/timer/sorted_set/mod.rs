@@ -5,6 +5,8 @@
 //! So new requests are found by their scores, however many entries wait. Signals are raised from memory.
 
 mod absence;
+#[cfg(feature = "engine")]
+pub mod delayed_sets;
 mod entries;
 mod inbox;
 mod mark;
@@ -157,7 +159,7 @@ impl Timer for SortedSet {
 
 #[async_trait]
 impl super::Entries for SortedSet {
-    fn counts_absence(&self) -> bool {
+    fn counts_absence(&self, _key: Option<&TaskKey>) -> bool {
         true
     }
 
