@@ -11,6 +11,7 @@ use lapsed_core::ledger::Ledger;
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::timer::Timer;
 use lapsed_model_redis::{Link, ModelRedis};
+use lapsed_server::http::AppState;
 use lapsed_server::resp::Service;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -123,8 +124,14 @@ impl Daemon {
         };
         let engine = Engine::with_parts(parts, &config);
         let handle = engine.handle();
+        let app = AppState::new(
+            &config.http,
+            tasks.clone(),
+            handle.clone(),
+            Arc::clone(&metrics),
+        );
         let service = Service::new(&config.resp, tasks, Arc::clone(&metrics), NO_ADDRESS);
-        let server = Server::new(actor, service.with_workers(handle.pull()));
+        let server = Server::new(actor, service.with_workers(handle.pull()), app);
         servers.add(number, Arc::clone(&server));
         let (stop, stopped) = oneshot::channel();
         let (of_process, to_history) = (Arc::clone(&process), Arc::clone(history));

@@ -6,6 +6,7 @@
 mod batch;
 mod daemon;
 mod history;
+mod http;
 mod judge;
 mod keyed;
 mod ledger;

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapsed::TaskClient;
 use lapsed::client::{ClientError, Task};
+use lapsed::engine::{self, Handle};
+use lapsed::handler::Router;
+use lapsed::limiter::MemoryLimiter;
+use lapsed::membership::MemoryMembership;
+use lapsed::{Config, Engine, Handlers, TaskClient};
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::ledger::rows::store::{At, Columns, Parts, Store};
@@ -13,20 +17,26 @@ use lapsed_core::ledger::{
     CancelAnswer, IfPending, Ledger, LedgerError, RescheduleAnswer, RunNowAnswer,
 };
 use lapsed_core::task::{Contents, Due, Origin, Scope, TaskKey, UnixMs};
+use lapsed_core::timer::Timer;
 use lapsed_model_redis::{Link, ModelRedis};
+use lapsed_server::http::AppState;
 use lapsed_server::resp::Service;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, cmd};
 use tokio::sync::mpsc;
 
 use crate::history::History;
+use crate::http;
 use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::plan::{Op, Plan, Policy, TimerKind, Verb};
 use crate::process::Process;
-use crate::record::Answer;
+use crate::record::{Actor, Answer};
 use crate::server::{NO_ADDRESS, Server};
 use crate::signals::SimTimer;
+
+/// The producer that sends HTTP requests.
+const OVER_HTTP: usize = 2;
 
 pub struct Producer {
     tasks: TaskClient,
@@ -36,8 +46,10 @@ pub struct Producer {
     keys: Vec<String>,
     redis: Option<Arc<ModelRedis>>,
     timer: TimerKind,
-    /// A RESP server on the same connections as `tasks`.
+    /// Servers on the same connections as `tasks`.
     server: Arc<Server>,
+    /// Whether it sends HTTP requests instead of calling the client, where both have the operation.
+    is_over_http: bool,
     connection: tokio::sync::OnceCell<MultiplexedConnection>,
 }
 
@@ -63,11 +75,14 @@ impl Producer {
         let config = keyed::config(plan, &[]);
         let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &Arc::default());
         let actor = process.actor;
-        let timer = SimTimer::new(timer, process, clock);
-        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::new(timer));
+        let timer: Arc<dyn Timer> = Arc::new(SimTimer::new(timer, process, clock));
+        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
         let service = Service::new(&config.resp, tasks.clone(), Arc::default(), NO_ADDRESS);
+        let idle = idle(Arc::clone(&ledger) as _, timer, &config);
+        let app = AppState::new(&config.http, tasks.clone(), idle, Arc::default());
         Self {
-            server: Server::new(actor, service),
+            server: Server::new(actor, service, app),
+            is_over_http: actor == Actor::Producer(OVER_HTTP),
             connection: tokio::sync::OnceCell::new(),
             tasks,
             ledger,
@@ -94,6 +109,16 @@ impl Producer {
         let key = TaskKey::parse(text).expect("a task key");
         let payload = format!("{{\"op\":{number}}}");
         let armed = |row, due| Answer::Armed { row, due };
+        if self.is_over_http
+            && let now = self.truth.clock().now()
+            && let Some((method, path, body)) = http::request(&op.verb, &key, &payload, now)
+        {
+            let reply = self.server.request(method, path, body).await;
+            return Ok(match reply {
+                Ok(reply) => http::answer(&op.verb, &reply),
+                Err(error) => Answer::Failed(error),
+            });
+        }
         Ok(match &op.verb {
             Verb::Create {
                 delay,
@@ -220,6 +245,20 @@ impl Producer {
             _ => Answer::Payload(cmd("GET").arg(key).query_async(&mut connection).await?),
         })
     }
+}
+
+/// The handle of an engine that does not run, as the HTTP server needs one.
+fn idle(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>, config: &Config) -> Handle {
+    let parts = engine::Parts {
+        ledger,
+        timer,
+        membership: Arc::new(MemoryMembership::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
+        router: Arc::new(Router::new(Handlers::new(), config)),
+        metrics: Arc::default(),
+        tracer: None,
+    };
+    Engine::with_parts(parts, config).handle()
 }
 
 fn class_of(key: &str) -> String {

@@ -1,15 +1,21 @@
-//! RESP servers of processes, and connections of clients to them over streams in memory.
+//! RESP and HTTP servers of processes, and connections of clients to them in memory.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
+use axum::http::Method;
+use lapsed_server::http::AppState;
 use lapsed_server::resp::{Ends, Service};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError};
+use serde_json::Value;
 use tokio::io::duplex;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::http::{self, Reply};
 use crate::record::Actor;
 
 /// Bytes on the way in each direction.
@@ -18,21 +24,23 @@ const STREAM_BYTES: usize = 16 * 1024;
 /// An address that nothing listens on.
 pub const NO_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
-/// The RESP server of a process.
+/// The servers of a process.
 pub struct Server {
     /// The process.
     pub actor: Actor,
     service: Arc<Service>,
+    routes: Router,
     stop: CancellationToken,
     connections: Mutex<JoinSet<()>>,
 }
 
 impl Server {
-    pub fn new(actor: Actor, service: Service) -> Arc<Self> {
+    pub fn new(actor: Actor, service: Service, app: AppState) -> Arc<Self> {
         Arc::new(Self {
             actor,
             service: Arc::new(service),
-            stop: CancellationToken::new(),
+            stop: app.stopping.clone(),
+            routes: lapsed_server::http::routes(app),
             connections: Mutex::default(),
         })
     }
@@ -58,6 +66,23 @@ impl Server {
             MultiplexedConnection::new_with_config(&info, ours, config).await?;
         tokio::spawn(driver);
         Ok(connection)
+    }
+
+    /// Sends a request of HTTP. No answer comes from a process that ends meanwhile.
+    pub async fn request(
+        &self,
+        method: Method,
+        path: String,
+        body: Option<Value>,
+    ) -> Result<Reply, String> {
+        let (answer, answered) = oneshot::channel();
+        if !self.stop.is_cancelled() {
+            let request = http::send(self.routes.clone(), method, path, body);
+            self.connections().spawn(async move {
+                let _ = answer.send(request.await);
+            });
+        }
+        answered.await.unwrap_or(Err("no connection".to_owned()))
     }
 
     /// Answers the commands that have begun, and closes the connections.

@@ -70,7 +70,9 @@ pub async fn serve(
     audit_log.flush().await;
 }
 
-fn routes(app: AppState) -> Router {
+/// What a request is answered with, without a listener.
+#[doc(hidden)] // for the simulator
+pub fn routes(app: AppState) -> Router {
     let access = Arc::clone(&app.access);
     let routes = Router::new()
         .merge(access::routes(Arc::clone(&access)))

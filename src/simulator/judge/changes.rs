@@ -40,7 +40,7 @@ impl Judge {
         }
         if old.owner != new.owner && new.lease_until >= now && new.owner.is_some() {
             self.claimed(actor, now, old, new);
-        } else if old.owner == new.owner && new.lease_until > old.lease_until {
+        } else if old.owner == new.owner && new.lease_until > old.lease_until.max(UnixMs(0)) {
             self.renewed(actor, now, old, new);
         } else if old.lease_until > now && new.lease_until < now {
             self.released(actor, old, new);

@@ -1,0 +1,132 @@
+//! HTTP in memory: requests to the routes of a process, and what they answer.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
+use axum::http::{Method, Request, StatusCode, header};
+use hyper_util::service::TowerToHyperService;
+use lapsed_core::task::{TaskKey, UnixMs};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::plan::{Policy, Verb};
+use crate::record::Answer;
+use crate::server::NO_ADDRESS;
+
+/// The most bytes of an answer.
+const ANSWER_BYTES: usize = 1 << 20;
+
+/// An answer of a process.
+pub struct Reply {
+    pub status: StatusCode,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// For a person.
+    pub fn text(&self) -> String {
+        format!("{}: {}", self.status, String::from_utf8_lossy(&self.body))
+    }
+}
+
+/// Sends a request, and reads the answer.
+pub async fn send(
+    routes: Router,
+    method: Method,
+    path: String,
+    body: Option<Value>,
+) -> Result<Reply, String> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "localhost")
+        .extension(ConnectInfo::<SocketAddr>(NO_ADDRESS));
+    let request = match body {
+        Some(body) => request
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string())),
+        None => request.body(Body::empty()),
+    };
+    let request = request.expect("a request");
+    let service = TowerToHyperService::new(routes);
+    let Ok(answer) = hyper::service::Service::call(&service, request).await;
+    let (head, body) = answer.into_parts();
+    let body = to_bytes(body, ANSWER_BYTES).await;
+    Ok(Reply {
+        status: head.status,
+        body: body.map_err(|error| error.to_string())?.to_vec(),
+    })
+}
+
+/// The request for an operation of the client that HTTP has, too.
+pub fn request(verb: &Verb, key: &TaskKey, payload: &str, now: UnixMs) -> Option<(Method, String, Option<Value>)> {
+    let payload: Value = serde_json::from_str(payload).expect("JSON");
+    let path = format!("/v1/tasks/{key}");
+    Some(match verb {
+        Verb::Create {
+            delay,
+            absolute,
+            policy,
+        } => {
+            let policy = match policy {
+                Policy::Move => "move",
+                Policy::Keep => "keep",
+                Policy::Refuse => "refuse",
+            };
+            let mut body = json!({ "payload": payload, "if_pending": policy });
+            match absolute {
+                true => body["at"] = rfc3339(now.plus(*delay)).into(),
+                false => body["in"] = format!("{}ms", delay.as_millis()).into(),
+            }
+            (Method::PUT, path, Some(body))
+        }
+        Verb::Cancel => (Method::DELETE, path, None),
+        Verb::Reschedule { delay } => {
+            let body = json!({ "in": format!("{}ms", delay.as_millis()) });
+            (Method::PATCH, path, Some(body))
+        }
+        Verb::RunNow => (Method::POST, format!("{path}/run"), None),
+        Verb::Redrive => (Method::POST, format!("{path}/redrive"), None),
+        Verb::Discard => (Method::POST, format!("{path}/discard"), None),
+        _ => return None,
+    })
+}
+
+fn rfc3339(time: UnixMs) -> String {
+    let time = jiff::Timestamp::from_millisecond(time.0);
+    time.expect("a time of this era").to_string()
+}
+
+/// What the answers to these requests may have.
+#[derive(Deserialize)]
+struct Told {
+    id: Option<String>,
+    outcome: Option<String>,
+}
+
+/// What a reply promises.
+pub fn answer(verb: &Verb, reply: &Reply) -> Answer {
+    if reply.status.is_server_error() {
+        return Answer::Failed(reply.text());
+    }
+    let told = serde_json::from_slice(&reply.body);
+    let told = told.unwrap_or(Told {
+        id: None,
+        outcome: None,
+    });
+    match (verb, reply.status.is_success(), told.outcome.as_deref()) {
+        (Verb::Cancel, true, Some("cancelled")) => Answer::Cancelled,
+        (Verb::Cancel, true, Some("running")) => Answer::Cancelling,
+        (Verb::Discard, ..) | (_, false, _) => Answer::Other(reply.text()),
+        _ => {
+            let id = told.id.unwrap_or_else(|| panic!("no id: {}", reply.text()));
+            let (row, due) = id.split_once('-').expect("the name of an arming");
+            Answer::Armed {
+                row: row.parse().expect("the id of a row"),
+                due: UnixMs(due.parse().expect("a time")),
+            }
+        }
+    }
+}
