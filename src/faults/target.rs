@@ -116,6 +116,14 @@ pub fn now() -> Ms {
     lapsed::clock::wall().0
 }
 
+/// How long a run takes, by the method of its task.
+pub fn length(method: &str) -> Duration {
+    match method {
+        "slow" => SLOW,
+        _ => Duration::ZERO,
+    }
+}
+
 /// How a run ends, by the method of its task: `flaky` fails in its first attempt.
 pub fn ending(method: &str, attempt: u64) -> Ended {
     match (method, attempt) {
@@ -181,9 +189,7 @@ async fn receive(
         .record
         .begin(daemon, text("key"), text("id"), ended);
     let _ = receiver.started.try_send(daemon);
-    if method == "slow" {
-        sleep(SLOW).await;
-    }
+    sleep(length(method)).await;
     let status = match ended {
         Ended::Done => StatusCode::OK,
         Ended::Failed => StatusCode::INTERNAL_SERVER_ERROR,

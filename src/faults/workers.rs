@@ -7,6 +7,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use redis::{FromRedisValue as _, Value};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::clients::{RedisClient, Reported};
@@ -65,6 +66,7 @@ pub async fn work(
 ) {
     let daemon = FIRST + number;
     let mut random = StdRng::seed_from_u64(daemon as u64);
+    let mut exceeding = JoinSet::new();
     while !stop.load(Ordering::Relaxed) {
         let mut take = redis::cmd("LAPSED.TAKE");
         take.arg(QUEUE)
@@ -81,13 +83,21 @@ pub async fn work(
         for task in tasks.iter().filter_map(Taken::read) {
             let ended = ending(&task.method, task.attempt);
             let run = record.begin(daemon, &task.key, &task.id, ended);
-            let fault = random.random_range(0..200);
-            if fault < 2 {
+            let reports = match random.random_range(0..200) {
+                0 => true,
+                1 => false,
+                _ => {
+                    report(&redis, &record, &task, run).await;
+                    continue;
+                }
+            };
+            let (redis, record, windows) = (redis.clone(), record.clone(), windows.clone());
+            // It takes other tasks meanwhile.
+            exceeding.spawn(async move {
                 let from = now();
-                if fault == 0 {
-                    report(&redis, &record, &task, run, SLOW).await;
-                } else {
-                    sleep(SLOW).await;
+                sleep(SLOW).await;
+                if reports {
+                    report(&redis, &record, &task, run).await;
                 }
                 let window = Window {
                     name: "worker exceeds its lease".to_owned(),
@@ -96,17 +106,13 @@ pub async fn work(
                     hits: Hits::Worker(daemon),
                 };
                 windows.lock().expect("no panic").push(window);
-                // The leases of the others have ended, too.
-                break;
-            } else {
-                report(&redis, &record, &task, run, Duration::ZERO).await;
-            }
+            });
         }
     }
+    exceeding.join_all().await;
 }
 
-async fn report(redis: &RedisClient, record: &Record, task: &Taken, run: u64, after: Duration) {
-    sleep(after).await;
+async fn report(redis: &RedisClient, record: &Record, task: &Taken, run: u64) {
     let mut done = redis::cmd("LAPSED.DONE");
     done.arg(&task.claim)
         .arg("RESULT")

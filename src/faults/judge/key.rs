@@ -3,6 +3,7 @@
 use super::excuses::{Faults, LATE_MS_MAX, RECOVERY_MS, START_MS_MAX};
 use super::found::{Anomaly, Verdict};
 use crate::history::{Ended, Left, Ms, Op, Row, Run, Source, Step, Story};
+use crate::target::length;
 
 /// Keys of Redis are due by its clock, and a row by that of the ledger when it was written.
 const ADOPTED_MS: Ms = 20;
@@ -125,6 +126,11 @@ impl<'a> Case<'a> {
         if bare && self.faults.hides_keys(arming.op.asked, first.started) {
             return;
         }
+        // The run of an older arming ends first.
+        let older = self.runs.iter().filter(|run| run.due < arming.due);
+        let ready = older
+            .map(|run| run.started + self.length_ms())
+            .fold(ready, Ms::max);
         let from = self.faults.promised_from(ready);
         let late = first.started - from;
         if from == ready {
@@ -137,6 +143,11 @@ impl<'a> Case<'a> {
             );
             verdict.add(Anomaly::Late, self.line(&line));
         }
+    }
+
+    fn length_ms(&self) -> Ms {
+        let method = self.key.split('@').nth(1).unwrap_or_default();
+        i64::try_from(length(method).as_millis()).unwrap_or(Ms::MAX)
     }
 
     /// Runs of an arming that another operation has ended.

@@ -139,6 +139,47 @@ fn a_run_is_late_unless_a_fault_of_the_ledger_or_a_daemon_delays_it() {
 }
 
 #[test]
+fn a_task_that_is_armed_during_its_run_is_late_from_the_end_of_that_run() {
+    const SLOW: &str = "Hook@slow@1";
+    let ends = DUE + 8_000;
+    let started = |second| {
+        let again = op(
+            DUE + 100,
+            Step::Arm {
+                due: DUE + 900,
+                busy: true,
+            },
+        );
+        let runs = vec![run(1, DUE, DUE), run(2, DUE + 900, second)];
+        let row = row(DUE + 900, Left::Done, Some(2));
+        let mut history = history(
+            Source::Client,
+            vec![arm(90_000, DUE), again],
+            runs,
+            Some(row),
+        );
+        history.keys = history
+            .keys
+            .into_values()
+            .map(|it| (SLOW.into(), it))
+            .collect();
+        history.rows = history
+            .rows
+            .into_values()
+            .map(|it| (SLOW.into(), it))
+            .collect();
+        history
+            .runs
+            .iter_mut()
+            .for_each(|run| run.key = SLOW.into());
+        history
+    };
+    assert_eq!(found(&started(ends + 30)), []);
+    let late = ends + LATE_MS_MAX + START_MS_MAX + 1;
+    assert_eq!(found(&started(late)), [Anomaly::Late]);
+}
+
+#[test]
 fn a_second_run_is_doubled_unless_the_first_failed_or_was_interrupted() {
     let mut history = good();
     history.runs.push(run(2, DUE, DUE + 500));
