@@ -61,7 +61,12 @@ pub async fn send(
 }
 
 /// The request for an operation of the client that HTTP has, too.
-pub fn request(verb: &Verb, key: &TaskKey, payload: &str, now: UnixMs) -> Option<(Method, String, Option<Value>)> {
+pub fn request(
+    verb: &Verb,
+    key: &TaskKey,
+    payload: &str,
+    now: UnixMs,
+) -> Option<(Method, String, Option<Value>)> {
     let payload: Value = serde_json::from_str(payload).expect("JSON");
     let path = format!("/v1/tasks/{key}");
     Some(match verb {

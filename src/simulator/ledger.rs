@@ -206,6 +206,7 @@ impl Ledger for SimLedger {
         if self.process.strikes(FaultKind::ClockOff) {
             now.0 += i64::try_from(self.process.draw(0, 8_000)).unwrap_or(0) - 4_000;
         }
+        now.0 += self.process.drift_ms();
         let now = self.receive(Ok(now)).await?;
         self.clock.observe_us(now.0 * 1_000, asked);
         Ok(now)

@@ -5,6 +5,7 @@
 
 mod batch;
 mod daemon;
+mod door;
 mod history;
 mod http;
 mod judge;

@@ -107,6 +107,22 @@ impl Process {
         (Instant::now() < until).then_some(percent)
     }
 
+    /// How far the ledger's clock is misread by [`FaultKind::ClockDrifts`]: up to 5 % of the time that is left of it.
+    pub fn drift_ms(&self) -> i64 {
+        let kind = FaultKind::ClockDrifts;
+        let fault = self.faults().get(&kind).copied();
+        let Some((until, percent)) = fault else {
+            return 0;
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return 0;
+        }
+        self.history.struck(kind, self.actor);
+        let of_hundred = (percent % 11).cast_signed() - 5;
+        i64::try_from(left.as_millis()).unwrap_or(0) * of_hundred / 100
+    }
+
     /// Waits until this fault has ended.
     pub async fn outlasts(&self, kind: FaultKind) {
         while self.has(kind).is_some() {

@@ -1,21 +1,19 @@
-//! Pull workers: programs that take tasks from a RESP server and report how they ended.
+//! Pull workers: programs that take tasks from a daemon and report how they ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use lapsed_core::clock::LedgerClock;
-use lapsed_core::task::UnixMs;
-use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, RedisError, RedisResult, Value, cmd};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::door::{Door, Refused, Report, Taken};
 use crate::history::History;
-use crate::plan::{FaultKind, QUEUE};
+use crate::plan::FaultKind;
 use crate::process::Process;
 use crate::programs::Program;
-use crate::record::{Call, End};
+use crate::record::End;
 use crate::server::Server;
 
 /// How long a take waits.
@@ -64,13 +62,6 @@ pub struct Worker {
     pub daemons: usize,
 }
 
-/// A task as a take returns it.
-struct Taken {
-    claim: String,
-    method: String,
-    call: Call,
-}
-
 impl Worker {
     /// Takes tasks, forever.
     pub async fn run(self) {
@@ -87,25 +78,21 @@ impl Worker {
     }
 
     /// Works for a server, until it cannot be reached or the worker tries another.
-    async fn serve(self: &Arc<Self>, server: &Arc<Server>) -> Result<(), RedisError> {
-        let mut connection = connect(server).await?;
+    async fn serve(self: &Arc<Self>, server: &Arc<Server>) -> Result<(), Refused> {
+        let mut door = self.open(server).await?;
         let mut runs = JoinSet::new();
         for _ in 0..self.process.draw(1, 20) {
             let count = self.process.draw(1, 3);
-            let mut take = cmd("LAPSED.TAKE");
-            take.arg(QUEUE).arg("COUNT").arg(count);
-            take.arg("BLOCK").arg(BLOCK.as_millis() as u64);
-            take.arg("WORKER").arg(format!("worker-{}", self.number));
-            let taken = take.query_async::<Vec<Value>>(&mut connection);
+            let name = format!("worker-{}", self.number);
+            let taken = door.take(count, &name, BLOCK);
             let taken = match timeout(BLOCK + REPLY_TIME, taken).await {
                 Ok(taken) => taken?,
                 Err(_) => return Ok(()),
             };
             for task in taken {
-                let taken = Taken::read(&task).expect("the members of a task");
                 let (worker, server) = (Arc::clone(self), Arc::clone(server));
-                let connection = connection.clone();
-                runs.spawn(async move { worker.work(&server, connection, taken).await });
+                let door = door.clone();
+                runs.spawn(async move { worker.work(&server, door, task).await });
             }
             while runs.join_next().await.is_some() {}
         }
@@ -113,7 +100,7 @@ impl Worker {
     }
 
     /// Runs a task, and reports how it ended.
-    async fn work(&self, server: &Server, mut connection: MultiplexedConnection, taken: Taken) {
+    async fn work(&self, server: &Server, mut door: Door, taken: Taken) {
         let Taken {
             claim,
             method,
@@ -143,47 +130,48 @@ impl Worker {
             sleep(part).await;
             left -= part;
             if !is_late && !left.is_zero() {
-                let _ = self.send(&mut connection, &["LAPSED.RENEW", claim]).await;
+                let _ = self.send(&mut door, Report::Renew, claim).await;
             }
         }
         let after = self.process.draw(10, 5_000).to_string();
-        let report: &[&str] = match self.process.draw(0, 19) {
-            0 => &["LAPSED.RELEASE", claim],
+        let report = match self.process.draw(0, 19) {
+            0 => Report::Release,
             _ => {
                 let end = program.ends(call.attempt, &self.process);
                 self.history.ended(server.actor, call, end);
                 match end {
-                    End::Succeeded => &["LAPSED.DONE", claim],
-                    End::Failed => &["LAPSED.FAIL", claim, "not yet"],
-                    End::FailedForGood => &["LAPSED.FAIL", claim, "never", "PERMANENT"],
-                    End::Snoozed => &["LAPSED.SNOOZE", claim, &after],
+                    End::Succeeded => Report::Done,
+                    End::Failed => Report::Fail { permanent: false },
+                    End::FailedForGood => Report::Fail { permanent: true },
+                    End::Snoozed => Report::Snooze { ms: &after },
                 }
             }
         };
-        self.report(connection, report, call).await;
+        self.report(door, report, &taken).await;
         if self.process.strikes(FaultKind::WorkerReportsTwice) {
             sleep(Duration::from_millis(self.process.draw(0, 3_000))).await;
             if let Some(other) = self.servers.from(self.process.draw(0, 3) as usize)
-                && let Ok(connection) = connect(&other).await
+                && let Ok(door) = self.open(&other).await
             {
-                self.report(connection, report, call).await;
+                self.report(door, report, &taken).await;
             }
         }
     }
 
     /// Reports until a server has carried it out or refuses it.
-    async fn report(&self, mut connection: MultiplexedConnection, report: &[&str], call: &Call) {
+    async fn report(&self, mut door: Door, report: Report<'_>, taken: &Taken) {
+        let Taken { claim, call, .. } = taken;
         for attempt in 0..REPORTS_MAX {
-            let answer = self.send(&mut connection, report).await;
+            let answer = self.send(&mut door, report, claim).await;
             let now = self.clock.now();
             match answer {
                 Ok(answer) => {
-                    self.history.say(format!("{report:?}: {answer:?}"));
+                    self.history.say(format!("{report:?} {claim}: {answer}"));
                     return self.history.judge(|judge| judge.reported(call, now));
                 }
-                Err(error) => {
-                    self.history.say(format!("{report:?}: {error}"));
-                    if error.code() == Some("FENCED") {
+                Err(refused) => {
+                    self.history.say(format!("{report:?} {claim}: {refused}"));
+                    if matches!(refused, Refused::Fenced) {
                         return;
                     }
                 }
@@ -191,51 +179,30 @@ impl Worker {
             sleep(Duration::from_millis(200)).await;
             let next = self.servers.from(attempt as usize);
             if let Some(server) = next
-                && let Ok(other) = connect(&server).await
+                && let Ok(other) = self.open(&server).await
             {
-                connection = other;
+                door = other;
             }
         }
     }
 
-    async fn send(&self, to: &mut MultiplexedConnection, words: &[&str]) -> RedisResult<Value> {
+    async fn send(
+        &self,
+        to: &mut Door,
+        report: Report<'_>,
+        claim: &str,
+    ) -> Result<String, Refused> {
         self.process.runs().await;
-        let mut command = cmd(words[0]);
-        command.arg(&words[1..]);
-        let answer = timeout(REPLY_TIME, command.query_async::<Value>(to)).await;
-        answer.unwrap_or_else(|_| Err((redis::ErrorKind::Io, "no reply").into()))
+        in_time(to.report(report, claim)).await
+    }
+
+    /// Every second worker speaks HTTP.
+    async fn open(&self, server: &Arc<Server>) -> Result<Door, Refused> {
+        in_time(Door::open(server, self.number % 2 == 1)).await
     }
 }
 
-async fn connect(server: &Server) -> Result<MultiplexedConnection, RedisError> {
-    let connected = timeout(REPLY_TIME, server.connect()).await;
-    connected.unwrap_or_else(|_| Err((redis::ErrorKind::Io, "no reply").into()))
-}
-
-impl Taken {
-    /// Reads a task from the reply to a take.
-    fn read(reply: &Value) -> Option<Self> {
-        let members = BTreeMap::<String, Value>::from_redis_value_ref(reply).ok()?;
-        let text = |name: &str| String::from_redis_value_ref(members.get(name)?).ok();
-        let claim = text("claim")?;
-        let fence = claim.split('.').next()?;
-        let mut parts = fence.split('-');
-        let row = parts.next()?.parse().ok()?;
-        let due = UnixMs(parts.next()?.parse().ok()?);
-        let owner = u128::from_str_radix(parts.next()?, 16).ok()?;
-        let attempt = members.get("attempt")?;
-        let call = Call {
-            id: text("id")?,
-            row,
-            due,
-            attempt: u16::from_redis_value_ref(attempt).ok()?,
-            payload: text("payload"),
-            owner: Some(owner.to_be_bytes()),
-        };
-        Some(Self {
-            method: text("method")?,
-            claim,
-            call,
-        })
-    }
+async fn in_time<T>(answer: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
+    let answer = timeout(REPLY_TIME, answer).await;
+    answer.unwrap_or_else(|_| Err(Refused::Other("no reply".to_owned())))
 }

@@ -22,7 +22,7 @@ impl Judge {
     /// A process that may misread the ledger's clock from now on.
     pub(super) fn misread_clock(&mut self, actor: Actor, kind: FaultKind) {
         let misreads = match (kind, actor) {
-            (FaultKind::ClockOff, actor) => actor,
+            (FaultKind::ClockOff | FaultKind::ClockDrifts, actor) => actor,
             (FaultKind::ClockAtStart, Actor::Daemon { number, start }) => Actor::Daemon {
                 number,
                 start: start + 1,

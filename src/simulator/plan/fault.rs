@@ -27,6 +27,8 @@ pub enum FaultKind {
     Freeze,
     /// The process takes a wrong reading of the ledger's clock.
     ClockOff,
+    /// What the process reads of the ledger's clock runs slow or fast, until it is right.
+    ClockDrifts,
     /// The process starts with a clock that is far from the ledger's.
     ClockAtStart,
     /// The process is started again with another configuration: it runs fewer classes.
@@ -92,7 +94,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::LedgerSlow,
         Self::LedgerUnreachable,
         Self::LedgerRefuses,
@@ -104,6 +106,7 @@ impl FaultKind {
         Self::Stop,
         Self::Freeze,
         Self::ClockOff,
+        Self::ClockDrifts,
         Self::ClockAtStart,
         Self::ConfigChange,
         Self::MembersUnreachable,
@@ -154,7 +157,7 @@ impl FaultKind {
     pub fn may_crash(self) -> bool {
         matches!(self, Self::Kill | Self::ClockAtStart | Self::Freeze)
             || self.is_of_workers()
-            || self.is_of_connections() && self != Self::ClockOff
+            || self.is_of_connections() && !matches!(self, Self::ClockOff | Self::ClockDrifts)
     }
 
     /// True if it is a fault of Redis, or on the way there.
@@ -218,6 +221,7 @@ impl FaultKind {
                 | Self::LedgerAppliesLate
                 | Self::LedgerHangs
                 | Self::ClockOff
+                | Self::ClockDrifts
                 | Self::TimerRefuses
         )
     }
