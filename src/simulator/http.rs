@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use axum::Router;
+pub use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
-use axum::http::{Method, Request, StatusCode, header};
+pub use axum::http::{Method, StatusCode};
+use axum::http::{Request, header};
 use hyper_util::service::TowerToHyperService;
 use lapsed_core::task::{TaskKey, UnixMs};
 use serde::Deserialize;
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::plan::{Policy, Verb};
 use crate::record::Answer;
-use crate::server::NO_ADDRESS;
 
 /// The most bytes of an answer.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -31,9 +31,10 @@ impl Reply {
     }
 }
 
-/// Sends a request, and reads the answer.
+/// Sends a request from an address, and reads the answer.
 pub async fn send(
     routes: Router,
+    from: SocketAddr,
     method: Method,
     path: String,
     body: Option<Value>,
@@ -42,7 +43,7 @@ pub async fn send(
         .method(method)
         .uri(path)
         .header(header::HOST, "localhost")
-        .extension(ConnectInfo::<SocketAddr>(NO_ADDRESS));
+        .extension(ConnectInfo(from));
     let request = match body {
         Some(body) => request
             .header(header::CONTENT_TYPE, "application/json")
@@ -106,7 +107,7 @@ fn rfc3339(time: UnixMs) -> String {
 
 /// What the answers to these requests may have.
 #[derive(Deserialize)]
-struct Told {
+struct AnswerBody {
     id: Option<String>,
     outcome: Option<String>,
 }
@@ -116,17 +117,17 @@ pub fn answer(verb: &Verb, reply: &Reply) -> Answer {
     if reply.status.is_server_error() {
         return Answer::Failed(reply.text());
     }
-    let told = serde_json::from_slice(&reply.body);
-    let told = told.unwrap_or(Told {
+    let body = serde_json::from_slice(&reply.body);
+    let body = body.unwrap_or(AnswerBody {
         id: None,
         outcome: None,
     });
-    match (verb, reply.status.is_success(), told.outcome.as_deref()) {
+    match (verb, reply.status.is_success(), body.outcome.as_deref()) {
         (Verb::Cancel, true, Some("cancelled")) => Answer::Cancelled,
         (Verb::Cancel, true, Some("running")) => Answer::Cancelling,
         (Verb::Discard, ..) | (_, false, _) => Answer::Other(reply.text()),
         _ => {
-            let id = told.id.unwrap_or_else(|| panic!("no id: {}", reply.text()));
+            let id = body.id.unwrap_or_else(|| panic!("no id: {}", reply.text()));
             let (row, due) = id.split_once('-').expect("the name of an arming");
             Answer::Armed {
                 row: row.parse().expect("the id of a row"),

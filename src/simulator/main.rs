@@ -4,8 +4,8 @@
 //! A process runs one seed; the other commands start such processes.
 
 mod batch;
+mod connection;
 mod daemon;
-mod door;
 mod history;
 mod http;
 mod judge;

@@ -3,8 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
-use axum::http::Method;
 use lapsed_server::http::AppState;
 use lapsed_server::resp::{Ends, Service};
 use redis::aio::MultiplexedConnection;
@@ -15,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::http::{self, Reply};
+use crate::http::{self, Method, Reply, Router};
 use crate::record::Actor;
 
 /// Bytes on the way in each direction.
@@ -77,7 +75,7 @@ impl Server {
     ) -> Result<Reply, String> {
         let (answer, answered) = oneshot::channel();
         if !self.stop.is_cancelled() {
-            let request = http::send(self.routes.clone(), method, path, body);
+            let request = http::send(self.routes.clone(), NO_ADDRESS, method, path, body);
             self.connections().spawn(async move {
                 let _ = answer.send(request.await);
             });

@@ -8,7 +8,7 @@ use lapsed_core::clock::LedgerClock;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::door::{Door, Refused, Report, Taken};
+use crate::connection::{Connection, Refused, Report, Taken};
 use crate::history::History;
 use crate::plan::FaultKind;
 use crate::process::Process;
@@ -79,20 +79,20 @@ impl Worker {
 
     /// Works for a server, until it cannot be reached or the worker tries another.
     async fn serve(self: &Arc<Self>, server: &Arc<Server>) -> Result<(), Refused> {
-        let mut door = self.open(server).await?;
+        let mut connection = self.open(server).await?;
         let mut runs = JoinSet::new();
         for _ in 0..self.process.draw(1, 20) {
             let count = self.process.draw(1, 3);
             let name = format!("worker-{}", self.number);
-            let taken = door.take(count, &name, BLOCK);
+            let taken = connection.take(count, &name, BLOCK);
             let taken = match timeout(BLOCK + REPLY_TIME, taken).await {
                 Ok(taken) => taken?,
                 Err(_) => return Ok(()),
             };
             for task in taken {
                 let (worker, server) = (Arc::clone(self), Arc::clone(server));
-                let door = door.clone();
-                runs.spawn(async move { worker.work(&server, door, task).await });
+                let connection = connection.clone();
+                runs.spawn(async move { worker.work(&server, connection, task).await });
             }
             while runs.join_next().await.is_some() {}
         }
@@ -100,7 +100,7 @@ impl Worker {
     }
 
     /// Runs a task, and reports how it ended.
-    async fn work(&self, server: &Server, mut door: Door, taken: Taken) {
+    async fn work(&self, server: &Server, mut connection: Connection, taken: Taken) {
         let Taken {
             claim,
             method,
@@ -130,7 +130,7 @@ impl Worker {
             sleep(part).await;
             left -= part;
             if !is_late && !left.is_zero() {
-                let _ = self.send(&mut door, Report::Renew, claim).await;
+                let _ = self.send(&mut connection, Report::Renew, claim).await;
             }
         }
         let after = self.process.draw(10, 5_000).to_string();
@@ -147,22 +147,22 @@ impl Worker {
                 }
             }
         };
-        self.report(door, report, &taken).await;
+        self.report(connection, report, &taken).await;
         if self.process.strikes(FaultKind::WorkerReportsTwice) {
             sleep(Duration::from_millis(self.process.draw(0, 3_000))).await;
             if let Some(other) = self.servers.from(self.process.draw(0, 3) as usize)
-                && let Ok(door) = self.open(&other).await
+                && let Ok(connection) = self.open(&other).await
             {
-                self.report(door, report, &taken).await;
+                self.report(connection, report, &taken).await;
             }
         }
     }
 
     /// Reports until a server has carried it out or refuses it.
-    async fn report(&self, mut door: Door, report: Report<'_>, taken: &Taken) {
+    async fn report(&self, mut connection: Connection, report: Report<'_>, taken: &Taken) {
         let Taken { claim, call, .. } = taken;
         for attempt in 0..REPORTS_MAX {
-            let answer = self.send(&mut door, report, claim).await;
+            let answer = self.send(&mut connection, report, claim).await;
             let now = self.clock.now();
             match answer {
                 Ok(answer) => {
@@ -181,14 +181,14 @@ impl Worker {
             if let Some(server) = next
                 && let Ok(other) = self.open(&server).await
             {
-                door = other;
+                connection = other;
             }
         }
     }
 
     async fn send(
         &self,
-        to: &mut Door,
+        to: &mut Connection,
         report: Report<'_>,
         claim: &str,
     ) -> Result<String, Refused> {
@@ -197,8 +197,8 @@ impl Worker {
     }
 
     /// Every second worker speaks HTTP.
-    async fn open(&self, server: &Arc<Server>) -> Result<Door, Refused> {
-        in_time(Door::open(server, self.number % 2 == 1)).await
+    async fn open(&self, server: &Arc<Server>) -> Result<Connection, Refused> {
+        in_time(Connection::open(server, self.number % 2 == 1)).await
     }
 }
 

@@ -161,7 +161,10 @@ const DRIVERS: [(&str, &[&str]); 9] = [
         &["handler/webhook", "handler/targets.rs", "cli/otel"],
     ),
     (r"opentelemetry\w*", &["cli/otel"]),
-    ("axum", &["faults/target.rs", "server/http"]),
+    (
+        "axum",
+        &["faults/target.rs", "server/http", "simulator/http.rs"],
+    ),
     ("askama", &["server/http/dashboard"]),
     ("argon2", &["server/resp/auth.rs"]),
     ("clap", &["cli", "faults", "simulator"]),

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{Method, StatusCode};
 use lapsed_core::task::UnixMs;
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisError, Value, cmd};
@@ -13,13 +12,14 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::http::{Method, StatusCode};
 use crate::plan::QUEUE;
 use crate::record::Call;
 use crate::server::Server;
 
 /// A connection of a worker to a daemon.
 #[derive(Clone)]
-pub enum Door {
+pub enum Connection {
     Resp(MultiplexedConnection),
     Http(Arc<Server>),
 }
@@ -66,7 +66,7 @@ pub struct Taken {
     pub call: Call,
 }
 
-impl Door {
+impl Connection {
     pub async fn open(server: &Arc<Server>, over_http: bool) -> Result<Self, Refused> {
         Ok(match over_http {
             true => Self::Http(Arc::clone(server)),
