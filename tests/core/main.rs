@@ -7,6 +7,7 @@ mod ledger_rules;
 mod circles;
 mod conditions;
 mod engine;
+mod error_pages;
 mod evidence;
 mod exports;
 mod layers;
