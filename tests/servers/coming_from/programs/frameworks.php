@@ -1,5 +1,6 @@
 <?php
-// Producers and workers of frameworks, with the commands that each sends to Redis. Laravel is the package of Debian; the others
+// Producers and workers of frameworks, with the commands that each sends to Redis. Laravel is the package of Debian. With
+// LAPSED_TEST_PHP_PACKAGES think-queue and hyperf are their packages, see packages.php. The others
 // follow top-think/think-queue:src/queue/connector/Redis.php, walkor/redis-queue:src/Client.php with
 // webman-php/redis-queue:src/RedisConnection.php, and hyperf/hyperf:src/async-queue/src/Driver/RedisDriver.php.
 //
@@ -274,7 +275,13 @@ if ($framework === 'laravel') {
         }
     }
 }
-$queue = match ($framework) {
+$packages = getenv('LAPSED_TEST_PHP_PACKAGES') !== false && in_array($framework, ['think-queue', 'hyperf']);
+if ($packages) {
+    require_once __DIR__ . '/packages.php';
+}
+$queue = match ($packages ? "package of $framework" : $framework) {
+    'package of think-queue' => new PackageOfThinkQueue($redis, $polls),
+    'package of hyperf' => new PackageOfHyperf($redis, $polls),
     'laravel' => new Laravel($redis, $polls, (int) $port),
     'think-queue' => new ThinkQueue($redis, $polls),
     'webman' => new Webman($redis, $polls),

@@ -1,5 +1,9 @@
 //! docs/coming-from/php-frameworks.md: producers and workers of frameworks as they are, beside a daemon that moves their jobs.
 
+mod faults;
+mod follow;
+mod lateness;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,8 +17,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use super::owner::{PROGRAMS, tasks, window};
-use crate::support::process::Process;
+use super::owner::{PROGRAMS, window};
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
 use crate::support::shell::Shell;
@@ -33,6 +36,30 @@ struct Framework {
     /// Whether it runs the job of a dead worker again by itself.
     acknowledges: bool,
 }
+
+const LARAVEL: Framework = Framework {
+    name: "laravel",
+    set: "shop_database_queues:default:delayed",
+    acknowledges: true,
+};
+
+const THINK_QUEUE: Framework = Framework {
+    name: "think-queue",
+    set: "{queues:default}:delayed",
+    acknowledges: true,
+};
+
+const WEBMAN: Framework = Framework {
+    name: "webman",
+    set: "{redis-queue}-delayed",
+    acknowledges: false,
+};
+
+const HYPERF: Framework = Framework {
+    name: "hyperf",
+    set: "{queue}:delayed",
+    acknowledges: false,
+};
 
 /// What becomes of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +149,11 @@ impl Shop {
             (format!("{word}-{batch}-{number}"), fate, delay)
         });
         let jobs: Vec<(String, Fate, usize)> = jobs.collect();
+        self.delay(jobs);
+    }
+
+    /// The producer delays these jobs.
+    fn delay(&mut self, jobs: Vec<(String, Fate, usize)>) {
         let lines: Vec<Value> = jobs
             .iter()
             .map(|(name, _, delay)| json!([name, delay]))
@@ -293,91 +325,4 @@ impl Shop {
         assert_eq!(self.rig.with_status(3).await, cancelled);
         assert_eq!(self.rig.with_status(2).await, 0);
     }
-}
-
-async fn follow(framework: &'static Framework) {
-    let mut shop = Shop::new(framework).await;
-    let part = tasks() / 4;
-    // These wait before there is a daemon.
-    shop.produce("before", part);
-    let mut daemon = Process::listen(&shop.rig, &[]);
-    let workers = shop.work(false);
-    shop.produce("first", part);
-    shop.until_mirrored().await;
-    shop.cancel("before").await;
-    shop.cancel("first").await;
-    until("the removed jobs are cancelled", async || {
-        let removed = shop
-            .jobs
-            .iter()
-            .filter(|job| matches!(job.fate, Fate::Cancelled | Fate::Removed));
-        shop.rig.with_status(3).await == removed.count() as i64
-    })
-    .await;
-    until("some jobs have run", async || shop.ran().len() > part / 4).await;
-    // Jobs fall due while there is no daemon, and nobody moves them.
-    daemon.kill();
-    shop.produce("unwatched", part);
-    let now = shop.rig.now_ms().await;
-    shop.rig.until_clock(lapsed::UnixMs(now + 2_000)).await;
-    let mut daemon = Process::listen(&shop.rig, &[]);
-    shop.until_mirrored().await;
-    shop.cancel("unwatched").await;
-    // From here on the framework's poller takes part, and has the jobs for itself while there is no daemon.
-    let polling = shop.work(true);
-    shop.produce("polled", tasks() - 3 * part);
-    shop.until_mirrored().await;
-    shop.cancel("polled").await;
-    until("jobs of the last batch have run", async || {
-        shop.ran().keys().any(|name| name.contains("-polled-"))
-    })
-    .await;
-    daemon.kill();
-    let now = shop.rig.now_ms().await;
-    shop.rig.until_clock(lapsed::UnixMs(now + 2_000)).await;
-    let _daemon = Process::listen(&shop.rig, &[]);
-    shop.all_is_well().await;
-    drop((workers, polling));
-    let set: i64 = shop.rig.redis_says(&["ZCARD", framework.set]).await;
-    assert_eq!(set, 0);
-}
-
-#[tokio::test]
-async fn each_job_of_laravel_runs_once_through_everything() {
-    follow(&Framework {
-        name: "laravel",
-        set: "shop_database_queues:default:delayed",
-        acknowledges: true,
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn each_job_of_think_queue_runs_once_through_everything() {
-    follow(&Framework {
-        name: "think-queue",
-        set: "{queues:default}:delayed",
-        acknowledges: true,
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn each_job_of_webman_runs_once_through_everything() {
-    follow(&Framework {
-        name: "webman",
-        set: "{redis-queue}-delayed",
-        acknowledges: false,
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn each_job_of_hyperf_runs_once_through_everything() {
-    follow(&Framework {
-        name: "hyperf",
-        set: "{queue}:delayed",
-        acknowledges: false,
-    })
-    .await;
 }
