@@ -1,12 +1,15 @@
 //! `[resp]`: the RESP server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use super::access::{exposed, globs, name, scopes};
+use super::egress_policy::is_private;
 use super::reader::{Problems, Reader};
-use super::rules::{address, no_key, section, within};
+use super::rules::{address, any, no_key, section, within};
 use crate::access::{AccessScope, Masks, Principal, Proof};
 
 /// Prefix of a password hash, as `lapsed hash-password` prints it.
@@ -23,14 +26,36 @@ section! {
         pub listen: Option<SocketAddr> = address("127.0.0.1:6380"),
         /// Users; none: every client may do everything, on a loopback address only.
         pub users: Vec<Arc<Principal>> = users(exposed(listen), masks),
+        /// Which clients are served without TLS, if there is no certificate.
+        pub plaintext: Plaintext = any,
         /// Certificate and key; `None`: no TLS.
-        pub tls: Option<RespTls> = tls(exposed(listen)),
+        pub tls: Option<RespTls> = tls(exposed(listen).filter(|_| plaintext == Some(Plaintext::Loopback))),
         /// Maximum number of connections.
         pub max_connections: usize = within(1..=1_000_000),
         /// `redis.key_prefix`: what clients put before each key. A change is one of `[redis]`.
         pub key_prefix: String = no_key(redis_prefix.to_owned()); live,
         /// `[access]`: what is not shown.
         pub masks: Masks = no_key(masks.clone()),
+    }
+}
+
+/// Clients that are served without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plaintext {
+    /// Those of this machine.
+    Loopback,
+    /// Also those whose address is of a private network, such as that of containers on one machine.
+    PrivateNetwork,
+}
+
+impl Plaintext {
+    /// True if a client with this address is served without TLS.
+    pub fn serves(self, address: IpAddr) -> bool {
+        match self {
+            Self::Loopback => address.to_canonical().is_loopback(),
+            Self::PrivateNetwork => is_private(address),
+        }
     }
 }
 
@@ -90,7 +115,10 @@ fn tls(
             (true, true, None) => return Some(None),
             (true, true, Some(address)) => (
                 "tls_cert",
-                format!("expected a certificate, because `{address}` is not a loopback address"),
+                format!(
+                    "expected a certificate, because `{address}` is not a loopback address; for clients in private networks alone, \
+                     `resp.plaintext = \"private-network\"` does without"
+                ),
             ),
             (true, false, _) => (
                 "tls_cert",

@@ -287,6 +287,30 @@ fn tasks_are_armed_however_far_ahead_unless_there_is_a_horizon() {
 }
 
 #[test]
+fn a_password_is_enough_for_redis_clients_of_a_private_network() {
+    let settings = |plaintext: &str| {
+        format!(
+            "resp.listen = '0.0.0.0:6380'\nresp.password = '$argon2id$x'\nresp.plaintext = '{plaintext}'"
+        )
+    };
+    let config = Config::from_toml(&settings("private-network")).unwrap();
+    assert_eq!(config.resp.tls, None);
+    for (address, served) in [("172.17.0.2", true), ("::1", true), ("8.8.8.8", false)] {
+        let address = address.parse().unwrap();
+        assert_eq!(config.resp.plaintext.serves(address), served, "{address}");
+        assert_eq!(Plaintext::Loopback.serves(address), address.is_loopback());
+    }
+    assert!(problems(&settings("loopback"))[0].contains("`resp.tls_cert`: expected a certificate"));
+    let unknown = &problems(&settings("everyone"))[0];
+    assert!(
+        unknown.contains("expected `loopback` or `private-network`"),
+        "{unknown}"
+    );
+    let without_password = "resp.listen = '0.0.0.0:6380'\nresp.plaintext = 'private-network'";
+    assert!(problems(without_password)[0].contains("`resp.password`: expected one"));
+}
+
+#[test]
 fn a_public_address_needs_a_token() {
     assert_eq!(
         problems("http.listen = \"0.0.0.0:8787\""),

@@ -44,6 +44,11 @@ const GIVE_WAY_TIME: Duration = Duration::from_secs(2);
 /// Of all connections, one in this number is kept for other addresses than the one with the most.
 const KEPT_FOR_OTHERS: usize = 16;
 
+const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+
+const WITHOUT_TLS: &[u8] =
+    b"-ERR this address is not served without TLS: see `resp.plaintext` and `resp.tls_cert`\r\n";
+
 /// Time for connections to end after a stop.
 const END_TIME: Duration = Duration::from_secs(2);
 
@@ -158,12 +163,18 @@ impl Listener {
                     continue;
                 }
             };
+            if self.tls.is_none() && !service.server.config.plaintext.serves(address.ip()) {
+                service.server.metrics.resp_refused("plaintext");
+                tracing::debug!(client.address = %address, "refused a client without TLS");
+                connections.spawn(refuse(stream, WITHOUT_TLS));
+                continue;
+            }
             let permit = Arc::clone(&room).try_acquire_owned().ok();
             let (others, place) = addresses.enter(address.ip());
             let is_full = permit.is_none() || others >= of_one_address;
             if is_full && !guests.close_oldest() {
                 service.server.metrics.resp_refused("max_connections");
-                connections.spawn(refuse(stream));
+                connections.spawn(refuse(stream, FULL));
                 continue;
             }
             let service = Arc::clone(&service);
@@ -177,7 +188,7 @@ impl Listener {
                     // That of the connection that gives way.
                     None => match timeout(GIVE_WAY_TIME, room.acquire_owned()).await {
                         Ok(Ok(permit)) => permit,
-                        _ => return refuse(stream).await,
+                        _ => return refuse(stream, FULL).await,
                     },
                 };
                 let count = |change: i64| {
@@ -278,7 +289,6 @@ async fn serve_one(
     }
 }
 
-async fn refuse(mut stream: TcpStream) {
-    let error = b"-ERR max number of clients reached\r\n";
+async fn refuse(mut stream: TcpStream, error: &'static [u8]) {
     let _ = timeout(Duration::from_secs(1), stream.write_all(error)).await;
 }

@@ -283,6 +283,15 @@ pages! {
         ],
         ..Page::new("docs/troubleshooting.md")
     };
+    containers: Page {
+        files: &[("lapsed.toml", "timer = 'ledger_poll'\nledger.url = 'sqlite://./lapsed.db'\nhttp.listen = ''\n")],
+        then: "ip address add 203.0.113.5/32 dev lo; ip address add 172.17.0.9/32 dev lo
+            lapsed show Order@close@42
+            redis-cli -h 203.0.113.5 -p 6380 PING 2>&1 | grep 'not served without TLS'
+            redis-cli -h 172.17.0.9 -p 6380 --pass 'a long password' PING | grep PONG
+            redis-cli -h 172.17.0.9 -p 6380 PING 2>&1 | grep NOAUTH",
+        ..Page::new("docs/containers.md")
+    };
     setups: Page {
         first: &[
             ("lapsed show Hello@world", "redis-cli -p 6380 SETEX Hello@world 60 ''"),
