@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::access::{exposed, globs, name, scopes};
-use super::egress_policy::is_private;
 use super::reader::{Problems, Reader};
 use super::rules::{address, any, no_key, section, within};
 use crate::access::{AccessScope, Masks, Principal, Proof};
@@ -52,10 +51,16 @@ pub enum Plaintext {
 impl Plaintext {
     /// True if a client with this address is served without TLS.
     pub fn serves(self, address: IpAddr) -> bool {
-        match self {
-            Self::Loopback => address.to_canonical().is_loopback(),
-            Self::PrivateNetwork => is_private(address),
-        }
+        let address = address.to_canonical();
+        let of_network = || match address {
+            // 100.64.0.0/10 is that of a carrier; some clusters give it to pods.
+            IpAddr::V4(ip) => {
+                let [a, b, ..] = ip.octets();
+                ip.is_private() || ip.is_link_local() || (a, b & 0xc0) == (100, 64)
+            }
+            IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
+        };
+        address.is_loopback() || self == Self::PrivateNetwork && of_network()
     }
 }
 

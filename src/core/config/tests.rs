@@ -311,6 +311,43 @@ fn a_password_is_enough_for_redis_clients_of_a_private_network() {
 }
 
 #[test]
+fn plaintext_is_served_to_addresses_that_no_router_of_the_internet_knows() {
+    let private = [
+        "10.1.2.3",
+        "127.0.0.1",
+        "169.254.9.9",
+        "172.17.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "::1",
+        "fd00::1",
+        "fe80::1",
+        "::ffff:172.17.0.1",
+    ];
+    for address in private {
+        assert!(
+            Plaintext::PrivateNetwork.serves(address.parse().unwrap()),
+            "{address}"
+        );
+    }
+    let others = [
+        "8.8.8.8",
+        "172.32.0.1",
+        "192.0.2.1",
+        "0.0.0.0",
+        "2606:4700::1111",
+        "::ffff:8.8.8.8",
+        "64:ff9b::8.8.8.8",
+    ];
+    for address in others {
+        assert!(
+            !Plaintext::PrivateNetwork.serves(address.parse().unwrap()),
+            "{address}"
+        );
+    }
+}
+
+#[test]
 fn a_public_address_needs_a_token() {
     assert_eq!(
         problems("http.listen = \"0.0.0.0:8787\""),
