@@ -66,6 +66,15 @@ impl Faults {
         })
     }
 
+    /// Until when a worker keeps a task that it took at this time, if it exceeds its lease.
+    pub fn kept_until(&self, worker: usize, from: Ms) -> Option<Ms> {
+        let windows = self.between(from, from + START_MS_MAX, 0);
+        let of_it = windows.filter(|window| {
+            matches!(window.hits, Hits::Worker(of) if of == worker) && window.from >= from
+        });
+        of_it.map(|window| window.to).max()
+    }
+
     /// Whether a key of plain Redis may be gone, or unheard, between these times.
     pub fn hides_keys(&self, from: Ms, to: Ms) -> bool {
         self.between(from - RECOVERY_MS, to + LATE_MS_MAX, RECOVERY_MS)

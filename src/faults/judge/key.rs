@@ -129,7 +129,10 @@ impl<'a> Case<'a> {
         // The run of an older arming ends first.
         let older = self.runs.iter().filter(|run| run.due < arming.due);
         let ready = older
-            .map(|run| run.started + self.length_ms())
+            .map(|run| {
+                let kept = self.faults.kept_until(run.daemon, run.started);
+                kept.unwrap_or(run.started + self.length_ms())
+            })
             .fold(ready, Ms::max);
         let from = self.faults.promised_from(ready);
         let late = first.started - from;

@@ -177,6 +177,9 @@ fn a_task_that_is_armed_during_its_run_is_late_from_the_end_of_that_run() {
     assert_eq!(found(&started(ends + 30)), []);
     let late = ends + LATE_MS_MAX + START_MS_MAX + 1;
     assert_eq!(found(&started(late)), [Anomaly::Late]);
+    let mut kept = started(late);
+    kept.windows = vec![window(DUE + 1, ends + 500, Hits::Worker(0))];
+    assert_eq!(found(&kept), [], "a worker keeps it");
 }
 
 #[test]
