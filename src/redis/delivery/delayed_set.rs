@@ -38,7 +38,8 @@ end \
 return out";
 
 /// Moves a due job to the ready list (the third key), and notes it for the due time of its task: a repetition pushes
-/// nothing. `ARGV`: key, member, due time in milliseconds, `RPUSH` or `LPUSH`. With a fourth key, that list gets a `1`.
+/// nothing. A job that is gone stays in the register until its task has ended, so that a repetition finds the same. `ARGV`:
+/// key, member, due time in milliseconds, `RPUSH` or `LPUSH`. With a fourth key, that list gets a `1`.
 ///
 /// Returns `moved`; `before`: this run or an earlier one of the same task has moved it; `gone`: another program has removed
 /// it; `lost`: it was neither in the set nor in the register, and was pushed from the task.
@@ -47,10 +48,7 @@ local key, member, due, push = ARGV[1], ARGV[2], ARGV[3], ARGV[4] \
 if redis.call('HGET', reg, 'moved:' .. key) == due then return 'before' end \
 local _, known = seen(key) \
 local was_there = redis.call('ZREM', set, member) == 1 \
-if not was_there and known == member then \
-  redis.call('HDEL', reg, key) \
-  return 'gone' \
-end \
+if not was_there and known == member then return 'gone' end \
 redis.call(push, KEYS[3], member) \
 if KEYS[4] then redis.call(push, KEYS[4], 1) end \
 redis.call('HDEL', reg, key) \
