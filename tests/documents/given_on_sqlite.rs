@@ -1,4 +1,4 @@
-//! As [`given`](super::given), with the ledger in an SQLite file.
+//! As `given.rs`, with the ledger in an SQLite file.
 
 pub use lapsed::SqliteTaskClient;
 pub use lapsed::rusqlite::{Connection, TransactionBehavior};
