@@ -1,5 +1,6 @@
 //! A master, its replicas, and three sentinels, each a redis-server.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -82,6 +83,13 @@ impl Servers {
             .expect("a sentinel names one of the servers")
     }
 
+    /// The epoch of the master, which each failover raises.
+    pub async fn epoch(&self) -> u64 {
+        let words = ["SENTINEL", "MASTER", MASTER];
+        let fields: HashMap<String, String> = self.sentinels[0].ask(&words).await;
+        fields["config-epoch"].parse().unwrap()
+    }
+
     /// Waits until another server is the master, and returns its index.
     pub async fn until_another_than(&self, before: usize) -> usize {
         until("another master is promoted", async || {
@@ -97,7 +105,7 @@ impl Servers {
             until(
                 "the sentinels know each other and the replicas",
                 async || {
-                    let fields: std::collections::HashMap<String, String> =
+                    let fields: HashMap<String, String> =
                         sentinel.ask(&["SENTINEL", "MASTER", MASTER]).await;
                     let quorum: String = sentinel
                         .try_ask(&["SENTINEL", "CKQUORUM", MASTER])
