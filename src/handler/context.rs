@@ -1,6 +1,7 @@
 //! The task that a handler runs.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Extensions, HandlerError};
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use crate::ledger::Lease;
-use crate::ledger::{Claim, Ledger};
+use crate::ledger::{Claim, Ledger, Renewal};
 use crate::task::{
     Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, RetryPolicy, TaskJson, TaskKey,
     Traceparent, UnixMs,
@@ -31,10 +32,6 @@ struct Run {
     lateness_ms: u64,
     /// `None` if neither the task nor a route says.
     max_attempts: Option<u16>,
-    #[cfg_attr(
-        not(any(feature = "mysql", feature = "sqlite")),
-        expect(dead_code, reason = "for transactions")
-    )]
     ledger: Arc<dyn Ledger>,
     stopping: CancellationToken,
     concluded: OnceLock<Outcome>,
@@ -266,6 +263,19 @@ impl TaskContext {
         self.0.envelope.signature.as_deref()
     }
 
+    /// Asks the ledger whether this run still holds its claim, and extends the lease to this length.
+    ///
+    /// # Errors
+    /// Fenced: the lease is lost. Retryable: the row is locked, or the ledger does not answer.
+    pub(super) async fn confirm(&self, length: Duration) -> Result<(), HandlerError> {
+        let renewed = self.0.ledger.renew(&[self.0.claim.lease], length).await?;
+        match renewed.first() {
+            Some(Renewal::Held) => Ok(()),
+            Some(Renewal::Locked) => Err(HandlerError::new("another session has locked the row")),
+            Some(Renewal::Lost) | None => Err(HandlerError::fenced()),
+        }
+    }
+
     pub(crate) fn concluded(&self) -> Option<Outcome> {
         self.0.concluded.get().cloned()
     }
@@ -300,5 +310,24 @@ impl std::fmt::Debug for TaskContext {
             .field("key", self.key())
             .field("attempt", &self.attempt())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Task;
+    use crate::testing::TestRun;
+
+    #[tokio::test]
+    async fn a_claim_is_confirmed_until_its_lease_ends() {
+        let context = TestRun::of(Task::new("Order", "close", [1]).unwrap())
+            .context()
+            .await;
+        let length = Duration::from_secs(30);
+        context.confirm(length).await.unwrap();
+        let clock = context.0.ledger.clock();
+        clock.set(clock.now().plus(length + Duration::from_secs(1)));
+        assert!(context.confirm(length).await.unwrap_err().is_fenced());
     }
 }

@@ -1,5 +1,7 @@
 //! The ready list of a framework as the target of a route. The framework's workers take the jobs from there.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::{Handler, HandlerError, TaskContext};
@@ -12,14 +14,37 @@ use crate::redis::{Commands, DelayedSet, DueJob, MovedJob};
 pub(super) struct Move {
     config: DelayedSetConfig,
     set: Result<DelayedSet, String>,
+    /// Length of a lease.
+    lease: Duration,
 }
 
 impl Move {
     /// Creates a target from its configuration, and its connection or the reason why there is none.
-    pub(super) fn new(config: DelayedSetConfig, commands: Result<Commands, String>) -> Self {
+    pub(super) fn new(
+        config: DelayedSetConfig,
+        commands: Result<Commands, String>,
+        lease: Duration,
+    ) -> Self {
         let set =
             commands.map(|commands| DelayedSet::new(commands, config.set(), config.register()));
-        Self { config, set }
+        Self { config, set, lease }
+    }
+
+    /// Moves a job. What Redis cannot tell, the ledger does: a command that arrives after the end of its lease moves
+    /// nothing that a later run has moved.
+    async fn move_due(
+        &self,
+        set: &DelayedSet,
+        job: DueJob<'_>,
+        context: &TaskContext,
+    ) -> Result<MovedJob, HandlerError> {
+        let moved = set.move_due(job).await?;
+        if moved != MovedJob::Unconfirmed {
+            return Ok(moved);
+        }
+        context.confirm(self.lease).await?;
+        let confirmed = true;
+        Ok(set.move_due(DueJob { confirmed, ..job }).await?)
     }
 }
 
@@ -40,21 +65,24 @@ impl Handler for Move {
             command,
             notify,
         } = self.config.ready(key);
-        let moved = set.move_due(DueJob {
+        let job = DueJob {
             key: key.as_str(),
             member: &member,
             due_ms: context.due().0,
             list: &list,
             command,
             notify: notify.as_deref(),
-        });
-        let moved = moved.await.map_err(|error| {
-            HandlerError::new(format!("{}: {}", self.config, HandlerError::from(error)))
+            confirmed: false,
+        };
+        let moved = self.move_due(set, job, &context).await;
+        let moved = moved.map_err(|error| match error.is_fenced() {
+            true => error,
+            false => HandlerError::new(format!("{}: {error}", self.config)),
         })?;
         context.keep_result(match moved {
             MovedJob::Moved | MovedJob::Before => format!("moved to `{list}`"),
             MovedJob::Lost => format!("Redis had lost the job: pushed to `{list}`"),
-            MovedJob::Gone => {
+            MovedJob::Gone | MovedJob::Unconfirmed => {
                 "another program has removed the job: the framework's own poller has moved it, or a program has cancelled it".to_owned()
             }
         })

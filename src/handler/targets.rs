@@ -33,16 +33,14 @@ impl Targets {
         self.clients.begin();
         self.servers.begin();
         let targets = config.routes.iter().map(|route| &route.target);
-        let targets = targets
-            .map(|target| self.target(target, &config.redis))
-            .collect();
+        let targets = targets.map(|target| self.target(target, config)).collect();
         #[cfg(feature = "webhook")]
         self.clients.end();
         self.servers.end();
         targets
     }
 
-    fn target(&mut self, target: &TargetConfig, redis: &RedisConfig) -> Arc<dyn Handler> {
+    fn target(&mut self, target: &TargetConfig, config: &Config) -> Arc<dyn Handler> {
         match target {
             TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
             TargetConfig::Log => Arc::new(Log),
@@ -57,7 +55,7 @@ impl Targets {
                 Arc::new(Webhook::new((**webhook).clone(), client))
             }
             TargetConfig::Delivery(delivery) => {
-                let mut server = redis.clone();
+                let mut server = config.redis.clone();
                 if let Some(url) = &delivery.url {
                     server.url = url.clone();
                 }
@@ -65,7 +63,8 @@ impl Targets {
                 Arc::new(Delivery::new(delivery.clone(), deliveries))
             }
             TargetConfig::DelayedSet(set) => {
-                Arc::new(Move::new(set.clone(), self.commands(redis, set)))
+                let commands = self.commands(&config.redis, set);
+                Arc::new(Move::new(set.clone(), commands, config.engine.lease))
             }
         }
     }

@@ -39,21 +39,26 @@ return out";
 
 /// Moves a due job to the ready list (the third key), and notes it for the due time of its task: a repetition pushes
 /// nothing. A job that is gone stays in the register until its task has ended, so that a repetition finds the same. `ARGV`:
-/// key, member, due time in milliseconds, `RPUSH` or `LPUSH`. With a fourth key, that list gets a `1`.
+/// key, member, due time in milliseconds, `RPUSH` or `LPUSH`, and `1` if the claim was just confirmed. With a fourth key,
+/// that list gets a `1`.
 ///
 /// Returns `moved`; `before`: this run or an earlier one of the same task has moved it; `gone`: another program has removed
-/// it; `lost`: it was neither in the set nor in the register, and was pushed from the task.
+/// it; `unconfirmed`: nothing was done, because it was neither in the set nor in the register, or is there for a later
+/// time; `lost`: it was in neither, and was pushed from the task.
 const MOVE: &str = "\
-local key, member, due, push = ARGV[1], ARGV[2], ARGV[3], ARGV[4] \
+local key, member, due, push, confirmed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1' \
 if redis.call('HGET', reg, 'moved:' .. key) == due then return 'before' end \
+local score = redis.call('ZSCORE', set, member) \
 local _, known = seen(key) \
-local was_there = redis.call('ZREM', set, member) == 1 \
-if not was_there and known == member then return 'gone' end \
+if not score and known == member then return 'gone' end \
+local is_due = score and tonumber(score) * 1000 < tonumber(due) + 1000 \
+if not is_due and not confirmed then return 'unconfirmed' end \
+redis.call('ZREM', set, member) \
 redis.call(push, KEYS[3], member) \
 if KEYS[4] then redis.call(push, KEYS[4], 1) end \
 redis.call('HDEL', reg, key) \
 redis.call('HSET', reg, 'moved:' .. key, due) \
-return was_there and 'moved' or 'lost'";
+return score and 'moved' or 'lost'";
 
 /// Removes the jobs of tasks. `ARGV`: keys.
 const REMOVE: &str = "\
@@ -153,6 +158,8 @@ pub struct DueJob<'a> {
     pub command: &'a str,
     /// A list that gets a `1`.
     pub notify: Option<&'a str>,
+    /// True if the ledger has confirmed the claim just now.
+    pub confirmed: bool,
 }
 
 /// What became of a due job.
@@ -164,6 +171,9 @@ pub enum MovedJob {
     Before,
     /// Another program has removed it: the framework's own poller, or one that cancels.
     Gone,
+    /// Redis has lost it, or it was moved and its task has ended, or it is there for a later time. Nothing was done: confirm
+    /// the claim first.
+    Unconfirmed,
     /// Redis had lost it. It was pushed.
     Lost,
 }
@@ -208,12 +218,13 @@ impl DelayedSet {
         let lists: Vec<&str> = lists.into_iter().flatten().collect();
         let mut script = self.script(MOVE, &lists);
         script.arg(job.key).arg(job.member).arg(job.due_ms);
-        script.arg(job.command);
+        script.arg(job.command).arg(u8::from(job.confirmed));
         let (moved,): (String,) = self.send(&script).await?;
         Ok(match &moved[..] {
             "moved" => MovedJob::Moved,
             "before" => MovedJob::Before,
             "gone" => MovedJob::Gone,
+            "unconfirmed" => MovedJob::Unconfirmed,
             _ => MovedJob::Lost,
         })
     }

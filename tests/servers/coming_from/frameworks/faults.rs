@@ -1,10 +1,7 @@
 //! Redis loses its data, and the framework's own poller is first.
 
-use lapsed_redis::{Commands, DelayedSet, DueJob, Endpoint, MovedJob, SeenJob};
-
 use super::{Fate, Framework, HYPERF, LARAVEL, Shop, WEBMAN};
 use crate::support::process::Process;
-use crate::support::rig::Rig;
 use crate::support::wait::until;
 
 impl Shop {
@@ -63,38 +60,6 @@ async fn a_job_that_the_frameworks_poller_has_moved_is_done_and_says_so() {
         20
     );
     drop(workers);
-}
-
-#[tokio::test]
-async fn a_move_that_is_repeated_after_the_frameworks_poller_pushes_nothing() {
-    let rig = Rig::new("timer = 'ledger_poll'").await;
-    let commands = Commands::new(Endpoint::new(&rig.config().redis).unwrap());
-    let set = DelayedSet::new(commands, "jobs", "jobs:register");
-    let job = SeenJob {
-        key: "webman@mail@1".to_owned(),
-        member: b"{}".to_vec(),
-        score: 100.0,
-    };
-    let _: i64 = rig.redis_says(&["ZADD", "jobs", "100", "{}"]).await;
-    assert_eq!(set.see(std::slice::from_ref(&job)).await.unwrap(), [true]);
-    let _: i64 = rig.redis_says(&["ZREM", "jobs", "{}"]).await;
-    let due = DueJob {
-        key: &job.key,
-        member: &job.member,
-        due_ms: 100_000,
-        list: "waiting",
-        command: "LPUSH",
-        notify: None,
-    };
-    // The daemon is killed between the move and the end of its task.
-    for _ in 0..2 {
-        assert_eq!(set.move_due(due).await.unwrap(), MovedJob::Gone);
-    }
-    let pushed: i64 = rig.redis_says(&["LLEN", "waiting"]).await;
-    assert_eq!(pushed, 0);
-    set.settle(&[(&job.key, due.due_ms)]).await.unwrap();
-    let known: i64 = rig.redis_says(&["HLEN", "jobs:register"]).await;
-    assert_eq!(known, 0);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod faults;
 mod follow;
 mod lateness;
+mod moves;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
