@@ -1,68 +1,99 @@
-//! The connection that all commands share.
+//! The connections that all commands share.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, Pipeline};
-use tokio::sync::watch;
-use tokio::time::Instant;
 
-use super::master::Mastership;
+use super::cluster::{Cluster, Master, Router};
+use super::link::Link;
 use super::{Endpoint, RedisError};
-use lapsed_core::task::RetryPolicy;
 
-/// Backoff after a failed attempt: 50 ms to about one second.
-const RECONNECT: RetryPolicy =
-    RetryPolicy::endless(Duration::from_millis(50), Duration::from_millis(800));
-
-/// The connection that all commands share. It is opened on first use, and again on the first use after a loss. Clones
-/// share it.
-///
-/// A caller waits at most the connect timeout plus the response timeout. After a failed attempt, callers get its error
-/// at once until the next attempt.
+/// Sends commands to the server, or to the nodes of a cluster. Connections are opened on first use, and again on the
+/// first use after a loss. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Commands(Arc<Shared>);
+pub struct Commands(Way);
 
-#[derive(Debug)]
-struct Shared {
-    endpoint: Endpoint,
-    link: Mutex<Link>,
-}
-
-/// The result of an attempt to connect, once it has ended.
-type Attempt = watch::Receiver<Option<Result<Live, RedisError>>>;
-
-#[derive(Debug)]
-enum Link {
-    Idle,
-    Connecting(Attempt),
-    Up(Live),
-    Down {
-        error: RedisError,
-        failures: u16,
-        until: Instant,
+/// Where commands go.
+#[derive(Debug, Clone)]
+enum Way {
+    Server(Link),
+    Cluster {
+        cluster: Arc<Cluster>,
+        /// The node for commands without a key, and its connection.
+        home: Option<(Master, Link)>,
     },
-}
-
-/// A connection and its identity, so that a late failure of an old connection does not close a new one.
-#[derive(Debug, Clone)]
-struct Live {
-    connection: MultiplexedConnection,
-    mastership: Mastership,
-    id: Arc<()>,
 }
 
 impl Commands {
     /// Does no I/O.
     pub fn new(endpoint: Endpoint) -> Self {
-        let link = Mutex::new(Link::Idle);
-        Self(Arc::new(Shared { endpoint, link }))
+        Self(match endpoint.seeds() {
+            [] => Way::Server(Link::new(endpoint)),
+            _ => Way::Cluster {
+                cluster: Arc::new(Cluster::new(endpoint)),
+                home: None,
+            },
+        })
     }
 
-    /// Returns the server's endpoint.
+    /// Returns the endpoint of the server, of the node, or of the whole cluster.
     pub fn endpoint(&self) -> &Endpoint {
-        &self.0.endpoint
+        match &self.0 {
+            Way::Server(link) => link.endpoint(),
+            Way::Cluster {
+                home: Some((_, link)),
+                ..
+            } => link.endpoint(),
+            Way::Cluster {
+                cluster,
+                home: None,
+            } => cluster.endpoint(),
+        }
+    }
+
+    /// The cluster, if it is one.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        match &self.0 {
+            Way::Server(_) => None,
+            Way::Cluster { cluster, .. } => Some(cluster),
+        }
+    }
+
+    /// The cluster and the master for commands without a key, if it is one and has one.
+    pub(super) fn node(&self) -> Option<(&Arc<Cluster>, &Master)> {
+        match &self.0 {
+            Way::Cluster {
+                cluster,
+                home: Some((master, _)),
+            } => Some((cluster, master)),
+            Way::Server(_) | Way::Cluster { home: None, .. } => None,
+        }
+    }
+
+    /// The same, but commands without a key go to this master of the cluster.
+    #[must_use]
+    pub fn at(&self, master: &Master) -> Self {
+        match &self.0 {
+            Way::Server(_) => self.clone(),
+            Way::Cluster { cluster, .. } => Self(Way::Cluster {
+                home: Some((master.clone(), cluster.link(&master.address))),
+                cluster: Arc::clone(cluster),
+            }),
+        }
+    }
+
+    /// Returns the end of names whose keys the node has; empty for a server that has all.
+    ///
+    /// # Errors
+    /// If the node has no slot.
+    pub(super) fn tag(&self) -> Result<String, RedisError> {
+        match &self.0 {
+            Way::Cluster {
+                cluster,
+                home: Some((master, _)),
+            } => cluster.tag_of(master),
+            Way::Server(_) | Way::Cluster { home: None, .. } => Ok(String::new()),
+        }
     }
 
     /// Sends a pipeline. `command` names it in errors.
@@ -74,123 +105,31 @@ impl Commands {
         command: &'static str,
         pipeline: &Pipeline,
     ) -> Result<T, RedisError> {
-        let live = self.live().await?;
-        let mut connection = live.connection.clone();
-        pipeline
-            .query_async(&mut connection)
-            .await
-            .map_err(|error| {
-                // A silent connection may be half open. A new one is cheaper than to wait.
-                if error.is_io_error() || error.is_unrecoverable_error() {
-                    self.0.lose(&live);
-                }
-                RedisError::of(command, error)
-            })
+        let (cluster, home) = match &self.0 {
+            Way::Server(link) => return link.send(command, pipeline).await,
+            Way::Cluster { cluster, home } => (cluster, home),
+        };
+        let mut router = Router {
+            cluster,
+            home: home.as_ref().map(|(master, _)| master),
+            failure: None,
+        };
+        let answer = pipeline.query_async(&mut router).await;
+        answer.map_err(|error| match router.failure {
+            Some(failure) => failure,
+            None => RedisError::of(command, error),
+        })
     }
 
     /// Lets the next command connect at once. Call it when the server is known to be up.
     pub fn forget_failures(&self) {
-        let mut link = self.0.link();
-        if let Link::Down { .. } = *link {
-            *link = Link::Idle;
+        match &self.0 {
+            Way::Server(link)
+            | Way::Cluster {
+                home: Some((_, link)),
+                ..
+            } => link.forget_failures(),
+            Way::Cluster { home: None, .. } => {}
         }
-    }
-
-    async fn live(&self) -> Result<Live, RedisError> {
-        let mut attempt = {
-            let mut link = self.0.link();
-            let failures = match &*link {
-                Link::Up(live) if !live.mastership.is_over() => return Ok(live.clone()),
-                Link::Down { error, until, .. } if Instant::now() < *until => {
-                    return Err(error.clone());
-                }
-                Link::Down { failures, .. } => *failures,
-                Link::Idle | Link::Connecting(_) | Link::Up(_) => 0,
-            };
-            match &*link {
-                Link::Connecting(attempt) => attempt.clone(),
-                _ => {
-                    let attempt = self.attempt(failures);
-                    *link = Link::Connecting(attempt.clone());
-                    attempt
-                }
-            }
-        };
-        match attempt.wait_for(Option::is_some).await {
-            Ok(answer) => answer.clone().expect("the wait ends at `Some`"),
-            Err(_) => {
-                // The runtime of the attempt has ended; the next call connects again.
-                *self.0.link() = Link::Idle;
-                Err(RedisError::silence())
-            }
-        }
-    }
-
-    /// Connects in a separate task, because the first caller may give up before the others.
-    fn attempt(&self, failures: u16) -> Attempt {
-        let (answer, attempt) = watch::channel(None);
-        let shared = Arc::clone(&self.0);
-        tokio::spawn(async move {
-            let connected = shared.endpoint.connect().await;
-            let connected = connected.map(|(connection, mastership)| Live {
-                connection,
-                mastership,
-                id: Arc::default(),
-            });
-            let failures = failures.saturating_add(1);
-            *shared.link() = match &connected {
-                Ok(live) => Link::Up(live.clone()),
-                Err(error) => Link::Down {
-                    error: error.clone(),
-                    failures,
-                    until: Instant::now() + shared.endpoint.pause_after(failures, &RECONNECT),
-                },
-            };
-            // All callers may have given up.
-            let _ = answer.send(Some(connected));
-        });
-        attempt
-    }
-}
-
-impl Shared {
-    fn lose(&self, lost: &Live) {
-        let mut link = self.link();
-        if matches!(&*link, Link::Up(live) if Arc::ptr_eq(&live.id, &lost.id)) {
-            *link = Link::Idle;
-        }
-    }
-
-    fn link(&self) -> MutexGuard<'_, Link> {
-        self.link
-            .lock()
-            .expect("nothing panics while holding the link")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lapsed_core::config::{Config, RedisConfig};
-
-    #[tokio::test]
-    async fn connection_attempts_to_a_missing_server_are_limited() {
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = closed.local_addr().unwrap();
-        drop(closed);
-        let endpoint = Endpoint::new(&RedisConfig {
-            url: format!("redis://{address}/0").into(),
-            ..Config::default().redis
-        })
-        .unwrap();
-        let commands = Commands::new(endpoint);
-        for _ in 0..100 {
-            let answer: Result<(), _> = commands.send("PING", redis::pipe().ping()).await;
-            assert_eq!(answer.unwrap_err().reason(), "unreachable");
-        }
-        let Link::Down { failures, .. } = *commands.0.link() else {
-            panic!("expected the link to be down")
-        };
-        assert!(failures < 5, "{failures} attempts");
     }
 }

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::client::client;
 use super::connector::Connector;
 use super::master::{Masters, Mastership};
-use super::{EventKind, RedisError};
-use lapsed_core::config::{RedisConfig, SentinelUrl};
+use super::{Address, EventKind, RedisError};
+use lapsed_core::config::{ClusterUrl, RedisConfig, SentinelUrl};
 use lapsed_core::task::RetryPolicy;
 
 /// Most commands that wait to be written. Further callers wait, within their own deadlines.
@@ -21,7 +21,7 @@ const PIPELINE_BUFFER: usize = 1000;
 /// Most bytes collected before a write. Bulk arming would otherwise flush every 8 KiB.
 const WRITE_BOUNDARY: usize = 256 * 1024;
 
-/// Longest time between two attempts to connect to a server that sentinels name.
+/// Longest time between two attempts to connect to a server that sentinels name, or that a cluster may replace.
 const PAUSE_MAX_WITH_SENTINELS: Duration = Duration::from_millis(200);
 
 /// The address of a server and its connection settings. Creating one does no I/O.
@@ -30,6 +30,10 @@ pub struct Endpoint {
     client: redis::Client,
     /// Finds the server, if sentinels know it. The client has the other settings then.
     masters: Option<Arc<Masters>>,
+    /// Nodes of a cluster by which the others are found.
+    seeds: Vec<Address>,
+    /// True for a node of a cluster.
+    is_node: bool,
     /// Opens streams in place of the client.
     connector: Option<Arc<dyn Connector>>,
     node: Arc<str>,
@@ -38,23 +42,39 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses the URL: that of a server, or of the sentinels of a master.
+    /// Parses the URL: that of a server, of the sentinels of a master, or of nodes of a cluster.
     ///
     /// # Errors
     /// Returns [`RedisError::Url`] if the URL is invalid.
     pub fn new(config: &RedisConfig) -> Result<Self, RedisError> {
         let text = config.url.expose();
         let sentinels = SentinelUrl::parse(text);
-        let server = sentinels.as_ref().map_or(text, |url| &url.server);
+        let cluster = ClusterUrl::parse(text);
+        let server = match (&sentinels, &cluster) {
+            (Some(url), _) => &url.server,
+            (None, Some(url)) => &url.server,
+            (None, None) => text,
+        };
         let masters = sentinels.as_ref().map(|url| Masters::new(url, config));
         let masters = masters.transpose()?.map(Arc::new);
         let client = client(server)?;
+        let nodes = cluster.map_or(Vec::new(), |url| url.nodes);
+        let seeds: Vec<Address> = nodes
+            .into_iter()
+            .map(|(host, port)| Address { host, port })
+            .collect();
         Ok(Self {
-            node: match &masters {
-                Some(masters) => masters.node().into(),
-                None => client.get_connection_info().addr().to_string().into(),
+            node: match (&masters, &seeds[..]) {
+                (Some(masters), _) => masters.node().into(),
+                (None, []) => client.get_connection_info().addr().to_string().into(),
+                (None, seeds) => {
+                    let seeds: Vec<String> = seeds.iter().map(Address::to_string).collect();
+                    format!("cluster of {}", seeds.join(",")).into()
+                }
             },
             masters,
+            seeds,
+            is_node: false,
             client,
             connector: None,
             connect_timeout: config.connect_timeout,
@@ -74,6 +94,34 @@ impl Endpoint {
             connector,
             ..endpoint
         })
+    }
+
+    /// Nodes of a cluster by which the others are found; none for a single server.
+    pub(super) fn seeds(&self) -> &[Address] {
+        &self.seeds
+    }
+
+    /// The endpoint of a node of the cluster, with the same settings.
+    pub(super) fn at(&self, address: &Address) -> Self {
+        let info = self.client.get_connection_info().clone();
+        let info = info.clone().set_addr(at(info.addr().clone(), address));
+        Self {
+            client: redis::Client::open(info).expect("the address alone has changed"),
+            seeds: Vec::new(),
+            is_node: true,
+            node: address.to_string().into(),
+            ..self.clone()
+        }
+    }
+
+    /// True if nodes are reached by their names: certificates have names, and a URL with names is from where they resolve.
+    pub(super) fn goes_by_name(&self) -> bool {
+        let is_tls = matches!(
+            self.client.get_connection_info().addr(),
+            ConnectionAddr::TcpTls { .. }
+        );
+        let is_ip = |seed: &Address| seed.host.parse::<std::net::IpAddr>().is_ok();
+        is_tls || !self.seeds.iter().any(is_ip)
     }
 
     /// Returns `host:port`, the path of the socket, or the master and its sentinels, without credentials, for logs and
@@ -115,9 +163,9 @@ impl Endpoint {
     /// may have named another meanwhile.
     pub(super) fn pause_after(&self, failures: u16, backoff: &RetryPolicy) -> Duration {
         let pause = backoff.delay(failures, rand::random());
-        match self.masters {
-            Some(_) => pause.min(PAUSE_MAX_WITH_SENTINELS),
-            None => pause,
+        match self.masters.is_some() || self.is_node {
+            true => pause.min(PAUSE_MAX_WITH_SENTINELS),
+            false => pause,
         }
     }
 
@@ -179,19 +227,7 @@ impl Endpoint {
         };
         let ((host, port), mastership) = masters.find().await?;
         let info = self.client.get_connection_info().clone();
-        let address = match info.addr().clone() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure,
-                tls_params,
-            },
-            _ => ConnectionAddr::Tcp(host, port),
-        };
+        let address = at(info.addr().clone(), &Address { host, port });
         let client = redis::Client::open(info.set_addr(address)).map_err(RedisError::Url)?;
         Ok((client, mastership))
     }
@@ -204,6 +240,24 @@ impl Endpoint {
             Ok(connected) => connected.map_err(refused_to_connect),
             Err(_) => Err(RedisError::silence()),
         }
+    }
+}
+
+/// Returns the address of another server that is reached in the same way.
+fn at(way: ConnectionAddr, address: &Address) -> ConnectionAddr {
+    let (host, port) = (address.host.clone(), address.port);
+    match way {
+        ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure,
+            tls_params,
+        },
+        _ => ConnectionAddr::Tcp(host, port),
     }
 }
 

@@ -35,6 +35,9 @@ pub enum RedisError {
     /// The data are not those of the session: the server was restarted, or emptied.
     #[error("redis has other data than before: it was restarted, or emptied")]
     Replaced,
+    /// No node of the cluster serves the key now: a replica is being promoted, slots move, or one has no master.
+    #[error("no master of the redis cluster serves this slot now")]
+    NoMaster(#[source] Option<redis::RedisError>),
     /// Any other error reply.
     #[error("redis refuses `{command}`")]
     Refused {
@@ -57,6 +60,9 @@ impl RedisError {
             },
             Some("LOADING") => Self::Loading(error),
             Some("READONLY") => Self::Replica(Some(error)),
+            Some("MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN") => {
+                Self::NoMaster(Some(error))
+            }
             Some(_) => Self::Refused {
                 command,
                 source: error,
@@ -80,7 +86,11 @@ impl RedisError {
     /// True if the same request may succeed later without a change to configuration or rights.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Loading(_) | Self::Replica(_) | Self::Replaced => true,
+            Self::Unreachable(_)
+            | Self::Loading(_)
+            | Self::Replica(_)
+            | Self::Replaced
+            | Self::NoMaster(_) => true,
             Self::Url(_) | Self::Credentials(_) | Self::NoPermission { .. } => false,
             Self::Refused { source, .. } => !matches!(source.retry_method(), RetryMethod::NoRetry),
         }
@@ -106,7 +116,7 @@ impl RedisError {
     pub fn server_code(&self) -> Option<String> {
         match self {
             Self::Url(_) | Self::Unreachable(_) | Self::Replaced => None,
-            Self::Replica(source) => server_code(source.as_ref()?),
+            Self::Replica(source) | Self::NoMaster(source) => server_code(source.as_ref()?),
             Self::Credentials(source)
             | Self::NoPermission { source, .. }
             | Self::Loading(source)
@@ -124,6 +134,7 @@ impl RedisError {
             Self::Loading(_) => "loading",
             Self::Replica(_) => "replica",
             Self::Replaced => "replaced",
+            Self::NoMaster(_) => "no_master",
             Self::Refused { .. } => "refused",
         }
     }
@@ -138,6 +149,9 @@ impl RedisError {
             Self::Loading(_) => "it will be there when it has loaded its data",
             Self::Replica(_) => "let `redis.url` name the master",
             Self::Replaced => "none is needed: the wheel is read again",
+            Self::NoMaster(_) => {
+                "let `redis.url` be `redis+cluster://` and nodes of the cluster; is each slot served?"
+            }
             Self::Refused { .. } => "run `lapsed doctor`",
         }
     }
@@ -181,7 +195,8 @@ mod tests {
             ),
             ("OOM command not allowed", "refused", false),
             ("ERR unknown command 'CONFIG'", "refused", false),
-            ("CLUSTERDOWN Hash slot not served", "refused", true),
+            ("CLUSTERDOWN Hash slot not served", "no_master", true),
+            ("MOVED 3999 127.0.0.1:6381", "no_master", true),
         ];
         for (line, reason, transient) in told {
             let error = answered(line);

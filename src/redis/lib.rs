@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod address;
 mod client;
+mod cluster;
 mod commands;
 mod connection;
 mod connector;
@@ -15,6 +17,7 @@ mod error;
 #[cfg(feature = "engine")]
 mod inspection;
 mod keyspace;
+mod link;
 mod master;
 #[cfg(feature = "engine")]
 mod members;
@@ -27,7 +30,9 @@ pub mod timer;
 mod token_bucket;
 mod wheel;
 
+pub use address::Address;
 pub use client::LIBRARY;
+pub use cluster::{Cluster, Master, Topology};
 pub use commands::Commands;
 pub use connection::Endpoint;
 #[doc(hidden)] // for a model of the server

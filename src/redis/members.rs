@@ -136,7 +136,7 @@ impl Members {
     }
 
     async fn audit_lock(&self) -> Result<String, RedisError> {
-        let run_id = self.keyspace.server().await?.run_id.unwrap_or_default();
+        let run_id = self.keyspace.run_ids().await?;
         let audit = self.keyspace.names().audit(self.ledger.text());
         Ok(format!("{audit}:{run_id}"))
     }

@@ -171,6 +171,7 @@ impl Names {
         let Some(name) = name.strip_prefix(self.prefix.as_bytes()) else {
             return Heard::Foreign(Foreign::NotInGrammar);
         };
+        let name = without_tag(name);
         if let Some(id) = name.strip_prefix(PROBE_PREFIX.as_bytes()) {
             return match ProbeId::parse(id) {
                 Some(id) => Heard::Probe(id),
@@ -195,6 +196,17 @@ impl Names {
             KeyName::Sentinel(number) => Heard::Sentinel(number),
             KeyName::Foreign(why) => Heard::Foreign(why),
         }
+    }
+}
+
+/// Removes the hash tag that ends the name of a probe or sentinel of one node of a cluster.
+fn without_tag(name: &[u8]) -> &[u8] {
+    let has_tag = [PROBE_PREFIX, SENTINEL_PREFIX]
+        .iter()
+        .any(|prefix| name.starts_with(prefix.as_bytes()));
+    match (name, name.iter().rposition(|byte| *byte == b'{')) {
+        ([.., b'}'], Some(start)) if has_tag => &name[..start],
+        _ => name,
     }
 }
 
@@ -261,6 +273,9 @@ mod tests {
         assert_eq!(names.read(names.task(&key).as_bytes()), Heard::Task(key));
         assert_eq!(names.read(names.sentinel(7).as_bytes()), Heard::Sentinel(7));
         assert_eq!(names.read(names.probe(id).as_bytes()), Heard::Probe(id));
+        let tagged = |name: String| names.read(format!("{name}{{17}}").as_bytes());
+        assert_eq!(tagged(names.sentinel(7)), Heard::Sentinel(7));
+        assert_eq!(tagged(names.probe(id)), Heard::Probe(id));
         assert_eq!(names.members("7"), "app_cache:#lapsed:members:7");
         let rate = names.rate("app.tb", "^Mail@send(@|$)");
         for shared in [names.members("7"), names.audit("7"), rate] {

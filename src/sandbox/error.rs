@@ -33,6 +33,14 @@ pub enum SandboxError {
     NotStopped { program: String, seconds: u64 },
     #[error("`{program}` is not running")]
     NotRunning { program: String },
+    #[error("it took longer than {seconds} s until {what}")]
+    Late { what: &'static str, seconds: u64 },
+    #[error("cannot run `{command}`")]
+    Redis {
+        command: String,
+        #[source]
+        source: redis::RedisError,
+    },
     #[error("the private database refused a statement")]
     Sql(#[from] sqlx::Error),
 }
@@ -44,6 +52,18 @@ impl SandboxError {
     ) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action: action().into(),
+            source,
+        }
+    }
+}
+
+impl SandboxError {
+    /// Wraps an error of Redis.
+    pub(super) fn redis(
+        command: impl FnOnce() -> String,
+    ) -> impl FnOnce(redis::RedisError) -> Self {
+        move |source| Self::Redis {
+            command: command(),
             source,
         }
     }

@@ -7,6 +7,7 @@
 //! Faults are easy to inject: [`kill`](PrivateRedis::kill) and restart, or [`stop_process`](PrivateRedis::stop_process)
 //! for a server that accepts connections and never answers.
 
+mod cluster;
 mod error;
 mod home;
 mod maria;
@@ -14,6 +15,7 @@ mod port;
 mod process;
 mod redis;
 
+pub use cluster::PrivateCluster;
 pub use error::SandboxError;
 pub use maria::{MariaOptions, PrivateMaria};
 pub use redis::{PrivateRedis, RedisOptions};

@@ -4,6 +4,7 @@
 #[macro_use]
 mod ledger_rules;
 
+mod cluster;
 mod coming_from;
 mod dashboard;
 mod doctor;

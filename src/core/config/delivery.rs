@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::reader::{Problems, Reader};
 use super::rules::{any, checked, or};
-use super::{Secret, SentinelUrl, sentinel_url};
+use super::{ClusterUrl, Secret, SentinelUrl, cluster_url, sentinel_url};
 use crate::task::{KeyName, SENTINEL_PREFIX, TaskKey};
 
 /// Longest name of a key or channel.
@@ -204,6 +204,12 @@ fn redis_url(text: String) -> Result<Secret, String> {
         return match SentinelUrl::parse(&text) {
             Some(_) => Ok(Secret::from(text)),
             None => Err(sentinel_url::EXPECTED.to_owned()),
+        };
+    }
+    if ClusterUrl::is_one(&text) {
+        return match ClusterUrl::parse(&text) {
+            Some(_) => Ok(Secret::from(text)),
+            None => Err(cluster_url::EXPECTED.to_owned()),
         };
     }
     let sound = url::Url::parse(&text).is_ok_and(|url| match url.scheme() {

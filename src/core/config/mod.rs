@@ -5,6 +5,7 @@
 
 mod access;
 mod alerts;
+mod cluster_url;
 #[cfg(feature = "rows")]
 mod delayed_set;
 #[cfg(feature = "rows")]
@@ -23,6 +24,7 @@ mod key_template;
 mod ledger;
 mod limits;
 mod member_rule;
+mod on_cluster;
 mod otel;
 mod overlay;
 mod pull;
@@ -61,6 +63,7 @@ use self::reader::{Problems, Reader};
 use crate::task::RetryPolicy;
 
 pub use self::alerts::{AlertFormat, AlertsConfig};
+pub use self::cluster_url::ClusterUrl;
 #[cfg(feature = "rows")]
 pub use self::delayed_set::{DelayedSetConfig, ReadyList, job_member, job_payload};
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};

@@ -9,7 +9,10 @@ use super::{
     AlertsConfig, Config, HttpConfig, LedgerConfig, OtelConfig, RespConfig, RetentionConfig,
     Secret, SortedSetConfig, TimerKind, WheelConfig,
 };
-use super::{SentinelUrl, access, import, recurring, retry, routes, sentinel_url};
+use super::{
+    ClusterUrl, SentinelUrl, access, cluster_url, import, on_cluster, recurring, retry, routes,
+    sentinel_url,
+};
 use crate::task::KEY_BYTES_MAX;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -148,7 +151,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         p.0.extend(problem.problems);
     }
     root.done(p);
-    Some(Config {
+    let config = Config {
         timer: timer?,
         redis: redis?,
         ledger: ledger?,
@@ -170,19 +173,27 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         routes,
         recurring,
         import,
-    })
+    };
+    on_cluster::check(&config, p);
+    Some(config)
 }
 
 fn redis_url(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Secret> {
     const SCHEMES: [&str; 4] = ["redis://", "rediss://", "unix://", "redis+unix://"];
     let is_redis = |url: &String| {
-        SCHEMES.iter().any(|scheme| url.starts_with(scheme)) || SentinelUrl::is_one(url)
+        SCHEMES.iter().any(|scheme| url.starts_with(scheme))
+            || SentinelUrl::is_one(url)
+            || ClusterUrl::is_one(url)
     };
-    let expected = "redis://, rediss://, redis+sentinel:// or unix://";
+    let expected = "redis://, rediss://, redis+sentinel://, redis+cluster:// or unix://";
     let url = section.checked(key, p, is_redis, expected);
     let url = without_stray_at(section, url, p)?;
     if SentinelUrl::is_one(&url) && SentinelUrl::parse(&url).is_none() {
         p.add(&section.at(key), sentinel_url::EXPECTED);
+        return None;
+    }
+    if ClusterUrl::is_one(&url) && ClusterUrl::parse(&url).is_none() {
+        p.add(&section.at(key), cluster_url::EXPECTED);
         return None;
     }
     Some(Secret::from(url))

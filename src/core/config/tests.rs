@@ -33,7 +33,7 @@ fn all_problems_are_reported_at_once() {
     assert_eq!(
         found,
         [
-            "`redis.url`: expected redis://, rediss://, redis+sentinel:// or unix://",
+            "`redis.url`: expected redis://, rediss://, redis+sentinel://, redis+cluster:// or unix://",
             "`engine.concurrency`: expected 1 to 100000, found 0",
             "`engine.lease`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\", found 30",
             "`engine.speed`: is not the name of a setting",

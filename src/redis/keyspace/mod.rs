@@ -6,13 +6,19 @@ pub use inspect::{Found, Value};
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Pipeline;
+use sha2::Digest;
 
-use super::{Commands, EventKind, Names, RedisError};
+use super::cluster::slot_of;
+use super::{Commands, EventKind, Master, Names, RedisError};
 use lapsed_core::task::{TaskKey, UnixMs};
 
 /// Most commands in one pipeline. A longer one costs memory and saves no time.
 const PIPELINE_MAX: usize = 1000;
+
+/// How long after the move of a slot events about its keys may be about the move.
+const MOVED_LATELY: Duration = Duration::from_secs(10);
 
 /// Longest note.
 const NOTE_BYTES_MAX: usize = 64;
@@ -110,6 +116,61 @@ impl Keyspace {
         &self.commands
     }
 
+    /// The same, but what concerns one server concerns this master of a cluster.
+    #[must_use]
+    pub fn at(&self, master: &Master) -> Self {
+        Self {
+            commands: self.commands.at(master),
+            names: self.names.clone(),
+        }
+    }
+
+    /// Completes the name of a key that must be on this server. In a cluster it ends with a hash tag.
+    ///
+    /// # Errors
+    /// If this node of a cluster has no slot.
+    pub fn here(&self, name: &str) -> Result<String, RedisError> {
+        Ok(format!("{name}{}", self.commands.tag()?))
+    }
+
+    /// Returns the master of the cluster that has each key, in order; `None` for a server that has all.
+    ///
+    /// # Errors
+    /// If one has no master, or no node of the cluster answers.
+    pub async fn owners(&self, keys: &[TaskKey]) -> Result<Vec<Option<Master>>, RedisError> {
+        let Some(cluster) = self.commands.cluster() else {
+            return Ok(vec![None; keys.len()]);
+        };
+        let topology = cluster.topology().await?;
+        let owner = |key| {
+            topology
+                .owner(slot_of(self.names.task(key).as_bytes()))
+                .cloned()
+        };
+        keys.iter()
+            .map(|key| owner(key).map(Some).ok_or(RedisError::NoMaster(None)))
+            .collect()
+    }
+
+    /// Returns for each key whether this server has it if it exists. That is so of a server that is no node of a cluster,
+    /// and of a master whose slot does not move, and has not moved lately.
+    ///
+    /// # Errors
+    /// If the node does not answer.
+    pub async fn holds(&self, keys: &[TaskKey]) -> Result<Vec<bool>, RedisError> {
+        let Some((cluster, home)) = self.commands.node() else {
+            return Ok(vec![true; keys.len()]);
+        };
+        let view = cluster.view_of(&home.address).await?;
+        let topology = cluster.topology().await?;
+        let holds = |key| {
+            let slot = slot_of(self.names.task(key).as_bytes());
+            let moved_at = topology.moved_at(slot);
+            view.has_settled(slot) && moved_at.is_none_or(|at| at.elapsed() > MOVED_LATELY)
+        };
+        Ok(keys.iter().map(holds).collect())
+    }
+
     /// Writes keys that expire when their tasks fall due, at least one millisecond from now. Returns how many were
     /// written; the others existed and were kept.
     ///
@@ -151,13 +212,12 @@ impl Keyspace {
     /// If Redis rejects the command or does not reply. Any of the keys may have been deleted.
     pub async fn disarm(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
         for chunk in keys.chunks(PIPELINE_MAX) {
-            let mut del = redis::cmd("DEL");
+            // One command for each: a node of a cluster refuses keys of several slots in one.
+            let mut del = pipeline(chunk.len());
             chunk.iter().for_each(|key| {
-                del.arg(self.names.task(key));
+                del.cmd("DEL").arg(self.names.task(key)).ignore();
             });
-            let mut pipeline = redis::pipe();
-            pipeline.add_command(del).ignore();
-            self.commands.send::<()>("DEL", &pipeline).await?;
+            self.commands.send::<()>("DEL", &del).await?;
         }
         Ok(())
     }
@@ -311,6 +371,27 @@ impl Keyspace {
         let mut write = redis::pipe();
         write.cmd("SET").arg(name).arg(note).ignore();
         self.commands.send("SET", &write).await
+    }
+
+    /// Returns a text that changes when a server was restarted or replaced; empty if this user may not ask. Of a cluster,
+    /// that is any master; one that does not answer has no part in it.
+    ///
+    /// # Errors
+    /// If the server does not reply, or no node of the cluster.
+    pub async fn run_ids(&self) -> Result<String, RedisError> {
+        let Some(cluster) = self.commands.cluster() else {
+            return Ok(self.server().await?.run_id.unwrap_or_default());
+        };
+        let topology = cluster.topology().await?;
+        let nodes = topology.masters.iter().map(|master| self.at(master));
+        let servers = join_all(nodes.map(|node| async move { node.server().await })).await;
+        let mut digest = sha2::Sha256::new();
+        for server in servers {
+            let run_id = server.ok().and_then(|server| server.run_id);
+            digest.update(run_id.unwrap_or_default());
+            digest.update([0]);
+        }
+        Ok(lapsed_core::format::hex(&digest.finalize()[..20]))
     }
 
     /// Returns role, run id, uptime and clock of the server. Fields are `None` if this user may not ask.

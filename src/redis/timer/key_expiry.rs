@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::key_inspector::KeyInspector;
 use super::listener::Listener;
+use super::listeners::{Ear, Listeners};
 use super::marks::Marks;
 use super::nudge::Nudge;
 use super::{
@@ -34,6 +35,10 @@ const ARM_BATCH: usize = 500;
 /// Wait before a key armed with the shortest expiry is queried: Redis expires a key strictly after its time.
 const DUE_AT_ONCE: Duration = Duration::from_millis(2);
 
+/// The bits of a scan's cursor above these are the place of the server. A server's own cursor is below twice its number of
+/// keys, times the number of slots.
+const SERVER_SHIFT: u32 = 52;
+
 /// The timer that uses expiring Redis keys.
 #[derive(Debug)]
 pub struct KeyExpiry {
@@ -41,9 +46,8 @@ pub struct KeyExpiry {
     keyspace: Keyspace,
     /// How far ahead keys are armed; `None` is without limit.
     horizon: Option<Duration>,
-    listener: Arc<Listener>,
+    listeners: Arc<Listeners>,
     nudge: Arc<Nudge>,
-    inspector: Arc<KeyInspector>,
 }
 
 impl KeyExpiry {
@@ -83,26 +87,35 @@ impl KeyExpiry {
         let keyspace = Keyspace::new(Commands::new(endpoint), &redis.key_prefix);
         let horizon = nudge.horizon;
         let nudge = Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone()));
-        let inspector = Arc::new(KeyInspector::new(
-            keyspace.clone(),
-            ledger.clone(),
-            clock.clone(),
-            Arc::clone(&nudge),
-            horizon,
-            Arc::clone(&metrics),
-        ));
-        let listener = Listener::new(
-            keyspace.clone(),
-            events,
-            sentinel,
-            Marks::new(keyspace.clone(), clock.clone(), ledger),
-            Arc::clone(&inspector),
-            metrics,
-        );
+        let ear = {
+            let (nudge, clock) = (Arc::clone(&nudge), clock.clone());
+            move |keyspace: Keyspace, master| {
+                let inspector = Arc::new(KeyInspector::new(
+                    keyspace.clone(),
+                    ledger.clone(),
+                    clock.clone(),
+                    Arc::clone(&nudge),
+                    horizon,
+                    Arc::clone(&metrics),
+                ));
+                let listener = Listener::new(
+                    keyspace.clone(),
+                    events,
+                    sentinel,
+                    Marks::new(keyspace, clock.clone(), ledger.clone()),
+                    Arc::clone(&inspector),
+                    Arc::clone(&metrics),
+                );
+                Ear {
+                    master,
+                    listener: Arc::new(listener),
+                    inspector,
+                }
+            }
+        };
         Self {
-            listener: Arc::new(listener),
+            listeners: Arc::new(Listeners::new(keyspace.clone(), ear)),
             nudge,
-            inspector,
             keyspace,
             horizon: redis.arm_horizon,
             clock,
@@ -115,10 +128,10 @@ impl Timer for KeyExpiry {
     async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         // Separate tasks, so that events do not wait for queries. Both end with the set.
         let mut parts = JoinSet::new();
-        let (listener, nudge) = (Arc::clone(&self.listener), Arc::clone(&self.nudge));
-        let to_listener = Arc::clone(&sink);
+        let (listeners, nudge) = (Arc::clone(&self.listeners), Arc::clone(&self.nudge));
+        let to_listeners = Arc::clone(&sink);
         let sink: Arc<dyn SignalSink> = sink;
-        parts.spawn(async move { listener.run(to_listener.as_ref()).await });
+        parts.spawn(async move { listeners.run(to_listeners).await });
         parts.spawn(async move { nudge.run(sink).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
             && let Ok(panic) = ended.try_into_panic()
@@ -126,7 +139,7 @@ impl Timer for KeyExpiry {
             std::panic::resume_unwind(panic);
         }
         parts.shutdown().await;
-        self.listener.stopped();
+        self.listeners.stopped();
     }
 
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
@@ -185,7 +198,7 @@ impl Timer for KeyExpiry {
 #[async_trait]
 impl Listening for KeyExpiry {
     fn is_listening(&self) -> bool {
-        self.listener.is_listening()
+        self.listeners.is_listening()
     }
 
     async fn scan_foreign(
@@ -193,7 +206,7 @@ impl Listening for KeyExpiry {
         cursor: Option<u64>,
         wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
     ) -> Result<ArmedPage, TimerError> {
-        let page = self.inspector.scan(cursor.unwrap_or(0), wants).await;
+        let page = self.scan(cursor.unwrap_or(0), wants).await;
         page.map_err(|error| {
             let passes = error.is_transient();
             let error = TimerError::new("cannot scan keys", error);
@@ -206,20 +219,60 @@ impl Listening for KeyExpiry {
         keys: &[TaskKey],
         since: UnixMs,
     ) -> Result<Vec<Option<Countdown>>, TimerError> {
-        let found = self.inspector.find(keys, since).await;
+        let found = self.find(keys, since).await;
         found.map_err(|error| TimerError::new("cannot inspect keys", error))
     }
 
     fn hearing(&self) -> Hearing {
-        self.listener.hearing()
+        self.listeners.hearing()
     }
 
     fn replay_events(&self) {
-        self.listener.replay_events();
+        self.listeners
+            .all()
+            .iter()
+            .for_each(|ear| ear.listener.replay_events());
     }
 }
 
 impl KeyExpiry {
+    /// Reads a page of one server's keys. The cursor leads from each server to the next.
+    async fn scan(
+        &self,
+        cursor: u64,
+        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, RedisError> {
+        let (place, at) = (cursor >> SERVER_SHIFT, cursor % (1 << SERVER_SHIFT));
+        let ears = self.listeners.all();
+        let ear = usize::try_from(place)
+            .ok()
+            .and_then(|place| ears.get(place));
+        let ear = ear.ok_or(RedisError::NoMaster(None))?;
+        let mut page = ear.inspector.scan(at, wants).await?;
+        page.next = match page.next {
+            Some(next) => Some((place << SERVER_SHIFT) | next),
+            None => (place + 1 < ears.len() as u64).then_some((place + 1) << SERVER_SHIFT),
+        };
+        Ok(page)
+    }
+
+    /// Inspects each key on the server that has it.
+    async fn find(
+        &self,
+        keys: &[TaskKey],
+        since: UnixMs,
+    ) -> Result<Vec<Option<Countdown>>, RedisError> {
+        let mut all = vec![None; keys.len()];
+        for (ear, places) in self.listeners.split(keys).await? {
+            let keys: Vec<TaskKey> = places.iter().map(|place| keys[*place].clone()).collect();
+            let found = ear.inspector.find(&keys, since).await?;
+            for (place, found) in places.into_iter().zip(found) {
+                all[place] = found;
+            }
+        }
+        Ok(all)
+    }
+
     /// Splits alarms into those to arm now and the keys of those beyond the horizon.
     fn parted<'a>(&self, alarms: &'a [Alarm]) -> (Cow<'a, [Alarm]>, Vec<TaskKey>) {
         let Some(horizon) = self.horizon else {

@@ -90,8 +90,10 @@ struct EventServer {
     run_id: Option<String>,
     /// When it was first seen.
     since: UnixMs,
-    /// When it last replaced another server, or restarted.
+    /// When it last replaced another server, restarted, or got keys of another master.
     replaced: Option<UnixMs>,
+    /// When it last got keys of another master of its cluster.
+    gained: Option<UnixMs>,
 }
 
 impl EventServer {
@@ -133,10 +135,18 @@ impl KeyInspector {
             let since = self.clock.now();
             *server = EventServer {
                 replaced: server.run_id.as_ref().map(|_| since).or(server.replaced),
+                gained: server.gained,
                 run_id,
                 since,
             };
         }
+    }
+
+    /// Notes that slots of another master have moved to this one: what it has may be older than it.
+    pub(super) fn gained_keys(&self) {
+        let now = self.clock.now();
+        let mut server = self.server();
+        (server.replaced, server.gained) = (Some(now), Some(now));
     }
 
     /// Sets the events of the current session; `None` at its end.
@@ -212,7 +222,8 @@ impl KeyInspector {
     ) -> Result<Vec<Option<Countdown>>, RedisError> {
         let known = self.server().clone();
         let run_id = self.keyspace.server().await?.run_id;
-        if run_id.is_none() || run_id != known.run_id || known.since > since {
+        let whole_since = known.since.max(known.gained.unwrap_or_default());
+        if run_id.is_none() || run_id != known.run_id || whole_since > since {
             return Err(RedisError::silence());
         }
         let asked = self.clock.now();
@@ -312,8 +323,10 @@ impl KeyInspector {
                         soon.push((key.clone(), due));
                     }
                     if expires_as_armed(value, due) {
-                        // A program deleted the key; an audit has armed it again since.
-                        if let Some(since) = inspected.last_disarmed() {
+                        // A program deleted the key; an audit has armed it again since. In a cluster, the key has more likely moved.
+                        if let Some(since) = inspected.last_disarmed()
+                            && self.keyspace.commands().cluster().is_none()
+                        {
                             disarmed.push((key, self.clock.at(since)));
                         }
                         continue;
@@ -368,7 +381,14 @@ impl KeyInspector {
                 .dropped(DropReason::Unverified, keys.len() as u64);
             return;
         }
-        for (key, heard) in keys {
+        // A master whose slots move publishes `del` for each key that is elsewhere by then.
+        let names: Vec<TaskKey> = keys.iter().map(|(key, _)| key.clone()).collect();
+        let held = self.keyspace.holds(&names).await;
+        let held = held.unwrap_or_else(|_| vec![false; keys.len()]);
+        let moved = held.iter().filter(|is_held| !**is_held).count();
+        self.metrics.dropped(DropReason::Unverified, moved as u64);
+        let deleted = keys.into_iter().zip(held).filter(|(_, is_held)| *is_held);
+        for ((key, heard), _) in deleted {
             let seen = Seen::Disarmed(heard);
             sink.propose(AdoptionCandidate::of_key(key, seen));
         }

@@ -151,13 +151,14 @@ impl ListenerState {
     pub(super) async fn require_master(&self) -> Result<Option<String>, RedisError> {
         let server = self.keyspace.server().await?;
         if server.is_cluster_node
+            && self.keyspace.commands().cluster().is_none()
             && let Some(held_back) = self.failures.admit("cluster")
         {
             tracing::warn!(
                 redis.node = self.node(),
-                remedy = "let `redis.url` name a server without `cluster-enabled`, or set `timer = \"ledger_poll\"`",
+                remedy = "let `redis.url` begin with `redis+cluster://`",
                 held_back,
-                "this redis is a node of a cluster, which is not supported: it refuses keys of other nodes, and announces only its own"
+                "this redis is a node of a cluster: it refuses keys of other nodes, and announces only its own"
             );
         }
         match server.role {

@@ -6,6 +6,7 @@ mod key_inspector;
 mod key_watch;
 mod listener;
 mod listener_state;
+mod listeners;
 mod marks;
 mod nudge;
 mod probe;

@@ -65,7 +65,7 @@ impl Probe {
     /// If Redis rejects the key or the touch. The probe then proves nothing.
     pub(super) async fn send(&self, backlog: &Backlog) -> Result<Proof, RedisError> {
         let id = self.await_one();
-        let name = [self.keyspace.names().probe(id)];
+        let name = [self.keyspace.here(&self.keyspace.names().probe(id))?];
         let mut awaited = self.awaited.subscribe();
         let put = self.keyspace.put(&[(name[0].clone(), LIFE)]).await?;
         if let Some(refusal) = put.error {

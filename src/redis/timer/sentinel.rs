@@ -40,6 +40,8 @@ struct LastCheck {
     /// For each sentinel, the time before which it cannot have expired; `None` if it is missing. `None` for all before
     /// the first check.
     due: Option<Vec<Option<Instant>>>,
+    /// Their names.
+    names: Vec<String>,
     /// When one was last written, or an event of one was received.
     fresh: Instant,
 }
@@ -65,6 +67,7 @@ impl Sentinels {
             names,
             last: Mutex::new(LastCheck {
                 due: None,
+                names: Vec::new(),
                 fresh: Instant::now(),
             }),
             warnings: LogLimiter::every(Duration::from_secs(60)),
@@ -103,6 +106,8 @@ impl Sentinels {
                     sink.audit(Cause::RedisChanged);
                     self.rewrite().await;
                 }
+                // A master of a cluster without slots has no key.
+                Err(RedisError::NoMaster(None)) => {}
                 Err(error) => self.warn("cannot check the sentinels", &error),
             }
             metrics.sentinel_age(self.age(), self.config.interval);
@@ -112,8 +117,9 @@ impl Sentinels {
     }
 
     async fn check(&self) -> Result<Health, RedisError> {
+        let names = self.names()?;
         let asked = Instant::now();
-        let found = self.keyspace.touch(&self.names).await?;
+        let found = self.keyspace.touch(&names).await?;
         let due: Vec<Option<Instant>> = found
             .into_iter()
             .map(|ttl| match ttl {
@@ -122,13 +128,25 @@ impl Sentinels {
             })
             .collect();
         let mut last = self.last();
+        // Their slot has moved: those of the other names are on another node.
+        if last.names != names {
+            last.due = None;
+        }
         let health = judge(last.due.as_deref(), &due, Instant::now());
-        last.due = Some(due);
+        (last.due, last.names) = (Some(due), names);
         Ok(health)
     }
 
+    fn names(&self) -> Result<Vec<String>, RedisError> {
+        let names = self.names.iter();
+        names.map(|name| self.keyspace.here(name)).collect()
+    }
+
     async fn rewrite(&self) {
-        let numbered = (1..).zip(&self.names);
+        let Ok(names) = self.names() else {
+            return;
+        };
+        let numbered = (1..).zip(&names);
         let expiring: Vec<(String, Duration)> = numbered
             .map(|(number, name)| (name.clone(), self.config.interval.saturating_mul(number)))
             .collect();

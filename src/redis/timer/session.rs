@@ -231,6 +231,10 @@ impl<'a> Session<'a> {
                 Ok(Proof::Silent) if self.expects_events() => return Loss::Muted,
                 Ok(Proof::Silent) => self.warn_silent(),
                 Err(RedisError::Replica(_)) => return Loss::Demoted,
+                // A master of a cluster without slots has no key to expire.
+                Err(RedisError::NoMaster(None)) => self
+                    .state
+                    .set_listening(self.state.flags() != Some(Flags::Off)),
                 // Proves nothing. If the connection is broken, too, its keep-alive detects it.
                 Err(error) => {
                     self.warn("cannot send a probe", &error);

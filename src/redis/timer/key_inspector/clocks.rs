@@ -67,6 +67,10 @@ impl KeyInspector {
         answered: UnixMs,
     ) -> Result<Option<UnixMs>, RedisError> {
         let name = self.keyspace.names().clocks(self.ledger.text());
+        let Ok(name) = self.keyspace.here(&name) else {
+            // A master without slots has no key.
+            return Ok(None);
+        };
         let noted = self.keyspace.note(&name).await?;
         let noted = noted.and_then(|text| Distance::parse(&text));
         let round_trip = answered.since(asked);
