@@ -4,6 +4,8 @@
 //! The audit runs beside the sweep, not before it: a million keys take a while. Tasks due soon are checked first, then
 //! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other tasks.
 
+mod arming;
+mod missing;
 mod progress;
 mod report;
 mod unheard;
@@ -26,9 +28,9 @@ use crate::engine::queue::class::SignalClass;
 use crate::engine::reports::{AuditSkipped, EntriesWithoutRow, Reporter};
 use crate::engine::undelete::Undeleter;
 use crate::handler::Router;
-use crate::ledger::{Claims, DuePage, DueScan, LedgerError, Scans, Window};
+use crate::ledger::{Claims, LedgerError, Scans};
 use crate::task::{DELAY_MAX, TaskKey};
-use crate::timer::{Alarm, ArmMode, ArmedPage, Cause, Entries, Listening, Timer, TimerError};
+use crate::timer::{Alarm, ArmedPage, Cause, Entries, Listening, Timer, TimerError};
 
 /// Maximum time that the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
@@ -47,9 +49,6 @@ const YIELD_MAX: Duration = Duration::from_millis(100);
 
 /// Interval of the check whether due tasks still wait.
 const YIELD_CHECK: Duration = Duration::from_millis(10);
-
-/// Rows of one step. A step is short, so that a task that falls due meanwhile is hardly delayed.
-const PAGE: u32 = 250;
 
 /// Compares the armed keys with the ledger.
 pub struct Audit {
@@ -193,6 +192,7 @@ impl Audit {
                 }
                 Step::End => true,
             };
+            let continues = continues && self.arm_missing(progress).await? != Page::Failed;
             let is_urgent = self.activity.is_requested_for(Cause::RedisChanged);
             let overtaken = cause != Cause::Asked && is_urgent;
             if !continues || (overtaken && progress.step != Step::End) {
@@ -222,33 +222,6 @@ impl Audit {
         while self.queue.waiting(SignalClass::Fresh) > 0 && Instant::now() < until {
             sleep(YIELD_CHECK).await;
         }
-    }
-
-    /// Checks a page of the tasks due within `span`, and arms those that the timer has lost.
-    async fn arm_lost(&self, span: Duration, progress: &mut Progress) -> Result<Page, LedgerError> {
-        let scan = DueScan {
-            window: Window::Ahead(span),
-            after: progress.after,
-            limit: PAGE,
-        };
-        let DuePage { rows, next, .. } = self.scans.scan(scan).await?;
-        let last = rows.last().map(|row| (row.due_at, row.arming.row));
-        let alarms: Vec<Alarm> = rows.into_iter().map(Alarm::from).collect();
-        if !alarms.is_empty() {
-            match self.timer.arm(&alarms, ArmMode::IfMissing).await {
-                Ok(armed) => progress.report.rearmed += armed.written,
-                Err(error) => {
-                    tracing::warn!(%error, "audit stopped: the timer does not answer; it continues on the next connection");
-                    return Ok(Page::Failed);
-                }
-            }
-        }
-        progress.report.pending += alarms.len();
-        progress.after = next.or(last).or(progress.after);
-        Ok(match next {
-            Some(_) => Page::More,
-            None => Page::Last,
-        })
     }
 
     /// Removes overdue entries whose tasks have ended: the daemon that settled them could not. An entry without a row stays:

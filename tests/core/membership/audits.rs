@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::ledger::Ledger;
+use lapsed::ledger::{Ledger, Producer};
 use lapsed::membership::{Audit, AuditLockState, Capabilities, MemberId, Membership, Readiness};
 use lapsed::timer::{
     Alarm, ArmMode, Armed, ArmedPage, Cause, EngineSink, Listening, Remaining, Timer, TimerError,
@@ -21,6 +21,8 @@ use crate::membership::rig::Ground;
 struct Ledgered {
     armed: Mutex<Vec<TaskKey>>,
     calls: AtomicUsize,
+    /// Keys that were looked for.
+    looked_for: AtomicUsize,
     fails_at: Option<usize>,
     sink: Mutex<Option<Arc<dyn EngineSink>>>,
     failed: AtomicBool,
@@ -52,6 +54,7 @@ impl Timer for Ledgered {
     }
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        self.looked_for.fetch_add(keys.len(), Ordering::SeqCst);
         Ok(vec![Remaining::Missing; keys.len()])
     }
 
@@ -104,6 +107,29 @@ async fn an_audit_resumes_where_it_stopped_unless_redis_has_lost_its_data() {
     assert_eq!(audited_again(None).await, 2_500);
     assert_eq!(audited_again(Some(Cause::Subscribed)).await, 2_500);
     assert_eq!(audited_again(Some(Cause::RedisChanged)).await, 2_500 + PAGE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_arms_no_key_whose_deletion_cancels_its_task_a_moment_later() {
+    let ground = Ground::new();
+    ground.create("", 10, Duration::from_secs(3_600)).await;
+    let timer = Arc::new(Ledgered::default());
+    let daemon = ground.daemon_with(Arc::clone(&timer) as _);
+    let looked = async {
+        while timer.looked_for.load(Ordering::SeqCst) == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), looked).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let deleted = TaskKey::parse("Job@run@0").unwrap();
+    let keys = std::slice::from_ref(&deleted);
+    ground.ledger.cancel(keys).await.unwrap();
+    let audited = "lapsed_audits_total{reason=\"start\"}";
+    daemon.until_counted(audited, Duration::from_secs(10)).await;
+    let armed = timer.armed.lock().unwrap().clone();
+    assert_eq!(armed.len(), 9);
+    assert!(!armed.contains(&deleted));
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +250,6 @@ impl Timer for Traced {
     }
 
     async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
-        self.seen.lock().unwrap().push("rows");
         let due = alarms.iter().map(|alarm| alarm.due.0);
         self.arms.lock().unwrap().extend(due);
         Ok(Armed::default())
@@ -235,6 +260,7 @@ impl Timer for Traced {
     }
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        self.seen.lock().unwrap().push("rows");
         Ok(vec![Remaining::Missing; keys.len()])
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::AuditReport;
+use super::missing::Missing;
 use crate::task::UnixMs;
 use crate::timer::Cause;
 
@@ -25,6 +26,14 @@ pub(super) enum Step {
     End,
 }
 
+/// A place of an audit, and how many tasks it had checked there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) step: Step,
+    pub(super) after: Option<(UnixMs, u64)>,
+    pub(super) pending: usize,
+}
+
 /// Progress of an audit.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -34,6 +43,8 @@ pub(super) struct Progress {
     pub(super) after: Option<(UnixMs, u64)>,
     /// The position in the keys at which the audit continues.
     pub(super) cursor: Option<u64>,
+    /// Keys that were missing, and are armed a little later.
+    pub(super) missing: Missing<Place>,
     /// When the audit began, on the ledger's clock.
     pub(super) began: Option<UnixMs>,
     /// When the audit broke off.
@@ -59,7 +70,12 @@ impl Progress {
         }
     }
 
+    /// Notes where to continue: at the first page whose missing keys are not armed.
     pub(super) fn break_off(&mut self) {
+        if let Some(place) = self.missing.forget() {
+            (self.step, self.after) = (place.step, place.after);
+            self.report.pending = place.pending;
+        }
         self.broke_off = Some(Instant::now());
     }
 }
