@@ -58,6 +58,11 @@ impl Runner {
         }
     }
 
+    /// A runner with the same time limit, for one of several servers.
+    pub(super) fn part(&self) -> Self {
+        Self::new(self.until)
+    }
+
     pub(super) fn add(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }

@@ -81,6 +81,7 @@ impl PrivateCluster {
         let place = self.start_node().await?;
         self.meet(place).await?;
         self.until_known(self.nodes.len()).await?;
+        self.until_ready().await?;
         Ok(place)
     }
 

@@ -1,6 +1,7 @@
 //! Redis checks: the queries and their order. Each topic has a file, whose judgements do no I/O.
 
 mod audits;
+mod cluster;
 mod connectivity;
 mod lateness;
 mod listeners;
@@ -36,7 +37,7 @@ use self::notifications::{FLAGS, NOTIFICATIONS, notifications};
 use self::probe::EVENTS;
 use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights};
 use self::sentinels::{SENTINELS, sentinels};
-use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, role, version};
+use self::server::{PERSISTENCE, ROLE, VERSION, no_cluster, persistence, role, version};
 
 const CLOCK: &str = "redis.clock";
 
@@ -57,7 +58,15 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
             return None;
         }
     };
-    examine_server(config, endpoint, runner)
+    let commands = Commands::new(endpoint.clone());
+    if commands.cluster().is_some() {
+        return cluster::examine(config, &commands, runner).await;
+    }
+    match runner.bounded(endpoint.sentinel_views()).await {
+        Some(views) => runner.add(sentinels(&views)),
+        None => runner.add([Finding::unknown(SENTINELS, "no answer in time")]),
+    }
+    examine_server(config, commands, runner)
         .await
         .unwrap_or_default()
 }
@@ -110,17 +119,14 @@ async fn ledger_name(config: &Config) -> Result<LedgerName, LedgerError> {
     read.map(|()| name)
 }
 
+/// Checks one server, or one master of a cluster.
 async fn examine_server(
     config: &Config,
-    endpoint: Endpoint,
+    commands: Commands,
     runner: &mut Runner,
 ) -> Result<Option<Reading>, Unresponsive> {
-    let commands = Commands::new(endpoint.clone());
-    match runner.bounded(endpoint.sentinel_views()).await {
-        Some(views) => runner.add(sentinels(&views)),
-        None => runner.add([Finding::unknown(SENTINELS, "no answer in time")]),
-    }
-    let server = Inspection::new(commands);
+    let endpoint = commands.endpoint().clone();
+    let server = Inspection::new(commands.clone());
     let found = runner.bounded(server.time()).await;
     let reachable = reachable(&endpoint, found);
     let usable = reachable.severity == Severity::Ok;
@@ -129,10 +135,13 @@ async fn examine_server(
         return Ok(None);
     }
 
-    let of_info = [VERSION, ROLE, CLUSTER, EVICTION, PERSISTENCE, LATENESS];
+    let of_info = [VERSION, ROLE, EVICTION, PERSISTENCE, LATENESS];
     let info = runner.query(&of_info, server.info()).await?;
     if let Some(info) = &info {
-        runner.add([version(info), role(info), cluster(info)]);
+        runner.add([version(info), role(info)]);
+        if commands.cluster().is_none() {
+            runner.add([no_cluster(info)]);
+        }
     }
 
     if config.timer != TimerKind::KeyExpiry {
@@ -184,7 +193,7 @@ async fn examine_server(
             true => events,
             false => Events::Expired,
         };
-        let arrived = probe::probe(&endpoint, prefix, wanted);
+        let arrived = probe::probe(&commands, prefix, wanted);
         let judge = |arrived| probe::judge(arrived, wanted);
         runner.check(EVENTS, arrived, judge).await?;
     }

@@ -24,10 +24,29 @@ pub(crate) async fn add_flags(config: &Config) -> Finding {
         Err(error) => return Finding::error(FIX, words(&error)).remedy("correct `redis.url`"),
     };
     let wanted = Events::wanted_by(config);
-    added(
-        ensure_notifications(&Commands::new(endpoint), wanted).await,
-        wanted,
-    )
+    let commands = Commands::new(endpoint);
+    let Some(cluster) = commands.cluster() else {
+        return added(ensure_notifications(&commands, wanted).await, wanted);
+    };
+    let topology = match cluster.topology().await {
+        Ok(topology) => topology,
+        Err(error) => return added(Err(error), wanted),
+    };
+    // The finding about the master that is worst off.
+    let mut worst = Finding::ok(FIX, "nothing to do: all required events are enabled");
+    for master in &topology.masters {
+        let finding = added(
+            ensure_notifications(&commands.at(master), wanted).await,
+            wanted,
+        );
+        if finding.remedy.is_some() && finding.severity >= worst.severity {
+            worst = Finding {
+                found: format!("{}: {}", master.address, finding.found),
+                ..finding
+            };
+        }
+    }
+    worst
 }
 
 /// Judges the result of adding flags.

@@ -8,8 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::notifications::persist;
 use lapsed::diagnosis::Finding;
 use lapsed_redis::{
-    Commands, Connected, Endpoint, EventKind, Events, Heard, Keyspace, NotifyFlags, ProbeId,
-    RedisError,
+    Commands, Connected, EventKind, Events, Heard, Keyspace, NotifyFlags, ProbeId, RedisError,
 };
 
 pub(super) const EVENTS: &str = "redis.events";
@@ -32,12 +31,12 @@ pub(super) struct Arrived {
 
 /// Writes a key that expires at once, and waits for its events: 2 s at most.
 pub(super) async fn probe(
-    endpoint: &Endpoint,
+    commands: &Commands,
     key_prefix: &str,
     wanted: Events,
 ) -> Result<Arrived, RedisError> {
-    let keyspace = Keyspace::new(Commands::new(endpoint.clone()), key_prefix);
-    let mut connected = Connected::open(endpoint).await?;
+    let keyspace = Keyspace::new(commands.clone(), key_prefix);
+    let mut connected = Connected::open(commands.endpoint()).await?;
     connected.subscribe(EventKind::Expired).await?;
     if wanted == Events::ExpiredAndArmings {
         connected.subscribe(EventKind::Expire).await?;
@@ -56,7 +55,7 @@ pub(super) async fn probe(
         |_| {},
     );
     let trying = async {
-        let name = [keyspace.names().probe(id)];
+        let name = [keyspace.here(&keyspace.names().probe(id))?];
         let put = keyspace.put(&[(name[0].clone(), LIFE)]).await?;
         if let Some(refusal) = put.error {
             return Err(refusal);

@@ -43,13 +43,13 @@ pub(super) fn role(info: &Facts) -> Finding {
     }
 }
 
-pub(super) fn cluster(info: &Facts) -> Finding {
+pub(super) fn no_cluster(info: &Facts) -> Finding {
     match info.get("cluster_enabled") {
         Some("1") => Finding::error(
             CLUSTER,
-            "the server is part of a cluster, which this version does not support: each node announces only its own keys",
+            "the server is part of a cluster: it refuses keys of other nodes, and announces only its own",
         )
-        .remedy("use a server without `cluster-enabled`, or `timer = \"ledger_poll\"`"),
+        .remedy("let `redis.url` begin with `redis+cluster://`"),
         Some(_) => Finding::ok(CLUSTER, "not part of a cluster"),
         None => Finding::unknown(CLUSTER, "the server does not say"),
     }
@@ -130,10 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_refused() {
+    fn a_node_of_a_cluster_is_refused_as_a_single_server() {
         let info = |value| Facts::from([("cluster_enabled", value)]);
-        assert_is(&cluster(&info("1")), Severity::Error, "does not support");
-        assert_is(&cluster(&info("0")), Severity::Ok, "not part");
+        assert_is(
+            &no_cluster(&info("1")),
+            Severity::Error,
+            "part of a cluster",
+        );
+        assert_is(&no_cluster(&info("0")), Severity::Ok, "not part");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use lapsed_core::task::{TaskKey, UnixMs};
 const PIPELINE_MAX: usize = 1000;
 
 /// How long after the move of a slot events about its keys may be about the move.
-const MOVED_LATELY: Duration = Duration::from_secs(10);
+const MOVED_LATELY: Duration = Duration::from_secs(2);
 
 /// Longest note.
 const NOTE_BYTES_MAX: usize = 64;

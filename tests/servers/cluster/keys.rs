@@ -7,6 +7,8 @@ use lapsed_sandbox::PrivateCluster;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 
+use crate::support::wait::until;
+
 /// A client that follows redirections, as clients of clusters do.
 #[derive(Default)]
 pub struct Client {
@@ -23,33 +25,23 @@ impl Client {
         let mut port = *self.ports.get(&slot).unwrap_or(&cluster.nodes[any].port());
         let mut asking = false;
         for _ in 0..1_000 {
-            match self.try_ask(port, asking, words).await {
-                Ok(answer) => return T::from_redis_value(answer).unwrap(),
-                Err(error) => {
-                    let text = error.to_string();
-                    let named = |code: &str| {
-                        let (_, rest) = text.split_once(code)?;
-                        let port = rest.rsplit_once(':')?.1;
-                        port.chars()
-                            .take_while(char::is_ascii_digit)
-                            .collect::<String>()
-                            .parse()
-                            .ok()
-                    };
-                    asking = false;
-                    if let Some(to) = named("MOVED") {
-                        port = to;
-                        self.ports.insert(slot, to);
-                    } else if let Some(to) = named("ASK") {
-                        (port, asking) = (to, true);
-                    } else {
-                        self.connections.remove(&port);
-                        let mut running = cluster.running();
-                        let place = running.nth(rand::random_range(0..3)).unwrap_or(any);
-                        port = cluster.nodes[place].port();
-                        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                    }
+            let answer = self.try_ask(port, asking, words).await;
+            asking = false;
+            match answer {
+                Ok(redis::Value::ServerError(error)) if error.code() == "MOVED" => {
+                    port = port_in(&error);
+                    self.ports.insert(slot, port);
                 }
+                Ok(redis::Value::ServerError(error)) if error.code() == "ASK" => {
+                    (port, asking) = (port_in(&error), true);
+                }
+                Ok(redis::Value::ServerError(_)) | Err(_) => {
+                    self.connections.remove(&port);
+                    let running: Vec<usize> = cluster.running().collect();
+                    port = cluster.nodes[running[rand::random_range(0..running.len())]].port();
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+                Ok(answer) => return T::from_redis_value(answer).unwrap(),
             }
         }
         panic!("no node executes {words:?}");
@@ -69,6 +61,7 @@ impl Client {
             }
         };
         let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
         if asking {
             pipeline.cmd("ASKING").ignore();
         }
@@ -76,6 +69,13 @@ impl Client {
         let (answer,): (redis::Value,) = pipeline.query_async(connection).await?;
         Ok(answer)
     }
+}
+
+/// The port in `MOVED slot host:port`, or in the same with `ASK`.
+fn port_in(error: &redis::ServerError) -> u16 {
+    let details = error.details().expect("it names a node");
+    let (_, port) = details.rsplit_once(':').expect("it names a port");
+    port.parse().unwrap()
 }
 
 /// CRC-16/XMODEM of the name or of its hash tag.
@@ -97,4 +97,94 @@ pub fn slot_of(name: &str) -> u16 {
         crc
     });
     crc % 16_384
+}
+/// The id of the node at this place.
+pub async fn id(cluster: &PrivateCluster, place: usize) -> String {
+    cluster.ask(place, &["CLUSTER", "MYID"]).await.unwrap()
+}
+
+/// The slots that the node at this place says it has.
+pub async fn slots_of(cluster: &PrivateCluster, place: usize) -> Vec<u16> {
+    let nodes: String = cluster.ask(place, &["CLUSTER", "NODES"]).await.unwrap();
+    let own = nodes.lines().find(|line| line.contains("myself")).unwrap();
+    let ranges = own.split(' ').skip(8).filter(|word| !word.starts_with('['));
+    ranges
+        .flat_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            first.parse::<u16>().unwrap()..=last.parse().unwrap()
+        })
+        .collect()
+}
+
+/// Moves slots by `MIGRATE`, as `redis-cli --cluster reshard` did for years.
+pub async fn migrate(cluster: &PrivateCluster, slots: &[u16], from: usize, to: usize) {
+    let (source, target) = (id(cluster, from).await, id(cluster, to).await);
+    let port = cluster.nodes[to].port().to_string();
+    let mut giver = cluster.nodes[from].connect(0).await.unwrap();
+    let mut taker = cluster.nodes[to].connect(0).await.unwrap();
+    for slot in slots {
+        let slot = slot.to_string();
+        let set = |words: &[&str]| {
+            let mut set = redis::cmd("CLUSTER");
+            set.arg("SETSLOT").arg(&slot).arg(words);
+            set
+        };
+        let () = set(&["IMPORTING", &source])
+            .query_async(&mut taker)
+            .await
+            .unwrap();
+        let () = set(&["MIGRATING", &target])
+            .query_async(&mut giver)
+            .await
+            .unwrap();
+        loop {
+            let mut keys = redis::cmd("CLUSTER");
+            keys.arg("GETKEYSINSLOT").arg(&slot).arg(100);
+            let keys: Vec<String> = keys.query_async(&mut giver).await.unwrap();
+            if keys.is_empty() {
+                break;
+            }
+            let mut migrate = redis::cmd("MIGRATE");
+            migrate
+                .arg("127.0.0.1")
+                .arg(&port)
+                .arg("")
+                .arg(0)
+                .arg(5_000);
+            migrate.arg("KEYS").arg(&keys);
+            let _: String = migrate.query_async(&mut giver).await.unwrap();
+        }
+        let () = set(&["NODE", &target])
+            .query_async(&mut taker)
+            .await
+            .unwrap();
+        let () = set(&["NODE", &target])
+            .query_async(&mut giver)
+            .await
+            .unwrap();
+    }
+}
+
+/// Waits until each node says that the one at `to` has the slot.
+pub async fn until_owned(cluster: &PrivateCluster, slot: u16, to: usize) {
+    let target = id(cluster, to).await;
+    until("all nodes know the owner of the slot", async || {
+        for place in cluster.running() {
+            let nodes: String = cluster.ask(place, &["CLUSTER", "NODES"]).await.unwrap();
+            let owner = nodes.lines().find(|line| {
+                line.split(' ')
+                    .skip(8)
+                    .filter(|word| !word.starts_with('['))
+                    .any(|range| {
+                        let (first, last) = range.split_once('-').unwrap_or((range, range));
+                        (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot)
+                    })
+            });
+            if !owner.is_some_and(|line| line.starts_with(&target)) {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
 }
