@@ -65,7 +65,8 @@ impl Probe {
     /// If Redis rejects the key or the touch. The probe then proves nothing.
     pub(super) async fn send(&self, backlog: &Backlog) -> Result<Proof, RedisError> {
         let id = self.await_one();
-        let name = [self.keyspace.here(&self.keyspace.names().probe(id))?];
+        let here = || self.keyspace.here(&self.keyspace.names().probe(id));
+        let name = [here()?];
         let mut awaited = self.awaited.subscribe();
         let put = self.keyspace.put(&[(name[0].clone(), LIFE)]).await?;
         if let Some(refusal) = put.error {
@@ -79,7 +80,12 @@ impl Probe {
                 return Ok(Proof::Heard);
             }
         }
-        Ok(self.arrival_behind(backlog).await)
+        let proof = self.arrival_behind(backlog).await;
+        // The slot has moved, and the key with it: another master has published the event.
+        if here()? != name[0] {
+            return Err(RedisError::NoMaster(None));
+        }
+        Ok(proof)
     }
 
     /// Creates a probe and starts to wait for it.

@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
                 Ok(Proof::Silent) if self.expects_events() => return Loss::Muted,
                 Ok(Proof::Silent) => self.warn_silent(),
                 Err(RedisError::Replica(_)) => return Loss::Demoted,
-                // A master of a cluster without slots has no key to expire.
+                // A master of a cluster without slots has no key to expire, and a slot may have moved with the key.
                 Err(RedisError::NoMaster(None)) => self
                     .state
                     .set_listening(self.state.flags() != Some(Flags::Off)),

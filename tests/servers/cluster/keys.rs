@@ -165,6 +165,23 @@ pub async fn migrate(cluster: &PrivateCluster, slots: &[u16], from: usize, to: u
     }
 }
 
+/// True if the server moves slots at once, as Valkey 9 does.
+pub async fn has_atomic_moves(cluster: &PrivateCluster) -> bool {
+    let place = cluster.running().next().expect("a node runs");
+    let info: String = cluster.ask(place, &["INFO", "server"]).await.unwrap();
+    info.contains("valkey_version:9")
+}
+
+/// Moves slots by `CLUSTER MIGRATESLOTS`, which publishes nothing.
+pub async fn migrate_at_once(cluster: &PrivateCluster, slots: &[u16], from: usize, to: usize) {
+    let target = id(cluster, to).await;
+    let slots: Vec<String> = slots.iter().map(u16::to_string).collect();
+    let mut words = vec!["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"];
+    words.extend(slots.iter().flat_map(|slot| [&slot[..], &slot[..]]));
+    words.extend(["NODE", &target]);
+    let () = cluster.ask(from, &words).await.unwrap();
+}
+
 /// Waits until each node says that the one at `to` has the slot.
 pub async fn until_owned(cluster: &PrivateCluster, slot: u16, to: usize) {
     let target = id(cluster, to).await;
