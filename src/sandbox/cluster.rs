@@ -157,6 +157,8 @@ impl PrivateCluster {
             .set("cluster-enabled", "yes")
             .set("cluster-node-timeout", "1000")
             .set("cluster-port", &super::port::free_port().to_string())
+            // A replica stays with its master.
+            .set("cluster-allow-replica-migration", "no")
             .set("repl-diskless-sync-delay", "0");
         self.nodes.push(options.start().await?);
         Ok(self.nodes.len() - 1)

@@ -2,6 +2,7 @@
 
 mod faults;
 mod keys;
+mod throughput;
 
 use lapsed::task::State;
 use lapsed_doctor::{self as doctor, Severity};
