@@ -27,6 +27,8 @@ pub struct Listeners {
     pub patterns: u64,
     /// Clients subscribed to patterns; `None` if the server does not say.
     pub by_pattern: Option<Vec<Client>>,
+    /// Daemons of any ledger that receive all events: they are subscribed to the marks of their ledgers.
+    pub daemons: u64,
 }
 
 /// A client with subscriptions.
@@ -88,11 +90,31 @@ impl Inspection {
             Err(error) if error.is_refusal() => None,
             Err(error) => return Err(error),
         };
+        let daemons = match self.daemons().await {
+            Ok(daemons) => daemons,
+            Err(error) if error.is_refusal() => 0,
+            Err(error) => return Err(error),
+        };
         Ok(Listeners {
             by_name,
             patterns,
             by_pattern,
+            daemons,
         })
+    }
+
+    /// Counts the subscribers of marks.
+    async fn daemons(&self) -> Result<u64, RedisError> {
+        let marks = Names::marks("*");
+        let channels = ["PUBSUB", "CHANNELS", &marks];
+        let channels: Vec<String> = self.ask("PUBSUB CHANNELS", &channels).await?;
+        if channels.is_empty() {
+            return Ok(0);
+        }
+        let numsub = ["PUBSUB", "NUMSUB"].into_iter();
+        let numsub: Vec<&str> = numsub.chain(channels.iter().map(String::as_str)).collect();
+        let counts: Vec<(String, u64)> = self.ask("PUBSUB NUMSUB", &numsub).await?;
+        Ok(counts.iter().map(|(_, count)| count).sum())
     }
 
     /// Returns the error reply of each key command that this user may not run. Each is tried on a key that does not

@@ -64,13 +64,15 @@ fn unlike(members: &[Heartbeat]) -> Option<(&Heartbeat, &Heartbeat, String)> {
     Some((one, other, what))
 }
 
-/// Judges the subscribers. `daemons`: running daemons of this ledger; each may own one of the connections.
-pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Finding {
+/// Judges the subscribers. `running`: running daemons of this ledger; each may own one of the connections.
+pub(super) fn judge(channel: &str, listeners: &Listeners, running: usize) -> Finding {
     let Listeners {
         by_name,
         patterns,
         by_pattern,
+        daemons,
     } = listeners;
+    let daemons = (*daemons).max(running as u64);
     let is_other = |client: &&Client| client.name.as_deref() != Some(LIBRARY);
     let by_pattern: &Option<Vec<Client>> = &by_pattern
         .as_ref()
@@ -79,7 +81,7 @@ pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Fin
         Some(clients) => by_name + clients.len() as u64,
         None => by_name + patterns,
     };
-    if *by_name == 0 && others > 0 && others <= daemons as u64 && by_pattern.is_some() {
+    if *by_name == 0 && others > 0 && others <= daemons && by_pattern.is_some() {
         return Finding::ok(
             LISTENERS,
             format!("{others} of the daemons listen to `{channel}`, and no other client"),
@@ -135,6 +137,7 @@ mod tests {
             by_name: 1,
             patterns: 1,
             by_pattern: Some(vec![php]),
+            daemons: 0,
         });
         assert_is(&seen, Severity::Note, "2 other clients listen");
         assert!(seen.found.ends_with("10.0.0.5:4433 (no name)"), "{seen:?}");
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn daemons_are_not_counted_as_other_listeners() {
-        let judge = |names: &[Option<&str>], daemons| {
+        let judge = |names: &[Option<&str>], daemons: u64, running| {
             let clients = names.iter().map(|name| Client {
                 address: "10.0.0.5:4433".into(),
                 name: name.map(str::to_owned),
@@ -155,16 +158,21 @@ mod tests {
             let listeners = Listeners {
                 patterns: 1,
                 by_pattern: Some(clients.collect()),
+                daemons,
                 ..Listeners::default()
             };
-            super::judge("__keyevent@0__:expired", &listeners, daemons)
+            super::judge("__keyevent@0__:expired", &listeners, running)
         };
+        let library = Some(LIBRARY);
         // Newer servers report the client library; for older ones the number of daemons is used.
-        assert_is(&judge(&[Some(LIBRARY)], 0), Severity::Ok, "no other client");
-        assert_is(&judge(&[None], 1), Severity::Ok, "and no other client");
-        let php = judge(&[Some(LIBRARY), None], 0);
+        assert_is(&judge(&[library], 0, 0), Severity::Ok, "no other client");
+        assert_is(&judge(&[None], 0, 1), Severity::Ok, "and no other client");
+        // A daemon that has just started is not among the running ones yet.
+        assert_is(&judge(&[None], 1, 0), Severity::Ok, "and no other client");
+        let php = judge(&[library, None], 0, 0);
         assert_is(&php, Severity::Note, "1 other client listens");
-        assert_is(&judge(&[None, None], 1), Severity::Note, "2 other clients");
+        let php = judge(&[None, None], 1, 1);
+        assert_is(&php, Severity::Note, "2 other clients");
     }
 
     #[test]

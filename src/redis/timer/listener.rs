@@ -130,6 +130,12 @@ impl Listener {
             self.state.set_hears_all(true);
         }
         let hints_only = sink.member().filter(|_| !self.state.hears_all());
+        let channel = self.state.marks.channel();
+        // Before the events, so that `doctor` counts no daemon as another client.
+        let marked = match hints_only {
+            Some(_) => false,
+            None => self.subscribe_marks(&mut connected, &channel).await?,
+        };
         if hints_only.is_none() {
             connected.subscribe(EventKind::Expired).await?;
             let armings = match self.state.events {
@@ -138,11 +144,6 @@ impl Listener {
             };
             self.state.set_hears_armings(armings);
         }
-        let channel = self.state.marks.channel();
-        let marked = match hints_only {
-            Some(_) => false,
-            None => self.subscribe_marks(&mut connected, &channel).await?,
-        };
         self.state.marks.begin(marked);
         let (subscription, backlog) = connected.subscription();
         self.state.inspector.set_server(run_id.clone());

@@ -8,6 +8,7 @@ use crate::doctor::rig::{
     Result, assert_contains, config, config_with, finding, ledger, redis, remedy, run,
 };
 use crate::support::process::Process;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn missing_flags_are_an_error_and_fix_adds_them_to_the_others() -> Result {
@@ -243,6 +244,27 @@ async fn a_daemon_that_runs_is_named_and_is_no_other_listener() -> Result {
     };
     let one = finding(&report, "fleet.daemons", Severity::Ok);
     assert_contains(&one.found, "1 daemon is running: ");
+    stop.cancel();
+    running.await??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_daemon_that_no_list_names_is_no_other_listener() -> Result {
+    let redis = redis().await?;
+    // Other daemons do not see it, as in its first moments.
+    let settings = "http.listen = ''\nfleet.share = false";
+    let config = config_with(&redis.url(), &ledger("unlisted").await?, settings)?;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let engine = lapsed::Engine::new(config.clone(), lapsed::Handlers::new()).unwrap();
+    let handle = engine.handle();
+    let running = tokio::spawn(engine.run_until(stop.clone().cancelled_owned()));
+    until("the daemon listens", async || {
+        handle.is_listening() == Some(true)
+    })
+    .await;
+    let report = doctor::examine(&config).await;
+    finding(&report, "redis.listeners", Severity::Ok);
     stop.cancel();
     running.await??;
     Ok(())
