@@ -20,7 +20,7 @@ use crate::history::History;
 use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::members::SimMembers;
-use crate::plan::{Plan, Series};
+use crate::plan::{Plan, Series, TimerKind, WHEEL};
 use crate::process::Process;
 use crate::programs;
 use crate::record::Actor;
@@ -105,9 +105,10 @@ impl Daemon {
             Some(link) => keyed::limiter(link, &config),
             None => Arc::clone(limiter) as _,
         };
-        let classes: &[&str] = match how.has_fewer_classes {
-            true => &["Job"],
-            false => &["Job", "Mail"],
+        let classes: &[&str] = match (how.has_fewer_classes, plan.timer) {
+            (true, _) => &["Job"],
+            (false, TimerKind::Wheel) => &["Job", "Mail", WHEEL],
+            (false, _) => &["Job", "Mail"],
         };
         let handlers = programs::handlers(classes, plan.rate, &process, history, ledger.clock());
         let (sim_ledger, timer): (Arc<dyn Ledger>, Arc<dyn Timer>) =

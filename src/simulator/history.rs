@@ -74,6 +74,14 @@ impl History {
         }
     }
 
+    /// The ledger was replaced by a copy, which has these rows.
+    pub fn restored(&self, now: UnixMs, rows: Vec<Row>) {
+        let mut state = self.state();
+        *state.struck.entry(FaultKind::LedgerRestored).or_default() += 1;
+        self.trace(&mut state, &format!("restored: {} rows", rows.len()));
+        state.judge.restored(now, rows);
+    }
+
     /// True if the ledger forgets this transaction.
     pub fn forgets(&self) -> bool {
         self.forgets > 0 && self.state().forgetful.percent(self.forgets)

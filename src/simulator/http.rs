@@ -1,6 +1,7 @@
 //! HTTP in memory: requests to the routes of a process, and what they answer.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 pub use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -100,6 +101,45 @@ pub fn request(
     })
 }
 
+/// The path and the body of a request that creates tasks with the same delay and payload.
+pub fn batch(keys: &[&str], delay: Duration, payload: &str) -> (String, Value) {
+    let payload: Value = serde_json::from_str(payload).expect("JSON");
+    let delay = format!("{}ms", delay.as_millis());
+    let tasks = keys
+        .iter()
+        .map(|key| json!({ "key": key, "in": delay, "payload": payload }));
+    ("/v1/tasks/batch".to_owned(), tasks.collect())
+}
+
+/// What a reply to such a request promises: each line of it, for its task.
+pub fn batch_answer(reply: &Reply) -> Answer {
+    if reply.status.is_server_error() {
+        return Answer::Failed(reply.text());
+    }
+    if !reply.status.is_success() {
+        return Answer::Other(reply.text());
+    }
+    let lines = serde_json::Deserializer::from_slice(&reply.body).into_iter::<BatchLine>();
+    let lines = lines.map(|line| line.unwrap_or_else(|error| panic!("{error}: {}", reply.text())));
+    let created = lines.filter(|line| line.status < 300);
+    let ids = created.map(|line| line.id.expect("a created task has an id"));
+    Answer::AllArmed(ids.map(|id| arming(&id)).collect())
+}
+
+/// A line of that answer.
+#[derive(Deserialize)]
+struct BatchLine {
+    status: u16,
+    id: Option<String>,
+}
+
+/// The row and the due time in the name of an arming.
+fn arming(id: &str) -> (u64, UnixMs) {
+    let (row, due) = id.split_once('-').expect("the name of an arming");
+    let row = row.parse().expect("the id of a row");
+    (row, UnixMs(due.parse().expect("a time")))
+}
+
 fn rfc3339(time: UnixMs) -> String {
     let time = jiff::Timestamp::from_millisecond(time.0);
     time.expect("a time of this era").to_string()
@@ -128,11 +168,8 @@ pub fn answer(verb: &Verb, reply: &Reply) -> Answer {
         (Verb::Discard, ..) | (_, false, _) => Answer::Other(reply.text()),
         _ => {
             let id = body.id.unwrap_or_else(|| panic!("no id: {}", reply.text()));
-            let (row, due) = id.split_once('-').expect("the name of an arming");
-            Answer::Armed {
-                row: row.parse().expect("the id of a row"),
-                due: UnixMs(due.parse().expect("a time")),
-            }
+            let (row, due) = arming(&id);
+            Answer::Armed { row, due }
         }
     }
 }

@@ -120,6 +120,20 @@ pub fn command(timer: TimerKind, verb: &Verb, key: &str, now: UnixMs) -> Vec<Str
     words
 }
 
+/// The slot and the due time of an entry that a program pushes now.
+pub fn slot(delay: Duration, now: UnixMs) -> (i64, UnixMs) {
+    const SLOTS: i64 = 3_600;
+    let second = now.plus(delay).0 / 1_000;
+    (second % SLOTS, UnixMs(second * 1_000))
+}
+
+/// What a program sends to push the entry of an operation into its slot.
+pub fn push(delay: Duration, payload: &str, now: UnixMs) -> Vec<String> {
+    let (slot, _) = slot(delay, now);
+    let entry = format!(r#"{{"method":"ok","params":{payload},"cycle_num":0}}"#);
+    vec!["RPUSH".into(), format!("task_{slot}"), entry]
+}
+
 /// The members that a process finds in Redis.
 pub fn members(link: &Arc<Link>, config: &Config) -> Arc<dyn Membership> {
     Arc::new(RedisMembership::on(

@@ -115,7 +115,8 @@ where
     inner.write(length, noting).await
 }
 
-fn all_rows(store: &mut dyn Store) -> Result<Vec<Row>, LedgerError> {
+/// Returns all rows.
+pub fn all_rows(store: &mut dyn Store) -> Result<Vec<Row>, LedgerError> {
     let mut rows = Vec::new();
     let _ = store.walk(
         &Range::All { after: 0 },

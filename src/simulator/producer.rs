@@ -26,7 +26,7 @@ use redis::{RedisResult, cmd};
 use tokio::sync::mpsc;
 
 use crate::history::History;
-use crate::http;
+use crate::http::{self, Method};
 use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::plan::{Op, Plan, Policy, TimerKind, Verb};
@@ -119,6 +119,14 @@ impl Producer {
                 Err(error) => Answer::Failed(error),
             });
         }
+        if self.is_over_http
+            && let Verb::CreateMany { keys, delay } = &op.verb
+        {
+            let keys: Vec<&str> = keys.iter().map(|key| &self.keys[*key][..]).collect();
+            let (path, body) = http::batch(&keys, *delay, &payload);
+            let reply = self.server.request(Method::POST, path, Some(body)).await;
+            return Ok(reply.map_or_else(Answer::Failed, |reply| http::batch_answer(&reply)));
+        }
         Ok(match &op.verb {
             Verb::Create {
                 delay,
@@ -145,9 +153,8 @@ impl Producer {
                     (Task::from(key).payload(payload.clone()), due)
                 });
                 let made = self.tasks.create_many(tasks.collect()).await?;
-                made.first().map_or(Answer::Other("none".into()), |made| {
-                    armed(made.arming().row, made.due())
-                })
+                let armings = made.iter().map(|made| (made.arming().row, made.due()));
+                Answer::AllArmed(armings.collect())
             }
             Verb::Cancel => match self.tasks.cancel(key).await? {
                 CancelAnswer::Cancelled => Answer::Cancelled,
@@ -180,7 +187,8 @@ impl Producer {
             verb @ (Verb::KeySet { .. }
             | Verb::KeyExpire { .. }
             | Verb::KeyDelete
-            | Verb::KeyPersist) => self.in_redis(verb, text).await,
+            | Verb::KeyPersist
+            | Verb::WheelPush { .. }) => self.in_redis(verb, text, &payload).await,
             verb @ (Verb::RespSet { .. }
             | Verb::RespExpire { .. }
             | Verb::RespDelete
@@ -203,12 +211,15 @@ impl Producer {
     }
 
     /// A program in another language sends a command, which a server that hangs carries out later.
-    async fn in_redis(&self, verb: &Verb, key: &str) -> Answer {
+    async fn in_redis(&self, verb: &Verb, key: &str, payload: &str) -> Answer {
         if let Some(redis) = &self.redis {
             redis.answers().await;
         }
         let now = self.truth.clock().now();
-        let words = keyed::command(self.timer, verb, key, now);
+        let words = match verb {
+            Verb::WheelPush { delay } => keyed::push(*delay, payload, now),
+            _ => keyed::command(self.timer, verb, key, now),
+        };
         let reply = self.redis.as_ref().map(|redis| redis.execute(0, &words));
         Answer::Other(format!("{words:?}: {reply:?}"))
     }

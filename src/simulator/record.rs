@@ -41,6 +41,8 @@ pub enum End {
 pub enum Answer {
     /// The ledger holds this arming.
     Armed { row: u64, due: UnixMs },
+    /// The ledger holds all these armings.
+    AllArmed(Vec<(u64, UnixMs)>),
     /// The row of its key is as it asked.
     Written,
     /// No task was pending that has this key.

@@ -14,7 +14,7 @@ pub use self::faults::Keep;
 use crate::commands;
 use crate::connection::serve;
 use crate::history::Change;
-use crate::keyspace::Db;
+use crate::keyspace::{Db, Value};
 use crate::options::Options;
 use crate::reply::Reply;
 use crate::server::State;
@@ -87,6 +87,16 @@ impl ModelRedis {
     /// Returns what has changed since the last call, and forgets it.
     pub fn take_history(&self) -> Vec<Change> {
         std::mem::take(&mut self.state().history)
+    }
+
+    /// Returns the text of a key, and when it expires. Unlike a command, this deletes no key that is due.
+    pub fn peek(&self, db: u32, key: &str) -> Option<(Vec<u8>, Option<UnixMs>)> {
+        let state = self.state();
+        let entry = state.data.get(&db)?.get(key.as_bytes())?;
+        match &entry.value {
+            Value::String(text) => Some((text.clone(), entry.due.map(UnixMs))),
+            _ => None,
+        }
     }
 
     /// Returns the number of keys, due ones included.

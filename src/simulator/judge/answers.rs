@@ -10,19 +10,11 @@ impl Judge {
     pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
         let Invocation { op, at: from } = self.ops[number].clone();
         match answer {
-            Answer::Armed { row, due } => {
-                let times = self
-                    .armings
-                    .get(&(row, due))
-                    .map(Vec::as_slice)
-                    .unwrap_or_default();
-                let was = times
-                    .iter()
-                    .any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
-                if !was {
-                    let text = format!("op {number} was told that {row}-{} exists", due.0);
-                    self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
-                }
+            Answer::Armed { row, due } => self.is_armed(number, from, now, (row, due)),
+            Answer::AllArmed(armings) => {
+                self.looked.batches += 1;
+                let armings = armings.into_iter();
+                armings.for_each(|arming| self.is_armed(number, from, now, arming));
             }
             Answer::Cancelled | Answer::Cancelling => {
                 let was = self.cancelled.get(&self.keys[op.key]);
@@ -56,6 +48,18 @@ impl Judge {
                 }
             }
             Answer::Other(_) | Answer::Failed(_) => {}
+        }
+    }
+
+    /// An operation was told that the ledger holds this arming: it did at some time since the operation began.
+    fn is_armed(&mut self, number: usize, from: UnixMs, now: UnixMs, arming: (u64, UnixMs)) {
+        let times = self.armings.get(&arming).map(Vec::as_slice);
+        let mut times = times.unwrap_or_default().iter();
+        let was = times.any(|(begin, end)| *begin <= now && end.is_none_or(|end| end >= from));
+        if !was {
+            let (row, due) = arming;
+            let text = format!("op {number} was told that {row}-{} exists", due.0);
+            self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
         }
     }
 

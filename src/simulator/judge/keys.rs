@@ -14,6 +14,7 @@ impl Judge {
     pub(super) fn read_redis(&mut self) {
         let Some(redis) = &self.redis else { return };
         for change in redis.take_history() {
+            self.pushed(&change);
             let Some((key, due)) = subject(&change) else {
                 continue;
             };

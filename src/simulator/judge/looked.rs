@@ -13,6 +13,14 @@ pub struct Looked {
     pub(super) rated: u64,
     /// Rows that retention has deleted.
     pub(super) pruned: u64,
+    /// Rows that were written for keys whose former rows were deleted.
+    pub(super) adopted_again: u64,
+    /// Keys without a row in a restored ledger that were followed to the ledger.
+    pub(super) restored: u64,
+    /// Entries in lists of a wheel that were followed to the ledger.
+    pub(super) pushes: u64,
+    /// Batches of tasks that were acknowledged.
+    pub(super) batches: u64,
 }
 
 impl Looked {
@@ -23,6 +31,10 @@ impl Looked {
             rules,
             rated,
             pruned,
+            adopted_again,
+            restored,
+            pushes,
+            batches,
         } = self;
         [
             ("keys", keys),
@@ -30,6 +42,10 @@ impl Looked {
             ("rules", rules),
             ("rated", rated),
             ("pruned", pruned),
+            ("adopted_again", adopted_again),
+            ("restored", restored),
+            ("pushes", pushes),
+            ("batches", batches),
         ]
         .into_iter()
     }

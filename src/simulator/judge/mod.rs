@@ -10,7 +10,9 @@ mod changes;
 mod keys;
 mod looked;
 mod pruning;
+mod pushes;
 mod rates;
+mod restored;
 mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +91,25 @@ struct Expected {
     seen_at: UnixMs,
 }
 
+/// An entry that a program has pushed into a list of a wheel.
+#[derive(Debug)]
+struct Push {
+    at: UnixMs,
+    /// The next visit of its slot.
+    due: UnixMs,
+    row: Option<u64>,
+    is_judged: bool,
+}
+
+/// A key that Redis has, and the restored ledger has not.
+#[derive(Debug)]
+struct KeyWithoutRow {
+    key: String,
+    due: UnixMs,
+    /// When the ledger was restored.
+    at: UnixMs,
+}
+
 /// How far a due time that was read from a key may be off: the clocks of Redis and of the ledger differ by a fault.
 const TOLERANCE_MS: u64 = 5_000;
 
@@ -119,6 +140,9 @@ pub struct Judge {
     /// What programs and clients have done to each key in Redis, the latest last.
     touched: BTreeMap<String, Vec<Touch>>,
     expected: Vec<Expected>,
+    without_row: Vec<KeyWithoutRow>,
+    /// Entries in lists of a wheel, by the operation that has pushed them.
+    pushes: BTreeMap<u64, Push>,
     /// The operations that have changed a row.
     writers: BTreeSet<usize>,
     /// When an operation last changed each row.
@@ -138,6 +162,8 @@ pub struct Judge {
     rates: Rates,
     /// Finished rows are deleted after some time.
     prunes: bool,
+    /// Keys whose rows were deleted by retention, and when their tasks had ended.
+    pruned: BTreeMap<String, UnixMs>,
     ops: Vec<Invocation>,
     pub violations: Vec<Violation>,
     pub claims_seen: u64,
@@ -186,6 +212,8 @@ impl Judge {
     /// Looks for rows that should have started by now, if all has been well for long enough.
     pub fn patrol(&mut self, now: UnixMs, has_slots: bool, is_paused: impl Fn(&str) -> bool) {
         self.adopted(now);
+        self.adopted_after_restore(now);
+        self.adopted_pushes(now);
         if !has_slots || now < self.rest_from {
             return;
         }
@@ -325,6 +353,7 @@ impl Judge {
             let runs = row.lease_until >= now;
             row.status == Status::Unprocessed && (!row.deleted || runs)
         });
+        let rows = rows.filter(|row| !pushes::waits_for_a_round(row, now));
         let rows = rows.filter(|row| self.series.are_over || !series::is_of_series(row));
         rows.map(brief).collect()
     }

@@ -3,6 +3,7 @@
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::{CatchUp, Overlap, TaskKey, UnixMs};
 
+use super::pushes::is_pushed;
 use super::{Anomaly, Judge, brief, key_of};
 use crate::plan::{FaultKind, Series};
 use crate::record::{Actor, End};
@@ -34,7 +35,9 @@ impl Judge {
 
     /// A daemon has inserted a row: a series of its configuration, an occurrence that is a task of its own, or a key.
     pub(super) fn inserted(&mut self, actor: Actor, now: UnixMs, row: &Row) {
-        if row.recurrence.is_some() {
+        if is_pushed(row) {
+            self.is_of_a_push(actor, now, row);
+        } else if row.recurrence.is_some() {
             self.is_configured(actor, row);
             self.began(actor, now, row);
         } else if let Some(series) = series_of(row) {
@@ -50,6 +53,7 @@ impl Judge {
             }
         } else {
             self.is_of_a_key(actor, now, row, "inserted");
+            self.is_not_revived(actor, now, row);
         }
     }
 

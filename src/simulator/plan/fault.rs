@@ -19,6 +19,8 @@ pub enum FaultKind {
     LedgerAppliesLate,
     /// No call to the ledger returns until the fault ends.
     LedgerHangs,
+    /// The ledger is as it was when the fault began, once it ends: a dump was restored.
+    LedgerRestored,
     /// The process is killed, and started again when the fault ends.
     Kill,
     /// The process is stopped gracefully, and started again when the fault ends.
@@ -94,7 +96,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::LedgerSlow,
         Self::LedgerUnreachable,
         Self::LedgerRefuses,
@@ -102,6 +104,7 @@ impl FaultKind {
         Self::LedgerAnswerLost,
         Self::LedgerAppliesLate,
         Self::LedgerHangs,
+        Self::LedgerRestored,
         Self::Kill,
         Self::Stop,
         Self::Freeze,
@@ -192,6 +195,7 @@ impl FaultKind {
                 | Self::LedgerHangs
                 | Self::LedgerAppliesLate
                 | Self::LedgerAnswerLost
+                | Self::LedgerRestored
                 | Self::Freeze
         );
         let hides = matches!(
@@ -199,6 +203,11 @@ impl FaultKind {
             Self::MembersUnreachable | Self::MembersStale | Self::MembersSplit
         );
         delays || hides || self.is_of_redis()
+    }
+
+    /// True if it strikes once at most, in seeds of its own.
+    pub(super) fn is_drawn_apart(self) -> bool {
+        self == Self::LedgerRestored
     }
 
     /// True if pull workers have it.

@@ -4,6 +4,7 @@
 
 mod fault;
 mod limits;
+mod scenes;
 mod series;
 
 use std::fmt;
@@ -61,6 +62,10 @@ pub enum Verb {
     KeyDelete,
     /// `PERSIST`.
     KeyPersist,
+    /// A program pushes an entry into a list of the wheel: `RPUSH`.
+    WheelPush {
+        delay: Duration,
+    },
     /// A Redis client sends `SET .. PX` to the RESP server.
     RespSet {
         delay: Duration,
@@ -86,7 +91,7 @@ pub enum TimerKind {
 }
 
 impl TimerKind {
-    /// True if programs arm and remove tasks on its server. Into lists of a wheel they can only append: not simulated yet.
+    /// True if programs arm, move and remove tasks on its server. Into lists of a wheel they can only append.
     fn has_programs(self) -> bool {
         matches!(self, Self::KeyExpiry | Self::SortedSet)
     }
@@ -175,6 +180,9 @@ const TIMERS: [TimerKind; 4] = [
 /// Daemons run the tasks of the first two, workers those of the last.
 pub const CLASSES: [&str; 3] = ["Job", "Mail", "Pull"];
 
+/// The class of the tasks of entries in the lists of a wheel.
+pub const WHEEL: &str = "Wheel";
+
 /// The queue from which workers take.
 pub const QUEUE: &str = "work";
 
@@ -218,6 +226,11 @@ impl Plan {
         }
         plan.draw_rate(&mut Rng::new(seed, "rate"));
         plan.draw_series(&mut Rng::new(seed, "series"));
+        plan.draw_pushes(&mut Rng::new(seed, "pushes"));
+        if !is_calm {
+            plan.draw_restore(&mut Rng::new(seed, "restore"));
+            plan.draw_leftover(&mut Rng::new(seed, "leftover"));
+        }
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
@@ -302,6 +315,7 @@ impl Plan {
         let chance = rng.within(10, 60);
         let mut kinds: Vec<FaultKind> = FaultKind::ALL
             .into_iter()
+            .filter(|kind| !kind.is_drawn_apart())
             .filter(|kind| !kind.is_of_redis() || self.timer.has_redis())
             .filter(|_| rng.percent(chance))
             .collect();

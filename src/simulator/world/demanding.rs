@@ -40,6 +40,9 @@ impl World {
             let now = self.now();
             let is_kept = self.keeps_finished();
             self.history().judge(|judge| judge.is_pruned(now, is_kept));
+            if !self.arm_again().await {
+                return;
+            }
         }
         sleep(Duration::from_secs(2)).await;
         for daemon in self.daemons.iter().flatten() {
@@ -79,6 +82,24 @@ impl World {
                 return is_well;
             }
         }
+    }
+
+    /// Programs arm keys whose rows were deleted: these are new tasks. Returns whether they have run.
+    async fn arm_again(&mut self) -> bool {
+        let plan = &self.ground.plan;
+        if plan.redis_stays_down || plan.timer != TimerKind::KeyExpiry {
+            return true;
+        }
+        let delay = Duration::from_millis(1_500);
+        for key in 0..plan.keys.len().min(3) {
+            self.send(Op {
+                producer: 0,
+                key,
+                verb: Verb::KeySet { delay },
+            });
+        }
+        sleep(Duration::from_secs(5)).await;
+        self.is_settled().await
     }
 
     /// Demands that the series are as configured, and ends them.

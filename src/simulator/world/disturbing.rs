@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lapsed_core::ledger::memory::Dump;
+use lapsed_core::ledger::rows::{Length, RowLedger as _};
 use tokio::time::{Instant, sleep_until};
 
 use super::World;
-use crate::daemon::Start;
+use crate::daemon::{Ground, Start};
 use crate::keyed;
+use crate::ledger::all_rows;
 use crate::plan::{Action, FAULTS, Fault, FaultKind};
 use crate::process::Process;
 
@@ -18,6 +21,7 @@ const BEFORE_HEALING: Duration = Duration::from_millis(2);
 enum AtEnd {
     Start(usize, Start),
     Thaw(Arc<Process>),
+    Restore(Dump),
 }
 
 impl World {
@@ -49,7 +53,7 @@ impl World {
             }
             let place = ends.iter().position(|(at, _)| *at == next);
             let (_, end) = ends.swap_remove(place.expect("it was seen"));
-            self.end(end);
+            self.end(end).await;
         }
         sleep_until(over).await;
     }
@@ -75,6 +79,9 @@ impl World {
                 None => self.producers[producer].0.begin(fault),
             }
             return None;
+        }
+        if kind == FaultKind::LedgerRestored {
+            return Some(AtEnd::Restore(self.ground.ledger.dump()));
         }
         if kind.is_of_redis() && kind != FaultKind::MembersFalseDeath {
             let daemon = self.daemons[process].as_ref()?;
@@ -128,13 +135,25 @@ impl World {
         }
     }
 
-    fn end(&mut self, end: AtEnd) {
+    async fn end(&mut self, end: AtEnd) {
         match end {
+            AtEnd::Restore(dump) => self.restore(dump).await,
             AtEnd::Start(number, how) => self.start(number, how),
             AtEnd::Thaw(process) => {
                 self.history().struck(FaultKind::Freeze, process.actor);
                 process.thaw();
             }
         }
+    }
+
+    /// An older state of the ledger comes back, while the processes go on.
+    async fn restore(&self, dump: Dump) {
+        let Ground {
+            ledger, history, ..
+        } = &*self.ground;
+        ledger.restore(dump);
+        let rows = ledger.read(Length::Short, all_rows).await;
+        let rows = rows.expect("the ledger answers");
+        history.restored(self.now(), rows);
     }
 }

@@ -268,6 +268,7 @@ impl World {
                 let until = UnixMs(i64::MAX);
                 self.history()
                     .judge(|judge| judge.rates_disturbed(kind, from, until));
+                self.history().judge(Judge::redis_is_gone);
             }
         }
         self.resume_all().await;

@@ -25,6 +25,10 @@ pub struct MemoryLedger {
     read_ahead: AtomicU64,
 }
 
+/// A copy of a ledger at some moment.
+#[derive(Debug, Clone)]
+pub struct Dump(Table);
+
 impl MemoryLedger {
     /// Creates an empty ledger whose clock starts at `now`.
     pub fn new(now: UnixMs) -> Self {
@@ -43,6 +47,16 @@ impl MemoryLedger {
     /// Returns the number of future rows that scans have returned so far: the cost of the look-ahead, for tests.
     pub fn rows_read_ahead(&self) -> u64 {
         self.read_ahead.load(Ordering::Relaxed)
+    }
+
+    /// Copies everything.
+    pub fn dump(&self) -> Dump {
+        Dump(self.store().table.clone())
+    }
+
+    /// Replaces everything by what was copied.
+    pub fn restore(&self, dump: Dump) {
+        *self.store().table = dump.0;
     }
 
     fn store(&self) -> MemoryStore<MutexGuard<'_, Table>> {

@@ -15,7 +15,7 @@ use crate::ledger::transfer::MovePlace;
 use crate::ledger::{Collection, Document, DuePlace, ListCursor, MethodTag};
 use crate::task::{Pause, UnixMs};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Table {
     rows: BTreeMap<u64, Row>,
     by_key: BTreeMap<String, u64>,

@@ -1,0 +1,87 @@
+//! A ledger that was restored from a dump: what was written since counts no more. Keys in Redis do.
+
+use std::collections::BTreeMap;
+
+use lapsed_core::ledger::row::{Row, Status};
+use lapsed_core::task::UnixMs;
+
+use super::{Anomaly, Judge, KeyWithoutRow, TOLERANCE_MS};
+
+impl Judge {
+    /// The ledger has these rows and no others.
+    pub fn restored(&mut self, now: UnixMs, rows: Vec<Row>) {
+        self.read_redis();
+        let ends = |span: &mut Option<UnixMs>| *span = span.or(Some(now));
+        let spans = self.armings.values_mut();
+        spans
+            .filter_map(|spans| spans.last_mut())
+            .for_each(|(_, end)| ends(end));
+        self.cancelled.values_mut().for_each(|(_, end)| ends(end));
+        self.rows = rows.into_iter().map(|row| (row.id, row)).collect();
+        self.since = self.rows.keys().map(|id| (*id, now)).collect();
+        self.op_wrote = BTreeMap::new();
+        for row in self.rows.clone().values() {
+            self.armed(row, now);
+            if row.deleted || row.status == Status::Cancelled {
+                self.cancelled.insert(row.key.to_string(), (now, None));
+            }
+        }
+        let rows = &self.rows;
+        for push in self.pushes.values_mut() {
+            push.row = push.row.filter(|row| rows.contains_key(row));
+        }
+        for claim in self.claims.values_mut() {
+            claim.is_disturbed = true;
+            claim.may_crash = true;
+        }
+        self.expect_keys_without_rows(now);
+    }
+
+    /// Redis is down for good: nothing tells a daemon of a key any more.
+    pub fn redis_is_gone(&mut self) {
+        self.without_row.clear();
+    }
+
+    fn expect_keys_without_rows(&mut self, now: UnixMs) {
+        let Some(redis) = &self.redis else { return };
+        let has_row = |key: &str| self.rows.values().any(|row| row.key.as_str() == key);
+        let keys = self.keys.iter().filter(|key| !has_row(key));
+        let expected = keys.filter_map(|key| match redis.peek(0, key)? {
+            (_, Some(due)) if due > now => Some(KeyWithoutRow {
+                key: key.clone(),
+                due,
+                at: now,
+            }),
+            _ => None,
+        });
+        self.without_row.extend(expected);
+    }
+
+    /// Looks whether those keys have become tasks by the time they expire, where all was well then and nothing else was done
+    /// to them.
+    pub(super) fn adopted_after_restore(&mut self, now: UnixMs) {
+        let is_due = |expected: &KeyWithoutRow| expected.due.0 + 5_000 <= now.0;
+        let (due, later) = std::mem::take(&mut self.without_row)
+            .into_iter()
+            .partition(is_due);
+        self.without_row = later;
+        let due: Vec<KeyWithoutRow> = due;
+        for expected in due {
+            let KeyWithoutRow { key, due, at } = &expected;
+            let touched = self.touched.get(key).map(Vec::as_slice);
+            let mut touched = touched.unwrap_or_default().iter();
+            let is_changed =
+                touched.any(|touch| touch.at > *at && !matches!(touch.what, "expired" | "forged"));
+            if self.rest_from > *due || is_changed {
+                continue;
+            }
+            self.looked.restored += 1;
+            let fits = |row: &Row| {
+                row.key.as_str() == key && row.end_time.0.abs_diff(due.0) <= TOLERANCE_MS
+            };
+            if !self.rows.values().any(fits) {
+                self.accuse(Anomaly::Lost, format!("at {}: {expected:?}", now.0));
+            }
+        }
+    }
+}

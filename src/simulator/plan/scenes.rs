@@ -1,0 +1,85 @@
+//! What happens in a certain order, on keys of its own, in the middle of everything else.
+
+use std::time::Duration;
+
+use super::{Action, FAULTS, Fault, FaultKind, Op, Plan, TimerKind, Verb};
+use crate::random::Rng;
+
+impl Plan {
+    /// A dump of the ledger is restored. A program has armed a key since, and Redis has it.
+    pub(super) fn draw_restore(&mut self, rng: &mut Rng) {
+        // The judge of series knows no ledger that forgets.
+        if !self.series.is_empty() || !rng.percent(30) {
+            return;
+        }
+        let length = *rng.pick(&[1_000, 5_000, 15_000, 40_000]);
+        let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64 - length));
+        let length = Duration::from_millis(length);
+        self.push_fault(at, FaultKind::LedgerRestored, self.core, length);
+        if self.timer == TimerKind::KeyExpiry {
+            // It falls due when all is well again.
+            let delay = length + self.lease + Duration::from_secs(25);
+            let key = self.push_key("Job@ok@armed");
+            self.push_op(at + length / 4, 0, key, Verb::KeySet { delay });
+        }
+    }
+
+    /// The task of a program's key is run long before the key expires, and Redis does not hear of it: the row must stay as
+    /// long as the key.
+    pub(super) fn draw_leftover(&mut self, rng: &mut Rng) {
+        if !self.prunes || self.timer != TimerKind::KeyExpiry || !rng.percent(60) {
+            return;
+        }
+        let seconds = Duration::from_secs;
+        let at = Duration::from_millis(rng.below(30_000));
+        let key = self.push_key("Job@ok@left");
+        let delay = seconds(130);
+        self.push_op(at, 0, key, Verb::KeySet { delay });
+        let operator = 1;
+        let process = self.daemons + operator;
+        self.push_fault(
+            at + seconds(3),
+            FaultKind::TimerRefuses,
+            process,
+            seconds(4),
+        );
+        self.push_op(at + seconds(4), operator, key, Verb::RunNow);
+    }
+
+    /// Programs push entries into the lists of a wheel.
+    pub(super) fn draw_pushes(&mut self, rng: &mut Rng) {
+        if self.timer != TimerKind::Wheel {
+            return;
+        }
+        for _ in 0..rng.within(0, 12) {
+            let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64));
+            let delay = Duration::from_millis(rng.within(1_500, 50_000));
+            let producer = rng.below(self.producers as u64) as usize;
+            self.push_op(at, producer, 0, Verb::WheelPush { delay });
+        }
+    }
+
+    fn push_key(&mut self, name: &str) -> usize {
+        self.keys.push(name.to_owned());
+        self.keys.len() - 1
+    }
+
+    fn push_op(&mut self, at: Duration, producer: usize, key: usize, verb: Verb) {
+        let op = Op {
+            producer,
+            key,
+            verb,
+        };
+        self.push(at, Action::Op(op));
+    }
+
+    fn push_fault(&mut self, at: Duration, kind: FaultKind, process: usize, length: Duration) {
+        let fault = Fault {
+            kind,
+            process,
+            length,
+            percent: 100,
+        };
+        self.push(at, Action::Fault(fault));
+    }
+}
