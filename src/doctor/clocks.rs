@@ -19,9 +19,9 @@ const APART: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
     /// Offset: positive if it is ahead of the clock of this machine.
-    ahead_ms: i64,
+    pub(super) ahead_ms: i64,
     /// Error bound of the offset: half the round trip.
-    error: Duration,
+    pub(super) error: Duration,
 }
 
 impl Reading {

@@ -4,11 +4,14 @@
 //! a temporary directory, and return when it is ready. Any number can run in parallel. A server dies with the
 //! value that holds it, and also when the whole process is killed: it is started through `setpriv --pdeathsig`.
 //!
+//! [`PrivateGalera`] starts several MariaDB servers as one Galera cluster.
+//!
 //! Faults are easy to inject: [`kill`](PrivateRedis::kill) and restart, or [`stop_process`](PrivateRedis::stop_process)
 //! for a server that accepts connections and never answers.
 
 mod cluster;
 mod error;
+mod galera;
 mod home;
 mod maria;
 mod port;
@@ -17,5 +20,6 @@ mod redis;
 
 pub use cluster::PrivateCluster;
 pub use error::SandboxError;
+pub use galera::PrivateGalera;
 pub use maria::{MariaOptions, PrivateMaria};
 pub use redis::{PrivateRedis, RedisOptions};

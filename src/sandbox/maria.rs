@@ -13,6 +13,9 @@ use super::process::{Server, locate, run};
 const PORT_TRIES: usize = 5;
 const PACKAGE: &str = "mariadb-server";
 
+/// The option of a server in a Galera cluster.
+pub(super) const WSREP: &str = "--wsrep-on=ON";
+
 /// A private MariaDB server without password, binary log or performance schema.
 #[derive(Debug)]
 pub struct PrivateMaria {
@@ -88,20 +91,7 @@ impl MariaOptions {
     /// # Errors
     /// If a program is missing, ends, or is not ready within 30 s; the message then ends with its log.
     pub async fn start(self) -> Result<PrivateMaria, SandboxError> {
-        let program = locate(&self.program, PACKAGE)?;
-        let home = tokio::task::spawn_blocking({
-            let (program, installer) = (program.clone(), self.installer.clone());
-            move || furnish(&program, &installer)
-        })
-        .await
-        .expect("the task is never aborted and does not panic")?;
-        let server = Server::new(program, home.path().join("log"));
-        let mut maria = PrivateMaria {
-            server,
-            home,
-            port: 0,
-            args: self.server_args(),
-        };
+        let mut maria = self.prepare(None).await?;
         for _ in 1..PORT_TRIES {
             maria.port = free_port();
             match maria.launch().await {
@@ -111,6 +101,27 @@ impl MariaOptions {
         }
         maria.port = free_port();
         maria.launch().await.map(|()| maria)
+    }
+
+    /// Makes a server that does not run yet, with a copy of `data`, or of the template.
+    pub(super) async fn prepare(self, data: Option<PathBuf>) -> Result<PrivateMaria, SandboxError> {
+        let program = locate(&self.program, PACKAGE)?;
+        let home = tokio::task::spawn_blocking({
+            let (program, installer) = (program.clone(), self.installer.clone());
+            move || {
+                let data = data.map_or_else(|| template(&program, &installer), Ok)?;
+                furnish(&data)
+            }
+        })
+        .await
+        .expect("the task is never aborted and does not panic")?;
+        let server = Server::new(program, home.path().join("log"));
+        Ok(PrivateMaria {
+            server,
+            home,
+            port: free_port(),
+            args: self.server_args(),
+        })
     }
 
     fn server_args(&self) -> Vec<OsString> {
@@ -234,7 +245,47 @@ impl PrivateMaria {
         self.server.resume()
     }
 
+    /// Starts with more options than it has otherwise.
+    pub(super) async fn launch_with(&mut self, options: &[String]) -> Result<(), SandboxError> {
+        let args = self.args.len();
+        self.args.extend(options.iter().map(OsString::from));
+        let launched = self.launch().await;
+        self.args.truncate(args);
+        launched
+    }
+
+    /// Runs the server program with more options, with which it ends by itself. Returns its log.
+    pub(super) async fn run_to_end(&mut self, options: &[&str]) -> Result<String, SandboxError> {
+        let mut args = self.command_line();
+        args.extend(options.iter().map(OsString::from));
+        self.server.run_to_end(&args).await
+    }
+
+    /// Adds an option.
+    pub(super) fn set(&mut self, option: &str) {
+        self.args.push(option.into());
+    }
+
+    pub(super) fn data_dir(&self) -> PathBuf {
+        data_dir(self.home.path())
+    }
+
     async fn launch(&mut self) -> Result<(), SandboxError> {
+        let (data, port) = (self.data_dir(), self.port);
+        let replicated = self.args.iter().any(|option| option == WSREP);
+        let is_ours = |_pid| {
+            let data = data.clone();
+            async move {
+                answering_data_dir(port, replicated)
+                    .await
+                    .is_ok_and(|found| Path::new(&found) == data)
+            }
+        };
+        let args = self.command_line();
+        self.server.start(&args, is_ours).await
+    }
+
+    fn command_line(&self) -> Vec<OsString> {
         let home = self.home.path();
         let mut args: Vec<OsString> = vec!["--no-defaults".into()];
         args.extend(run_as_root());
@@ -254,17 +305,7 @@ impl PrivateMaria {
         args.push(option("--pid-file", &home.join("pid")));
         args.push(format!("--port={}", self.port).into());
         args.extend(self.args.iter().cloned());
-
-        let (data, port) = (data_dir(home), self.port);
-        let is_ours = |_pid| {
-            let data = data.clone();
-            async move {
-                answering_data_dir(port)
-                    .await
-                    .is_ok_and(|found| Path::new(&found) == data)
-            }
-        };
-        self.server.start(&args, is_ours).await
+        args
     }
 
     async fn connect(&self) -> Result<MySqlConnection, sqlx::Error> {
@@ -280,9 +321,15 @@ fn connect_options(port: u16) -> MySqlConnectOptions {
         .ssl_mode(MySqlSslMode::Disabled)
 }
 
-/// Data directory of the server that answers on `port`: proof that it is ours.
-async fn answering_data_dir(port: u16) -> Result<String, sqlx::Error> {
+/// Data directory of the server that answers on `port`: proof that it is ours. An error while a node of a cluster has not
+/// joined it.
+async fn answering_data_dir(port: u16, replicated: bool) -> Result<String, sqlx::Error> {
     let mut connection = connect_options(port).connect().await?;
+    if replicated {
+        sqlx::query("SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_ready' AND Value = 'ON'")
+            .fetch_one(&mut connection)
+            .await?;
+    }
     let dir = sqlx::query_scalar("SELECT CAST(@@datadir AS CHAR)")
         .fetch_one(&mut connection)
         .await?;
@@ -294,14 +341,13 @@ fn data_dir(home: &Path) -> PathBuf {
     home.join("data")
 }
 
-/// A new home with a fresh copy of the template in it.
-fn furnish(program: &Path, installer: &str) -> Result<Home, SandboxError> {
-    let template = template(program, installer)?;
+/// A new home with a copy of a data directory in it.
+fn furnish(data: &Path) -> Result<Home, SandboxError> {
     let home = Home::new()?;
     let copy = ["-a".into(), "--reflink=auto".into()];
     run(
         &locate("cp", "coreutils")?,
-        &[&copy[..], &[template.into(), data_dir(home.path()).into()]].concat(),
+        &[&copy[..], &[data.into(), data_dir(home.path()).into()]].concat(),
     )?;
     Ok(home)
 }

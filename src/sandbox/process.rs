@@ -79,6 +79,28 @@ impl Server {
         Ok(())
     }
 
+    /// Starts the process, after killing a running one, and waits until it ends by itself. Returns the log.
+    pub(super) async fn run_to_end(&mut self, args: &[OsString]) -> Result<String, SandboxError> {
+        // It is "ready" as soon as it runs.
+        self.start(args, |_| std::future::ready(true)).await?;
+        let deadline = Instant::now() + STOPPED_WITHIN;
+        while self.exited()?.is_none() {
+            if Instant::now() >= deadline {
+                self.kill();
+                return Err(SandboxError::NotReady {
+                    program: self.name(),
+                    seconds: STOPPED_WITHIN.as_secs(),
+                    log: self.log_tail(),
+                });
+            }
+            sleep(PROBE_EVERY).await;
+        }
+        self.child = None;
+        fs::read_to_string(&self.log).map_err(SandboxError::io(|| {
+            format!("read `{}`", self.log.display())
+        }))
+    }
+
     fn command(&self, args: &[OsString]) -> Result<Command, SandboxError> {
         let mut command = Command::new(locate("setpriv", "util-linux")?);
         command

@@ -11,6 +11,7 @@ mod doctor;
 mod end_to_end;
 mod failover;
 mod faults;
+mod galera;
 mod hostile;
 mod http_access;
 mod http_api;

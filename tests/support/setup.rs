@@ -22,6 +22,7 @@ pub struct Setup {
     redis: RedisOptions,
     database: u8,
     own_maria: bool,
+    ledger: Option<String>,
     migrated: bool,
 }
 
@@ -38,6 +39,7 @@ impl Setup {
             redis: PrivateRedis::options(),
             database: 0,
             own_maria: false,
+            ledger: None,
             migrated: true,
         }
     }
@@ -45,6 +47,12 @@ impl Setup {
     /// A database server that may be killed, whose commits outlive that.
     pub fn own_maria(mut self) -> Self {
         self.own_maria = true;
+        self
+    }
+
+    /// The URL of an empty database on a server that the test has started.
+    pub fn ledger(mut self, url: String) -> Self {
+        self.ledger = Some(url);
         self
     }
 
@@ -69,7 +77,9 @@ impl Setup {
         let log = tracing_subscriber::fmt().with_ansi(false);
         let _ = log.with_test_writer().try_init();
         let redis = self.redis.start().await.unwrap();
-        let (maria, ledger_url) = if self.own_maria {
+        let (maria, ledger_url) = if let Some(url) = self.ledger {
+            (None, url)
+        } else if self.own_maria {
             let maria = PrivateMaria::options().durable(true).start().await.unwrap();
             let url = maria.create_database("lapsed").await.unwrap();
             (Some(maria), url)

@@ -4,6 +4,7 @@ pub(super) mod access;
 pub(super) mod backlog;
 mod capacity;
 mod index;
+mod nodes;
 mod pauses;
 mod read_back;
 mod server;
@@ -70,7 +71,7 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
         }
     };
     runner.add([Finding::ok(REACHABLE, server)]);
-    let reading = examine_server(config, &table, &mut conn, runner).await;
+    let reading = examine_server(config, &options, &table, &mut conn, runner).await;
     // A failure to close does not matter.
     let _ = runner.bounded(conn.close()).await;
     reading.unwrap_or_default()
@@ -78,6 +79,7 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
 
 async fn examine_server(
     config: &Config,
+    options: &MySqlConnectOptions,
     table: &TableName,
     conn: &mut MySqlConnection,
     runner: &mut Runner,
@@ -104,6 +106,7 @@ async fn examine_server(
     let limits = &config.ledger;
     if let Some(variables) = &asked {
         runner.add(server::judge(variables, limits.max_connections));
+        nodes::examine(options, conn, variables, runner).await?;
     }
     table::examine(config, table, conn, asked.as_ref(), runner).await?;
     Ok(reading)

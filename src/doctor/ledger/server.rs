@@ -15,7 +15,6 @@ const PACKET: &str = "ledger.packet";
 const CONNECTIONS: &str = "ledger.connections";
 const STATEMENTS: &str = "ledger.statements";
 const READ_ONLY: &str = "ledger.read_only";
-const GALERA: &str = "ledger.galera";
 
 /// Ids of the checks of [`judge`].
 pub(super) const CHECKS: [&str; 7] = [
@@ -36,9 +35,9 @@ const PREPARED_MAX: &str = "max_prepared_stmt_count";
 
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'innodb_buffer_pool_size', \
      'innodb_flush_log_at_trx_commit', 'max_allowed_packet', 'max_connections', 'max_user_connections', 'read_only', \
-     'super_read_only', 'innodb_read_only', 'wsrep_on', 'max_prepared_stmt_count')";
-const STATUS: &str =
-    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Prepared_stmt_count')";
+     'super_read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_node_name', 'max_prepared_stmt_count')";
+const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Prepared_stmt_count', \
+     'wsrep_local_state_comment', 'wsrep_cluster_status', 'wsrep_cluster_size', 'wsrep_incoming_addresses')";
 
 /// Smallest packet size: a statement of 512 keys of full length, without payloads, has about 200 KiB.
 const PACKET_MIN: u64 = 1024 * 1024;
@@ -70,15 +69,21 @@ impl Variables {
         Ok(Self(variables))
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    #[cfg(test)]
+    pub(super) fn of<const N: usize>(pairs: [(&str, &str); N]) -> Self {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Self(pairs.into_iter().map(own).collect())
     }
 
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.parse().ok()
     }
 
-    fn is_on(&self, name: &str) -> bool {
+    pub(super) fn is_on(&self, name: &str) -> bool {
         self.get(name)
             .is_some_and(|value| !matches!(value, "OFF" | "0" | ""))
     }
@@ -86,7 +91,7 @@ impl Variables {
 
 /// Judges all settings that do not depend on the table.
 pub(super) fn judge(variables: &Variables, pool: u32) -> Vec<Finding> {
-    let mut findings = vec![
+    vec![
         version(variables.get(VERSION_TEXT).unwrap_or_default()),
         read_only(variables),
         binlog(variables),
@@ -94,14 +99,7 @@ pub(super) fn judge(variables: &Variables, pool: u32) -> Vec<Finding> {
         packet(variables),
         connections(variables, pool),
         statements(variables, pool),
-    ];
-    if variables.is_on("wsrep_on") {
-        findings.push(
-            Finding::note(GALERA, "a node of a galera cluster: nodes do not see each other's row locks, so two that are written to may each hand out one task")
-                .remedy("let all daemons and programs use the same node, and keep `innodb_flush_log_at_trx_commit = 1` there"),
-        );
-    }
-    findings
+    ]
 }
 
 fn version(version: &str) -> Finding {
@@ -254,8 +252,7 @@ mod tests {
     use lapsed::diagnosis::Severity;
 
     fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
-        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        Variables(pairs.into_iter().map(own).collect())
+        Variables::of(pairs)
     }
 
     #[test]
@@ -361,11 +358,5 @@ mod tests {
             Severity::Note,
             "could not be checked",
         );
-    }
-
-    #[test]
-    fn galera_is_reported() {
-        let findings = judge(&variables([("wsrep_on", "ON")]), 8);
-        assert_is(findings.last().unwrap(), Severity::Note, "galera");
     }
 }

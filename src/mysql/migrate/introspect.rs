@@ -1,5 +1,7 @@
 //! Introspection: the schema of a table, as the server reports it.
 
+use std::time::Duration;
+
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 
@@ -23,6 +25,10 @@ const INDEXES: &str = "\
 SELECT CAST(INDEX_NAME AS CHAR) AS name, CAST(NON_UNIQUE AS SIGNED) AS non_unique, CAST(COLUMN_NAME AS CHAR) AS column_name,
   CAST(SUB_PART AS SIGNED) AS prefix
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? ORDER BY INDEX_NAME, SEQ_IN_INDEX";
+
+/// How often a schema without columns is read, and the pause between two readings.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TableSchema {
@@ -67,11 +73,19 @@ impl TableSchema {
         conn: &mut MySqlConnection,
         table: &str,
     ) -> Result<Option<Self>, MigrateError> {
-        Self::query(conn, table)
-            .await
-            .map_err(MigrateError::sql(format!(
-                "read the schema of table `{table}`"
-            )))
+        let failed = MigrateError::sql(format!("read the schema of table `{table}`"));
+        let mut schema = Self::query(conn, table).await;
+        for _ in 1..TRIES {
+            match &schema {
+                // Another migration creates the table at this moment: it was not there yet when its columns were read.
+                Ok(Some(seen)) if seen.columns.is_empty() => {
+                    tokio::time::sleep(PAUSE).await;
+                    schema = Self::query(conn, table).await;
+                }
+                _ => break,
+            }
+        }
+        schema.map_err(failed)
     }
 
     async fn query(conn: &mut MySqlConnection, table: &str) -> sqlx::Result<Option<Self>> {

@@ -50,7 +50,7 @@ impl FakedClock {
 }
 
 /// Debian keeps it below the name of the architecture.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let architectures = std::fs::read_dir("/usr/lib").unwrap();
     let mut libraries = architectures
         .map(|found| found.unwrap().path().join("faketime/libfaketimeMT.so.1"))

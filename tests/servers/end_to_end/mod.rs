@@ -4,7 +4,7 @@ mod adopting;
 mod alerts;
 mod cancelling;
 mod cancelling_many;
-mod clock_steps;
+pub mod clock_steps;
 mod command_line;
 mod costs;
 mod crashes;

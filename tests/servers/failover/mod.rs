@@ -20,7 +20,7 @@ use crate::support::redis_commands::ask;
 use crate::support::rig::Rig;
 use crate::support::wait::until;
 
-fn failovers() -> usize {
+pub fn failovers() -> usize {
     let text = std::env::var("LAPSED_TEST_FAILOVERS");
     text.map_or(1, |text| {
         text.parse()

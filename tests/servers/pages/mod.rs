@@ -3,7 +3,7 @@
 //!
 //! `snapshots/pages.txt` lists what becomes of every block of code.
 
-mod block;
+pub mod block;
 mod machine;
 mod printed;
 mod reader;

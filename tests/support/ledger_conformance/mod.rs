@@ -18,7 +18,7 @@ mod moving;
 mod near_scans;
 mod pauses;
 mod pruning;
-mod rig;
+pub mod rig;
 mod scans;
 mod series;
 mod series_changes;

@@ -1,0 +1,325 @@
+//! A ledger on a Galera cluster, with one writer at a time.
+//!
+//! `LAPSED_TEST_FAILOVERS` sets how often the writer is killed, once by default.
+
+mod balancer;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::{Admin, Claims, LedgerError};
+use lapsed::task::Arming;
+use lapsed::{ClientError, Config, Due};
+use lapsed_doctor::{self as doctor, Severity};
+use lapsed_sandbox::PrivateGalera;
+use sqlx::{Connection, Executor, MySqlConnection};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::balancer::{Arbitrator, Balancer, write_program};
+use crate::doctor::rig::{assert_contains, finding};
+use crate::ledger_conformance::rig as conformance;
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::tasks::key;
+use crate::support::wait::until;
+
+/// Creates tasks, 100 a second, each due within two seconds. Returns the names of those that were acknowledged.
+async fn load(daemon: Arc<Daemon>, stops: Arc<AtomicBool>) -> BTreeSet<String> {
+    let mut ticks = tokio::time::interval(Duration::from_millis(10));
+    let mut creations = JoinSet::new();
+    let mut number = 0;
+    while !stops.load(Ordering::Relaxed) {
+        ticks.tick().await;
+        let (daemon, name) = (daemon.clone(), format!("Job@trace@{number}"));
+        let due = Due::after_ms(number * 37 % 2_000).unwrap();
+        number += 1;
+        creations.spawn(async move {
+            match daemon.tasks.create(key(&name), due).await {
+                Ok(_) => Some(name),
+                Err(ClientError::Ledger(error)) if error.is_transient() => None,
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+    creations.join_all().await.into_iter().flatten().collect()
+}
+
+/// Waits until another node is the writer. Returns its number.
+async fn another_writer(cluster: &PrivateGalera, balancer: &Balancer, before: usize) -> usize {
+    let old = cluster.nodes[before].port();
+    let found = Cell::new(None);
+    until("another node is the writer", async || {
+        found.set(balancer.writer().await.filter(|port| *port != old));
+        found.get().is_some()
+    })
+    .await;
+    let port = found.get().unwrap();
+    cluster
+        .nodes
+        .iter()
+        .position(|node| node.port() == port)
+        .unwrap()
+}
+
+/// Waits until a task runs that did not run before.
+async fn until_one_runs(rig: &Rig) {
+    let done = async || {
+        let count = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 1";
+        let count: Result<i64, _> = sqlx::query_scalar(count).fetch_one(&rig.sql).await;
+        count.ok()
+    };
+    let before = Cell::new(None);
+    until("tasks run", async || match (before.get(), done().await) {
+        (None, count) => {
+            before.set(count);
+            false
+        }
+        (before, count) => count > before,
+    })
+    .await;
+}
+
+/// Waits until each node has applied what the others have committed, but for a moment.
+async fn until_all_are_synced(cluster: &PrivateGalera) {
+    for node in &cluster.nodes {
+        until("the node is synced", async || {
+            let Ok(mut connection) = MySqlConnection::connect(&node.url("lapsed")).await else {
+                return false;
+            };
+            let synced =
+                "SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_local_state' AND Value = '4'";
+            matches!(connection.fetch_optional(synced).await, Ok(Some(_)))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn each_task_takes_effect_once_and_never_early_while_writers_die_hang_and_lose_their_majority()
+ {
+    let mut cluster = PrivateGalera::start(3, "lapsed").await.unwrap();
+    let balancer = Balancer::start(&cluster).await;
+    let rig = Setup::new("engine.lease = '5s'")
+        .ledger(balancer.url())
+        .start()
+        .await;
+    let daemon = Arc::new(rig.daemon());
+    let other = rig.daemon();
+    daemon.hears_events().await;
+    other.hears_events().await;
+    let stops = Arc::new(AtomicBool::new(false));
+    let load = tokio::spawn(load(daemon.clone(), stops.clone()));
+
+    let mut writer = 0;
+    for _ in 0..crate::failover::failovers() {
+        until_one_runs(&rig).await;
+        let began = Instant::now();
+        cluster.nodes[writer].kill();
+        let next = another_writer(&cluster, &balancer, writer).await;
+        until_one_runs(&rig).await;
+        println!("a killed writer: tasks run after {:?}", began.elapsed());
+        cluster.rejoin(writer).await.unwrap();
+        // The writer that returns is not written to beside the new one.
+        assert_eq!(another_writer(&cluster, &balancer, writer).await, next);
+        writer = next;
+    }
+    let began = Instant::now();
+    cluster.nodes[writer].stop_process().unwrap();
+    let next = another_writer(&cluster, &balancer, writer).await;
+    until_one_runs(&rig).await;
+    println!("a hanging writer: tasks run after {:?}", began.elapsed());
+    cluster.nodes[writer].continue_process().unwrap();
+    writer = next;
+
+    // The others cannot be reached: what the writer has not committed with them fails.
+    let others: Vec<usize> = (0..3).filter(|number| *number != writer).collect();
+    let began = Instant::now();
+    for number in &others {
+        cluster.nodes[*number].stop_process().unwrap();
+    }
+    until("the writer has lost the majority", async || {
+        balancer.writer().await.is_none()
+    })
+    .await;
+    println!("no majority: no writer after {:?}", began.elapsed());
+    let began = Instant::now();
+    for number in others {
+        cluster.nodes[number].continue_process().unwrap();
+    }
+    until_one_runs(&rig).await;
+    println!("a majority again: tasks run after {:?}", began.elapsed());
+
+    stops.store(true, Ordering::Relaxed);
+    let acknowledged = load.await.unwrap();
+    until_all_are_synced(&cluster).await;
+    // Reads of this connection wait until the node has applied what the cluster has committed.
+    let mut node = MySqlConnection::connect(&cluster.nodes[0].url("lapsed"))
+        .await
+        .unwrap();
+    node.execute("SET SESSION wsrep_sync_wait = 1")
+        .await
+        .unwrap();
+    let node = Mutex::new(node);
+    until("no task waits", async || {
+        let waits = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0";
+        let waits: i64 = sqlx::query_scalar(waits)
+            .fetch_one(&mut *node.lock().await)
+            .await
+            .unwrap();
+        waits == 0
+    })
+    .await;
+    let runs: Vec<(String, i64, i64)> = sqlx::query_as("SELECT name, due_ms, at_ms FROM runs")
+        .fetch_all(&mut *node.lock().await)
+        .await
+        .unwrap();
+    let ran: BTreeSet<&str> = runs.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(ran.len(), runs.len(), "names, runs");
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|name| !ran.contains(name.as_str()))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    for (name, due_ms, at_ms) in &runs {
+        assert!(at_ms >= due_ms, "{name} is early: {at_ms}, due {due_ms}");
+    }
+    let mut late: Vec<i64> = runs
+        .iter()
+        .map(|(_, due_ms, at_ms)| at_ms - due_ms)
+        .collect();
+    late.sort_unstable();
+    println!(
+        "{} tasks acknowledged, {} run; lateness p50 {} ms, p99 {} ms, max {} ms",
+        acknowledged.len(),
+        runs.len(),
+        late[late.len() / 2],
+        late[late.len() * 99 / 100],
+        late[late.len() - 1]
+    );
+}
+
+#[tokio::test]
+async fn a_task_is_claimed_once_although_two_nodes_are_written_to() {
+    let cluster = PrivateGalera::start(2, "lapsed").await.unwrap();
+    let ledger = |number: usize| {
+        let mut config = Config::default().ledger;
+        config.url = cluster.nodes[number].url("lapsed").into();
+        MysqlLedger::new(&config).unwrap()
+    };
+    let (one, other) = (ledger(0), ledger(1));
+    // Advisory locks are not replicated. The statements are.
+    let (first, second) = tokio::join!(one.migrate(), other.migrate());
+    first.unwrap();
+    second.unwrap();
+    let mut shares = [0, 0];
+    for round in 0..40 {
+        let mut armings = Vec::new();
+        for number in 0..5 {
+            let key = conformance::key("nodes", format!("{round}-{number}"));
+            armings.push(conformance::create(&one, &key, -5).await);
+        }
+        let last = conformance::key("nodes", format!("{round}-4"));
+        until("the other node has the rows", async || {
+            other.find(&last).await.unwrap().is_some()
+        })
+        .await;
+        let (mine, theirs) = tokio::join!(claim_all(&one, &armings), claim_all(&other, &armings));
+        shares = [shares[0] + mine.len(), shares[1] + theirs.len()];
+        let mut rows = [mine, theirs].concat();
+        rows.sort_unstable();
+        let expected: Vec<u64> = armings.iter().map(|arming| arming.row).collect();
+        assert_eq!(rows, expected, "each once");
+    }
+    println!("claimed by each node: {shares:?}");
+    assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
+}
+
+/// Claims what is free, and does so again when the nodes disagree. Returns the rows.
+async fn claim_all(ledger: &MysqlLedger, armings: &[Arming]) -> Vec<u64> {
+    let by = conformance::by(conformance::LEASE);
+    loop {
+        match ledger.claim(armings, &by).await {
+            Ok(claims) => return claims.iter().map(|claim| claim.lease.arming.row).collect(),
+            Err(LedgerError::Locked { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_an_arbitrator_the_second_of_two_nodes_goes_on() {
+    let mut cluster = PrivateGalera::start(2, "lapsed").await.unwrap();
+    let _arbitrator = Arbitrator::start(&cluster);
+    let rig = Setup::new("engine.lease = '5s'")
+        .ledger(cluster.nodes[1].url("lapsed"))
+        .start()
+        .await;
+    let daemon = rig.listening_daemon().await;
+    until("the arbitrator has joined", async || {
+        let report = doctor::examine(&rig.config()).await;
+        let mut galera = report
+            .findings
+            .iter()
+            .filter(|it| it.check == "ledger.galera");
+        galera.any(|it| it.found.contains("of 3 nodes"))
+    })
+    .await;
+    cluster.nodes[0].kill();
+    until("tasks are created again", async || {
+        let due = Due::after_ms(0).unwrap();
+        daemon.tasks.create(key("Job@trace@1"), due).await.is_ok()
+    })
+    .await;
+    rig.until_done(1).await;
+    let report = doctor::examine(&rig.config()).await;
+    finding(&report, "ledger.galera", Severity::Warning);
+}
+
+#[tokio::test]
+async fn doctor_names_the_nodes_and_refuses_clocks_that_differ() {
+    // The clock of one node is 300 ms ahead.
+    let directory = TempDir::new().unwrap();
+    let ahead = directory.path().join("mariadbd");
+    let library = crate::end_to_end::clock_steps::library();
+    let script = format!(
+        "#!/bin/sh\nexport LD_PRELOAD={} FAKETIME=+0.3s FAKETIME_DONT_FAKE_MONOTONIC=1\nexec mariadbd \"$@\"\n",
+        library.display()
+    );
+    write_program(&ahead, &script);
+    let cluster = PrivateGalera::start_with(3, "lapsed", |number, options| match number {
+        2 => options.program(ahead.to_str().unwrap()),
+        _ => options,
+    });
+    let mut cluster = cluster.await.unwrap();
+    let rig = Setup::new("")
+        .ledger(cluster.nodes[0].url("lapsed"))
+        .start()
+        .await;
+    let report = doctor::examine(&rig.config()).await;
+    let galera = finding(&report, "ledger.galera", Severity::Ok);
+    assert_contains(&galera.found, "`node0` (Synced) of 3 nodes");
+    let clocks = finding(&report, "ledger.nodes", Severity::Error);
+    let of = |number: usize| format!("127.0.0.1:{}", cluster.nodes[number].port());
+    assert_contains(&clocks.found, &format!("the clock of {} is ", of(2)));
+
+    cluster.nodes[2].kill();
+    until("two nodes are left", async || {
+        let report = doctor::examine(&rig.config()).await;
+        report
+            .findings
+            .iter()
+            .any(|it| it.check == "ledger.galera" && it.severity == Severity::Warning)
+    })
+    .await;
+    let report = doctor::examine(&rig.config()).await;
+    let clocks = finding(&report, "ledger.nodes", Severity::Ok);
+    assert_contains(&clocks.found, "the clocks of 2 nodes agree within ");
+}
