@@ -103,12 +103,18 @@ impl Drop for Balancer {
 }
 
 /// A member of the cluster without data, which only votes. Ends with this value.
-pub struct Arbitrator(Child);
+pub struct Arbitrator {
+    process: Child,
+    /// It writes its view of the cluster to where it is started.
+    _directory: TempDir,
+}
 
 impl Arbitrator {
     pub fn start(cluster: &PrivateGalera) -> Self {
         let port = free_port();
-        let child = Command::new("garbd")
+        let directory = TempDir::new().unwrap();
+        let process = Command::new("garbd")
+            .current_dir(directory.path())
             .arg(format!("--address={}", cluster.group_address()))
             .arg("--group=sandbox")
             .arg(format!(
@@ -119,14 +125,17 @@ impl Arbitrator {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        Self(child.expect("garbd starts"))
+        Self {
+            process: process.expect("garbd starts"),
+            _directory: directory,
+        }
     }
 }
 
 impl Drop for Arbitrator {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

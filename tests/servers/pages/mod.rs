@@ -300,6 +300,10 @@ pages! {
         means: &[("lapsed:secret@127.0.0.1:3306/shop", "root@127.0.0.1:3306/lapsed_try")],
         ..Page::new("docs/setups.md")
     };
+    replicated_mysql: Page {
+        means: &[("lapsed:secret@127.0.0.1:3307/shop", "root@127.0.0.1:3306/lapsed_try")],
+        ..Page::new("docs/replicated-mysql.md")
+    };
     targets: Page {
         files: &[SERVERS, WEBHOOK_KEY, ("log.toml", SERVERS.1)],
         first: &[("LAPSED_WEBHOOK_SECRETS", "mariadb -h127.0.0.1 -uroot -e \"CREATE DATABASE lapsed; CREATE USER lapsed@'127.0.0.1' IDENTIFIED BY 'try-it'; GRANT ALL ON lapsed.* TO lapsed@'127.0.0.1'\"
