@@ -4,6 +4,7 @@ mod faults;
 mod keys;
 mod throughput;
 
+use lapsed::Config;
 use lapsed::task::State;
 use lapsed_doctor::{self as doctor, Severity};
 use lapsed_sandbox::PrivateCluster;
@@ -15,8 +16,12 @@ use crate::support::handlers::handlers;
 use crate::support::rig::Rig;
 use crate::support::wait::until;
 
+fn config_with_url(rig: &Rig, url: &str) -> Config {
+    rig.config_with(&format!("redis.url = '{url}'"))
+}
+
 async fn daemon_on(rig: &Rig, cluster: &PrivateCluster) -> Daemon {
-    let config = rig.config_with(&format!("redis.url = '{}'", cluster.url()));
+    let config = config_with_url(rig, &cluster.url());
     let daemon = Daemon::start(&config, handlers());
     daemon.hears_events().await;
     daemon.has_audited().await;
@@ -113,8 +118,14 @@ async fn the_doctor_checks_each_master_and_names_slots_without_one() {
     let rig = Rig::new("").await;
     let cluster = PrivateCluster::start(2, 0).await.unwrap();
     // The first node is gone, and the others tell of the rest.
-    let url = cluster.url().replace("//", "//127.0.0.1:1,");
-    let config = rig.config_with(&format!("redis.url = '{url}'"));
+    for place in [0, 1] {
+        let user = [
+            "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all",
+        ];
+        let () = cluster.ask(place, &user).await.unwrap();
+    }
+    let url = cluster.url().replace("//", "//app:secret@127.0.0.1:1,");
+    let config = config_with_url(&rig, &url);
     let report = doctor::examine(&config).await;
     let found = finding(&report, "redis.cluster", Severity::Ok);
     assert_contains(&found.found, "2 masters: ");
@@ -126,6 +137,13 @@ async fn the_doctor_checks_each_master_and_names_slots_without_one() {
     finding(&report, "redis.notifications", Severity::Ok);
     finding(&report, "redis.rights", Severity::Ok);
     finding(&report, "redis.adoption", Severity::Ok);
+    let clients: String = cluster.ask(1, &["CLIENT", "LIST"]).await.unwrap();
+    let of_daemon = clients.lines().filter(|line| line.contains("user=app"));
+    assert!(of_daemon.count() >= 2, "{clients}");
+    let wrong = config_with_url(&rig, &url.replace("secret", "wrong"));
+    let report = doctor::examine(&wrong).await;
+    let found = finding(&report, "redis.reachable", Severity::Error);
+    assert_contains(&found.found, "refuses the credentials");
 
     for place in [0, 1] {
         let delete = ["CLUSTER", "DELSLOTS", "0"];
