@@ -129,14 +129,8 @@ pub async fn migrate(cluster: &PrivateCluster, slots: &[u16], from: usize, to: u
             set.arg("SETSLOT").arg(&slot).arg(words);
             set
         };
-        let () = set(&["IMPORTING", &source])
-            .query_async(&mut taker)
-            .await
-            .unwrap();
-        let () = set(&["MIGRATING", &target])
-            .query_async(&mut giver)
-            .await
-            .unwrap();
+        execute(set(&["IMPORTING", &source]), &mut taker).await;
+        execute(set(&["MIGRATING", &target]), &mut giver).await;
         loop {
             let mut keys = redis::cmd("CLUSTER");
             keys.arg("GETKEYSINSLOT").arg(&slot).arg(100);
@@ -154,15 +148,23 @@ pub async fn migrate(cluster: &PrivateCluster, slots: &[u16], from: usize, to: u
             migrate.arg("KEYS").arg(&keys);
             let _: String = migrate.query_async(&mut giver).await.unwrap();
         }
-        let () = set(&["NODE", &target])
-            .query_async(&mut taker)
-            .await
-            .unwrap();
-        let () = set(&["NODE", &target])
-            .query_async(&mut giver)
-            .await
-            .unwrap();
+        execute(set(&["NODE", &target]), &mut taker).await;
+        execute(set(&["NODE", &target]), &mut giver).await;
     }
+}
+
+/// Sends a command again until it is executed. Valkey refuses `SETSLOT` while a replica has not the latest data.
+async fn execute(command: redis::Cmd, connection: &mut MultiplexedConnection) {
+    let connection = tokio::sync::Mutex::new(connection);
+    until("the node executes the command", async || {
+        let executed = command.exec_async(&mut **connection.lock().await).await;
+        match executed {
+            Ok(()) => true,
+            Err(error) if error.code() == Some("NOREPLICAS") => false,
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await;
 }
 
 /// True if the server moves slots at once, as Valkey 9 does.
