@@ -20,7 +20,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::link::Link;
 use super::{Address, Endpoint, RedisError};
-use lapsed_core::telemetry::log::LogLimiter;
 pub(super) use routing::Router;
 pub(super) use slots::slot_of;
 use slots::tag_in;
@@ -49,7 +48,6 @@ pub struct Cluster {
     /// Held while the nodes are asked. When that last ended, and how.
     asking: tokio::sync::Mutex<Option<(Instant, Result<(), RedisError>)>>,
     follows: AtomicBool,
-    failures: LogLimiter,
 }
 
 impl Cluster {
@@ -63,7 +61,6 @@ impl Cluster {
             tags: Mutex::default(),
             asking: tokio::sync::Mutex::new(None),
             follows: AtomicBool::new(false),
-            failures: LogLimiter::every(Duration::from_secs(30)),
         }
     }
 
@@ -239,24 +236,26 @@ impl Cluster {
         let cluster = Arc::downgrade(self);
         tokio::spawn(async move {
             let _ends = Follows(Weak::clone(&cluster));
+            let mut answered = true;
             loop {
                 let Some(cluster) = cluster.upgrade() else {
                     return;
                 };
-                if let Err(error) = cluster.topology_after(Instant::now()).await
-                    && let Some(held_back) = cluster.failures.admit(error.reason())
+                let answer = cluster.topology_after(Instant::now()).await;
+                if let Err(error) = &answer
+                    && answered
                 {
                     let remedy = error.remedy();
-                    let error = &error as &dyn std::error::Error;
+                    let error = error as &dyn std::error::Error;
                     let node = cluster.endpoint.node();
                     tracing::warn!(
                         redis.node = node,
                         error,
                         remedy,
-                        held_back,
                         "no node tells of the masters of the cluster: tasks run from the ledger alone meanwhile"
                     );
                 }
+                answered = answer.is_ok();
                 drop(cluster);
                 sleep(ASK_EVERY).await;
             }
