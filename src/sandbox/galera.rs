@@ -18,11 +18,6 @@ pub struct PrivateGalera {
 }
 
 impl PrivateGalera {
-    /// Options of the provider: a node that is silent for two seconds is suspected, and excluded after four at the latest.
-    /// Galera waits for 5 s and 15 s by default.
-    pub const TIMES: &str = "evs.keepalive_period=PT0.3S;evs.inactive_check_period=PT0.3S;evs.suspect_timeout=PT2S;\
-        evs.inactive_timeout=PT4S;evs.install_timeout=PT4S";
-
     /// Starts a cluster of `nodes` nodes, with an empty database, and waits until all have joined.
     ///
     /// # Errors
@@ -95,9 +90,8 @@ impl PrivateGalera {
         let group = self.group[number];
         let incoming = format!("127.0.0.1:{}", node.port());
         let provider = format!(
-            "gmcast.listen_addr=tcp://127.0.0.1:{group};ist.recv_addr=127.0.0.1:{};gcache.size=32M;{}",
-            free_port(),
-            Self::TIMES
+            "gmcast.listen_addr=tcp://127.0.0.1:{group};ist.recv_addr=127.0.0.1:{};gcache.size=32M",
+            free_port()
         );
         node.set(WSREP);
         for (name, value) in [

@@ -118,8 +118,7 @@ impl Arbitrator {
             .arg(format!("--address={}", cluster.group_address()))
             .arg("--group=sandbox")
             .arg(format!(
-                "--options=gmcast.listen_addr=tcp://127.0.0.1:{port};{}",
-                PrivateGalera::TIMES
+                "--options=gmcast.listen_addr=tcp://127.0.0.1:{port}"
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
