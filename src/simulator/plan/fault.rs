@@ -193,6 +193,7 @@ impl FaultKind {
             self,
             Self::LedgerSlow
                 | Self::LedgerHangs
+                | Self::LedgerRefuses
                 | Self::LedgerAppliesLate
                 | Self::LedgerAnswerLost
                 | Self::LedgerRestored
