@@ -11,7 +11,7 @@ use crate::timer::Alarm;
 pub(super) const ARMED_AFTER: Duration = Duration::from_secs(2);
 
 /// Most pages with missing keys that wait.
-const PAGES_MAX: usize = 64;
+const PAGES_MAX: usize = 256;
 
 /// The missing keys of the pages that were read, oldest first. Each page knows its place.
 #[derive(Debug)]
