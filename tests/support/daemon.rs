@@ -51,6 +51,7 @@ impl Daemon {
 
     pub async fn hears_events(&self) {
         until("the daemon hears events", async || {
+            assert!(self.is_alive(), "the daemon has ended: it could not start");
             self.status.is_listening() == Some(true)
         })
         .await;

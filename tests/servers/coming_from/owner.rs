@@ -1,6 +1,7 @@
 //! An owner of another design.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -264,6 +265,8 @@ impl Owner {
     pub async fn restart(&mut self, daemon: &mut Process) {
         daemon.signal(rustix::process::Signal::TERM);
         assert!(daemon.until_ended().await.success());
+        // Shown if the test fails.
+        println!("{}", daemon.log());
         *daemon = self.listen(&[]).await;
     }
 
@@ -302,7 +305,14 @@ impl Owner {
             Fate::Cancelled => 0,
         };
         let expected: usize = self.wanted.values().map(runs).sum();
-        until("all tasks have run", async || {
+        let waits_for = fmt::from_fn(|f| {
+            let ran = self.ran();
+            let count = |name: &String| ran.get(name).map_or(0, Vec::len);
+            let few = |(name, wanted): &(&String, &Wanted)| count(name) < runs(wanted);
+            let missing: Vec<_> = self.wanted.iter().filter(few).collect();
+            write!(f, "all tasks have run: {missing:?}")
+        });
+        until(waits_for, async || {
             self.ran().values().map(Vec::len).sum::<usize>() >= expected
         })
         .await;
