@@ -4,7 +4,8 @@
 //! a temporary directory, and return when it is ready. Any number can run in parallel. A server dies with the
 //! value that holds it, and also when the whole process is killed: it is started through `setpriv --pdeathsig`.
 //!
-//! [`PrivateGalera`] starts several MariaDB servers as one Galera cluster.
+//! [`PrivateCluster`] starts several Redis servers as one Redis Cluster, [`PrivateGalera`] several MariaDB servers as one
+//! Galera cluster.
 //!
 //! Faults are easy to inject: [`kill`](PrivateRedis::kill) and restart, or [`stop_process`](PrivateRedis::stop_process)
 //! for a server that accepts connections and never answers.
