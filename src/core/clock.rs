@@ -4,11 +4,15 @@
 //! [`LedgerClock`] follows it in this process, to know when to look and from when a delay counts; an error of a few
 //! milliseconds costs lateness, never safety. The wall clock of this machine decides nothing, unless it is the ledger's.
 
+mod steps;
+
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use self::steps::ClockStep;
+use self::steps::Steps;
 use crate::task::UnixMs;
 
 /// The clocks of this machine, as a simulator sets them for the whole process.
@@ -71,7 +75,10 @@ pub fn wall_micros() -> u64 {
 ///
 /// Uses tokio's clock, so tests can pause it. Clones share one clock.
 #[derive(Debug, Clone)]
-pub struct LedgerClock(Arc<Mutex<Source>>);
+pub struct LedgerClock {
+    source: Arc<Mutex<Source>>,
+    steps: Arc<Mutex<Steps>>,
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Source {
@@ -166,7 +173,7 @@ impl LedgerClock {
 
     /// Creates a clock that is the wall clock of this machine, with its steps. For a ledger in a file.
     pub fn wall() -> Self {
-        Self(Arc::new(Mutex::new(Source::Wall)))
+        Self::of(Source::Wall)
     }
 
     /// Creates a clock that reads about `now` until the first reading of the ledger's clock.
@@ -175,13 +182,20 @@ impl LedgerClock {
     }
 
     fn anchored(now: UnixMs, error: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Source::Estimate(Anchor {
+        Self::of(Source::Estimate(Anchor {
             reading_us: now.0.saturating_mul(1000),
             at: Instant::now(),
             error,
             wall_us: wall_us(),
             stepped: None,
-        }))))
+        }))
+    }
+
+    fn of(source: Source) -> Self {
+        Self {
+            source: Arc::new(Mutex::new(source)),
+            steps: Arc::new(Mutex::new(Steps::new())),
+        }
     }
 
     /// Returns the estimated time of the ledger.
@@ -248,6 +262,12 @@ impl LedgerClock {
         let apart = Duration::from_micros(estimate_us.abs_diff(reading_us));
         let errors = error.saturating_add(aged);
         let is_step = apart.saturating_sub(errors) > STEP_MIN;
+        let mut steps = self.steps();
+        // A distrusted estimate has an unknown error, but the time since was counted.
+        if apart.saturating_sub(error) >= JUMP_MIN {
+            steps.add_read(reading_us.saturating_sub(estimate_us));
+        }
+        steps.note_reading();
         if error <= aged || is_step {
             *anchor = Anchor {
                 stepped: is_step.then(Instant::now).or(anchor.stepped),
@@ -268,6 +288,17 @@ impl LedgerClock {
             }
             Source::Frozen(_) | Source::Wall => false,
         }
+    }
+
+    /// By how much the ledger's clock was set within the last ten minutes, all in all; `None` if it was not. The clock of a
+    /// ledger in a file is looked at with each call.
+    pub fn latest_step(&self) -> Option<ClockStep> {
+        let is_wall = matches!(*self.source(), Source::Wall);
+        let mut steps = self.steps();
+        if is_wall {
+            steps.look_at_wall();
+        }
+        steps.latest()
     }
 
     /// Accepts the next reading, however coarse: the current estimate is from another server, or has
@@ -296,9 +327,15 @@ impl LedgerClock {
     }
 
     fn source(&self) -> MutexGuard<'_, Source> {
-        self.0
+        self.source
             .lock()
             .expect("nothing panics while holding the clock")
+    }
+
+    fn steps(&self) -> MutexGuard<'_, Steps> {
+        self.steps
+            .lock()
+            .expect("nothing panics while holding the steps")
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Found {
     pub remedy: Vec<Message>,
     /// Why tasks do not start, if it is about overdue tasks of one cause.
     pub cause: Option<WhyCause>,
+    /// The `Class@method` of these tasks, if they are of one.
+    pub of: Option<String>,
 }
 
 impl Found {
@@ -113,6 +115,7 @@ impl Condition {
                 false => case.remedy,
             },
             cause: case.cause,
+            of: case.of,
         });
         found.collect()
     }
@@ -142,6 +145,7 @@ struct Case {
     detail: Option<String>,
     remedy: Vec<Message>,
     cause: Option<WhyCause>,
+    of: Option<String>,
 }
 
 /// One case with these values if it `holds`.
@@ -190,6 +194,7 @@ conditions! {
     "ledger" Error [LedgerFails, LedgerDo] ledger => DownFor in "LapsedLedgerDown", is_unready;
     "all_paused" Error [AllPaused, AllPausedDo] |facts, _| when(facts.all_paused, []);
     "overdue" Error [Overdue, OverdueDo] overdue => None in "LapsedOverdue", needs_ledger;
+    "clock" Warning [ClockAhead, ClockAheadDo] clock;
     "late" Warning [Late, LateDo] late => None in "LapsedLate";
     "subscription" Warning [NoEvents, NoEventsDo] subscription => DownFor in "LapsedSubscriptionDown", is_unready;
     "daemon" Warning [DaemonLost, DaemonLostDo] daemon => DownFor in "LapsedDaemonGone";
@@ -222,6 +227,18 @@ fn died(facts: &Facts, thresholds: &Thresholds) -> Vec<Case> {
     let is_pattern = thresholds.dead > 0 && facts.died >= thresholds.dead;
     let values = [Value::Span(facts.window), Value::Count(facts.died)];
     when(is_pattern, values)
+}
+
+fn clock(facts: &Facts, _: &Thresholds) -> Vec<Case> {
+    let Some(step) = facts.clock_step else {
+        return Vec::new();
+    };
+    let mut cases = when(true, [step.by, step.ago].map(Value::Span));
+    if let (false, Some(case)) = (step.is_ahead, cases.first_mut()) {
+        case.text = Some(Phrase::ClockBack);
+        case.remedy = vec![Phrase::ClockBackDo.into()];
+    }
+    cases
 }
 
 fn daemon(facts: &Facts, _: &Thresholds) -> Vec<Case> {
@@ -305,14 +322,15 @@ fn blocked_case(blocked: &Blocked, facts: &Facts, thresholds: &Thresholds) -> Op
     }
     // What the counts by class have not reached is among the last of them.
     let counted: u64 = facts.blocked.iter().map(|it| it.tasks).sum();
-    let is_part = facts.counts.is_some_and(|counts| counts.overdue > counted);
-    let tasks = match is_part {
-        true => Value::AtLeast(blocked.tasks),
-        false => Value::Count(blocked.tasks),
-    };
-    let which = match blocked.is_of_several {
-        true => Phrase::OverdueMostly,
-        false => Phrase::OverdueOnly,
+    let total = facts.counts.map(|counts| counts.overdue);
+    let (tasks, which) = match total.filter(|total| *total > counted) {
+        Some(total) if facts.blocked.len() == 1 && !blocked.is_of_several => {
+            (Value::Count(total), Phrase::OverdueFirst)
+        }
+        Some(_) if blocked.is_of_several => (Value::AtLeast(blocked.tasks), Phrase::OverdueMostly),
+        Some(_) => (Value::AtLeast(blocked.tasks), Phrase::OverdueOnly),
+        None if blocked.is_of_several => (Value::Count(blocked.tasks), Phrase::OverdueMostly),
+        None => (Value::Count(blocked.tasks), Phrase::OverdueOnly),
     };
     let name = Message::new(which, [Value::Text(blocked.name.clone())]);
     let cause = &blocked.cause;
@@ -328,6 +346,7 @@ fn blocked_case(blocked: &Blocked, facts: &Facts, thresholds: &Thresholds) -> Op
         ],
         remedy: remedy.collect(),
         cause: Some(cause.clone()),
+        of: (!blocked.is_of_several).then(|| blocked.name.clone()),
         ..Case::default()
     })
 }

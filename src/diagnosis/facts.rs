@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::WhyCause;
+use crate::clock::ClockStep;
 use crate::ledger::Stats;
 use crate::task::UnixMs;
 use crate::telemetry::history::{LatenessPercentiles, PerSource};
@@ -17,6 +18,8 @@ pub struct Facts {
     pub is_listening: Option<bool>,
     /// True if a bare `SETEX` is adopted by its events.
     pub hears_keys: bool,
+    /// By how much the ledger's clock was set, if it was lately.
+    pub clock_step: Option<ClockStep>,
     /// True if this daemon stops.
     pub is_stopping: bool,
     /// The time in which the following were counted.

@@ -34,8 +34,13 @@ phrases! {
     OverdueTasks: "overdue tasks: {}, the oldest by {}";
     OverdueOnly: "All are {}.";
     OverdueMostly: "Most are {}.";
+    OverdueFirst: "Those that fell due first are {}.";
     Late: "tasks start late: p99 is {} over {} runs in the last {}, expected at most {}";
     LateDo: "Usual causes: an outage that has just ended, all slots are taken, limits of routes, a slow ledger, or workers that ask too rarely.";
+    ClockAhead: "the clock of the ledger jumped ahead by {}, {} ago";
+    ClockAheadDo: "It was set, or the machine was suspended. Tasks that fell due in between start now. If the time is wrong, pause everything, set the clock of the database server right, and resume.";
+    ClockBack: "the clock of the ledger went back by {}, {} ago";
+    ClockBackDo: "It was set. Tasks wait longer by as much. If the time is wrong, set the clock of the database server right.";
     NoEvents: "no events arrive from Redis";
     NoEventsDo: "Tasks may start up to 2 s late. Check the Redis server and `redis.url`.";
     NoEventsAdoptDo: "Tasks may start up to 2 s late. A bare SETEX is found only by an audit, and lost if it expires before. Check the Redis server and `redis.url`.";

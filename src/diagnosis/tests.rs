@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::clock::ClockStep;
 use crate::config::Config;
 use crate::ledger::Stats;
 use crate::task::{Pause, PauseKind, UnixMs};
@@ -18,6 +19,14 @@ fn well() -> Facts {
         overdue: Some(Duration::ZERO),
         sentinel: Some((Duration::from_secs(900), Duration::from_secs(900))),
         ..Facts::default()
+    }
+}
+
+fn stepped(is_ahead: bool) -> ClockStep {
+    ClockStep {
+        by: minutes(60),
+        is_ahead,
+        ago: Duration::from_secs(9),
     }
 }
 
@@ -77,10 +86,12 @@ fn each_condition_has_a_name_of_its_own_and_its_places_are_filled() {
         pauses: 1,
         has_hold: true,
         failing: vec![("sweep", "timed out".to_owned())],
+        clock_step: Some(stepped(true)),
         ..Facts::default()
     };
     let paused = Facts {
         all_paused: true,
+        clock_step: Some(stepped(false)),
         ..Facts::default()
     };
     let found = [found(&facts), found(&paused)].concat();
@@ -281,6 +292,51 @@ fn blocked(cause: WhyCause, tasks: u64, ms_max: u64) -> Blocked {
         ms_max,
         is_of_several: false,
     }
+}
+
+#[test]
+fn a_clock_that_was_set_is_told_with_what_it_means() {
+    for (is_ahead, what, advice) in [
+        (
+            true,
+            "the clock of the ledger jumped ahead by 1 h, 9 s ago",
+            "pause everything",
+        ),
+        (
+            false,
+            "the clock of the ledger went back by 1 h, 9 s ago",
+            "Tasks wait longer",
+        ),
+    ] {
+        let facts = Facts {
+            clock_step: Some(stepped(is_ahead)),
+            ..well()
+        };
+        let found = &found(&facts)[0];
+        assert_eq!(
+            (found.condition.id, found.summary()),
+            ("clock", what.to_owned())
+        );
+        assert!(found.advice().contains(advice), "{}", found.advice());
+    }
+}
+
+#[test]
+fn a_backlog_of_one_class_is_counted_whole_though_not_all_were_looked_at() {
+    let facts = Facts {
+        blocked: vec![blocked(WhyCause::Concurrency(1), 9_999, 600_000)],
+        counts: Some(Stats {
+            overdue: 200_000,
+            ..Stats::default()
+        }),
+        ..well()
+    };
+    let found = &found(&facts)[0];
+    assert_eq!(
+        found.summary(),
+        "overdue tasks: 200,000, the oldest by 10 min"
+    );
+    assert!(found.advice().starts_with("Those that fell due first are "));
 }
 
 #[test]

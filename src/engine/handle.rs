@@ -73,6 +73,7 @@ impl Handle {
         Facts {
             ledger: self.ledger_state(),
             is_listening: self.is_listening(),
+            clock_step: self.clock.latest_step(),
             hears_keys: self.hears_keys(),
             is_stopping: self.is_stopping(),
             failing: failing.collect(),

@@ -144,3 +144,30 @@ async fn the_clock_of_a_file_is_the_wall_clock() {
     clock.observe_us(5, Instant::now());
     assert!(clock.now() >= now, "it takes no readings");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_clock_is_told_for_ten_minutes_unless_it_is_taken_back() {
+    const START_US: i64 = 1_795_291_200_000_000;
+    let clock = LedgerClock::estimated_at(UnixMs(0));
+    let read = |reading_us: i64| clock.observe_us(reading_us, Instant::now());
+    read(START_US);
+    assert_eq!(clock.latest_step(), None, "the first reading is no step");
+    read(START_US + 200_000);
+    assert_eq!(clock.latest_step(), None, "less than a second is no step");
+    read(START_US + 3_600_000_000);
+    let step = clock.latest_step().unwrap();
+    assert!(
+        step.is_ahead && step.by > Duration::from_secs(3_590),
+        "{step:?}"
+    );
+    read(START_US);
+    assert_eq!(clock.latest_step(), None, "it was set right");
+    read(START_US - 60_000_000);
+    let step = clock.latest_step().unwrap();
+    assert!(
+        !step.is_ahead && step.by > Duration::from_secs(55),
+        "{step:?}"
+    );
+    tokio::time::advance(Duration::from_secs(601)).await;
+    assert_eq!(clock.latest_step(), None, "it is long ago");
+}

@@ -53,12 +53,21 @@ const fn chinese(phrase: Phrase) -> &'static str {
         Phrase::OverdueDo => {
             "`lapsed list --state overdue` 显示这些任务，`lapsed why KEY` 说明某个任务为何没有开始。"
         }
-        Phrase::OverdueTasks => "超时任务：{} 个，最早的已超时 {}",
+        Phrase::OverdueTasks => "逾期任务：{} 个，最久已逾期 {}",
         Phrase::OverdueOnly => "全部是 {}。",
         Phrase::OverdueMostly => "大多是 {}。",
+        Phrase::OverdueFirst => "最先到期的是 {}。",
         Phrase::Late => "任务开始延迟：p99 为 {}（{} 次执行，最近 {}），上限 {}",
         Phrase::LateDo => {
             "常见原因：刚结束的中断、槽位已全部占用、路由限制、账本缓慢，或工作进程请求过少。"
+        }
+        Phrase::ClockAhead => "账本的时钟向前跳了 {}（{} 之前）",
+        Phrase::ClockAheadDo => {
+            "时钟被修改，或机器曾被挂起。其间到期的任务现在开始。如果时间不对，请暂停全部任务，校正数据库服务器的时钟，然后恢复。"
+        }
+        Phrase::ClockBack => "账本的时钟倒退了 {}（{} 之前）",
+        Phrase::ClockBackDo => {
+            "时钟被修改，任务会多等这么久。如果时间不对，请校正数据库服务器的时钟。"
         }
         Phrase::NoEvents => "收不到 Redis 的事件",
         Phrase::NoEventsDo => "任务可能最多延迟 2 秒开始。请检查 Redis 服务器和 `redis.url`。",
@@ -69,7 +78,7 @@ const fn chinese(phrase: Phrase) -> &'static str {
         Phrase::DaemonLostDo => {
             "它未注销就已结束，也没有其他守护进程接替。请检查其主机和日志，并重新启动它。其他守护进程会执行它的任务。"
         }
-        Phrase::Hold => "旧的超时任务被保留",
+        Phrase::Hold => "旧的逾期任务被保留",
         Phrase::HoldDo => "它们等待检查，放行之前不会开始。",
         Phrase::BackgroundFails => "后台任务失败：{}",
         Phrase::BackgroundFailsDo => "它会自动重试。",
@@ -167,7 +176,7 @@ mod tests {
         let said = |language| say(&message, language, |at| at.to_string());
         let english = "Overdue tasks: ≥ 3,340, the oldest by 10 min.";
         assert_eq!(said(Language::English), english);
-        let chinese = "超时任务：≥ 3,340 个，最早的已超时 10 分。";
+        let chinese = "逾期任务：≥ 3,340 个，最久已逾期 10 分。";
         assert_eq!(said(Language::Chinese), chinese);
     }
 }
