@@ -45,6 +45,7 @@ impl Conditions {
             limit: _,
             brief: _,
             hides_keys: _,
+            newest: _,
         } = filter;
         let mut conditions = Self {
             wheres: Vec::new(),

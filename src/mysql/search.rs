@@ -4,17 +4,19 @@
 //! the end of the next [`STRIDE`] rows in the index alone, reads those of them that match, and continues until the page is
 //! full or [`SEARCH_MAX`] has passed. The cursor says where it stopped.
 
-use std::cmp::Ordering;
+mod part;
+
 use std::time::Duration;
 
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
+use self::part::{Part, Place, place_of};
 use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::error_numbers::is_missing_index;
 use super::filter::Conditions;
-use super::queries::{self, Queries};
+use super::queries;
 use super::scans::END;
 use super::{MysqlLedger, decode};
 use lapsed_core::ledger::{
@@ -35,32 +37,6 @@ struct Found {
     next: Option<ListCursor>,
     /// If the search took too long: the least number of rows it has read.
     searched: Option<u64>,
-}
-
-/// Start of a stride, in the order of its index.
-#[derive(Clone)]
-enum Place {
-    Row(u64),
-    Key(String),
-    Due(UnixMs, u64),
-}
-
-/// A range of an index.
-enum Part {
-    /// All rows, by id.
-    All,
-    Tagged(String),
-    /// Rows with a recurrence.
-    Recurring,
-    /// Keys from the first text on, before the second.
-    Keys(String, String),
-    /// Rows of one `status` and `sts`: all, those overdue, or those due before a time.
-    Due {
-        status: u8,
-        deleted: bool,
-        overdue: bool,
-        before: UnixMs,
-    },
 }
 
 impl MysqlLedger {
@@ -225,7 +201,7 @@ impl MysqlLedger {
             "{}{}{}{} ORDER BY {} LIMIT ?",
             part.select(&self.queries, template),
             part.conditions(),
-            end.map_or("", Place::as_end),
+            end.map_or("", |end| part.until(end)),
             conditions.text(),
             part.order()
         );
@@ -250,6 +226,15 @@ fn parts(filter: &ListFilter) -> Vec<Part> {
             let (begin, end) = filter.key_range();
             vec![Part::Keys(begin, end)]
         }
+        ListOrder::Due if filter.is_newest_first() => {
+            let parts = filter.statuses().into_iter();
+            let part = |(status, deleted)| Part::DueDown {
+                status,
+                deleted,
+                from: filter.due_after.unwrap_or(UnixMs(0)),
+            };
+            parts.map(part).collect()
+        }
         ListOrder::Due => {
             let overdue = matches!(filter.states[..], [StateFilter::Overdue]);
             let parts = filter.statuses().into_iter();
@@ -260,154 +245,6 @@ fn parts(filter: &ListFilter) -> Vec<Part> {
                 before: filter.due_before.unwrap_or(END.0),
             };
             parts.map(part).collect()
-        }
-    }
-}
-
-fn place_of(part: &Part, row: &MySqlRow) -> sqlx::Result<Place> {
-    Ok(match part {
-        Part::All | Part::Tagged(_) | Part::Recurring => Place::Row(decode::id(row)?),
-        Part::Keys(..) => Place::Key(decode::text_key(row)?),
-        Part::Due { .. } => {
-            let (due_at, row) = decode::place(row)?;
-            Place::Due(due_at, row)
-        }
-    })
-}
-
-impl Part {
-    /// Returns the head of a query for whole rows or, for `PLACE`, only for what the index of this range holds.
-    fn select(&self, queries: &Queries, template: &str) -> String {
-        let (index, columns) = match self {
-            Self::All => ("PRIMARY", "id"),
-            Self::Tagged(_) => ("ix_tag", "id"),
-            Self::Recurring => ("ix_recurring", "id"),
-            Self::Keys(..) => ("uk_key", "id, `key`"),
-            Self::Due { .. } => ("ix_due", "id, CAST(due_at * 1000 AS SIGNED) AS due_ms"),
-        };
-        let select = queries.plain(template).replace("{columns}", columns);
-        select.replace("{index}", &format!(" FORCE INDEX ({index})"))
-    }
-
-    fn order(&self) -> &'static str {
-        match self {
-            Self::All | Self::Tagged(_) | Self::Recurring => "id",
-            Self::Keys(..) => "`key`",
-            Self::Due { .. } => "due_at, id",
-        }
-    }
-
-    /// Returns the conditions for rows of this range after a place.
-    fn conditions(&self) -> &'static str {
-        match self {
-            Self::All => "id > ?",
-            Self::Tagged(_) => "tag = ? AND id > ?",
-            Self::Recurring => "recurring = 1 AND id > ?",
-            Self::Keys(..) => "`key` >= ? AND `key` < ? AND `key` > ?",
-            Self::Due { overdue: false, .. } => {
-                "status = ? AND sts = ? AND due_at < CAST(? AS SIGNED) / 1000 AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000)"
-            }
-            Self::Due { overdue: true, .. } => {
-                "status = ? AND sts = ? AND due_at < CAST(? AS SIGNED) / 1000 AND due_at <= UNIX_TIMESTAMP(NOW(3)) \
-                 AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000)"
-            }
-        }
-    }
-
-    /// Binds the first values of [`conditions`](Self::conditions). The values of the place follow.
-    fn bind(&self, statement: Statement<'static>) -> Statement<'static> {
-        match self {
-            Self::All | Self::Recurring => statement,
-            Self::Tagged(tag) => statement.bind(tag.clone()),
-            Self::Keys(begin, end) => statement.bind(begin.clone()).bind(end.clone()),
-            Self::Due {
-                status,
-                deleted,
-                before,
-                ..
-            } => statement.bind(*status).bind(*deleted).bind(before.0),
-        }
-    }
-
-    /// Returns where the search begins in this range; `None` if the cursor is after it.
-    fn begin(&self, filter: &ListFilter) -> Option<Place> {
-        Some(match (self, &filter.cursor) {
-            (Self::Keys(..), Some(ListCursor::Key(key))) => Place::Key(key.clone()),
-            (Self::Keys(..), _) => Place::Key(String::new()),
-            (
-                Self::Due {
-                    status, deleted, ..
-                },
-                cursor,
-            ) => {
-                let first = match filter.due_after {
-                    Some(after) => Place::Due(UnixMs(after.0.saturating_sub(1)), u64::MAX),
-                    None => Place::Due(UnixMs(0), 0),
-                };
-                match cursor {
-                    Some(ListCursor::Due {
-                        status: at,
-                        deleted: of,
-                        due_at,
-                        row,
-                    }) => match (status, deleted).cmp(&(at, of)) {
-                        Ordering::Less => return None,
-                        Ordering::Equal => Place::Due(*due_at, *row),
-                        Ordering::Greater => first,
-                    },
-                    _ => first,
-                }
-            }
-            (_, Some(ListCursor::Row(row))) => Place::Row(*row),
-            _ => Place::Row(0),
-        })
-    }
-
-    fn cursor(&self, place: Place) -> ListCursor {
-        let (status, deleted) = match self {
-            Self::Due {
-                status, deleted, ..
-            } => (*status, *deleted),
-            _ => (0, false),
-        };
-        match place {
-            Place::Row(row) => ListCursor::Row(row),
-            Place::Key(key) => ListCursor::Key(key),
-            Place::Due(due_at, row) => ListCursor::Due {
-                status,
-                deleted,
-                due_at,
-                row,
-            },
-        }
-    }
-}
-
-impl Place {
-    fn bind(&self, statement: Statement<'static>) -> Statement<'static> {
-        match self {
-            Self::Row(row) => statement.bind(*row),
-            Self::Key(key) => statement.bind(key.clone()),
-            Self::Due(due_at, row) => statement.bind(due_at.0).bind(*row).bind(due_at.0),
-        }
-    }
-
-    /// Returns the condition for rows up to this place.
-    fn as_end(&self) -> &'static str {
-        match self {
-            Self::Row(_) => " AND id <= ?",
-            Self::Key(_) => " AND `key` <= ?",
-            Self::Due(..) => {
-                " AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id <= ?)"
-            }
-        }
-    }
-
-    fn bind_end(&self, statement: Statement<'static>) -> Statement<'static> {
-        match self {
-            Self::Row(row) => statement.bind(*row),
-            Self::Key(key) => statement.bind(key.clone()),
-            Self::Due(due_at, row) => statement.bind(due_at.0).bind(due_at.0).bind(*row),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::ledger_conformance::rig::{
 
 rules! {
     dead_tasks_are_found_by_what_is_known_of_them
+    a_list_of_dead_tasks_begins_with_the_newest_if_asked
     redriven_rows_begin_anew_under_the_same_id
     only_dead_tasks_are_discarded
 }
@@ -190,6 +191,46 @@ async fn dead_tasks_are_found_by_what_is_known_of_them(ledger: &impl Ledger) {
     }
     assert_eq!(pages.len(), 5);
     assert!(pages.is_sorted());
+}
+
+async fn a_list_of_dead_tasks_begins_with_the_newest_if_asked(ledger: &impl Ledger) {
+    let keys = dead(ledger, "Newest", 5).await;
+    let list = async |filter: &ListFilter| {
+        let (mut page, mut listed) = (filter.clone(), Vec::new());
+        loop {
+            let found = ledger.list(&page).await.unwrap();
+            listed.extend(found.tasks.into_iter().map(|task| (task.due_at, task.id)));
+            page.cursor = found.next;
+            if page.cursor.is_none() {
+                return listed;
+            }
+        }
+    };
+    let up = ListFilter {
+        states: vec![
+            StateFilter::Is(State::Dead),
+            StateFilter::Is(State::Cancelled),
+        ],
+        class: Some("Newest".to_owned()),
+        limit: 2,
+        ..ListFilter::default()
+    };
+    let listed = list(&up).await;
+    assert_eq!(listed.len(), keys.len());
+    for (from, to) in [(0, 5), (1, 5), (0, 4), (2, 3)] {
+        let within = ListFilter {
+            due_after: Some(listed[from].0).filter(|_| from > 0),
+            due_before: listed.get(to).map(|(due_at, _)| *due_at),
+            ..up.clone()
+        };
+        let mut expected = list(&within).await;
+        expected.reverse();
+        let down = ListFilter {
+            newest: true,
+            ..within
+        };
+        assert_eq!(list(&down).await, expected, "{from} to {to}");
+    }
 }
 
 async fn redriven_rows_begin_anew_under_the_same_id(ledger: &impl Ledger) {

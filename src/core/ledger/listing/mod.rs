@@ -51,6 +51,8 @@ pub struct ListFilter {
     pub except: Vec<ClassGlob>,
     /// True if the order of a list must not tell the order of its keys.
     pub hides_keys: bool,
+    /// Begins with those that may start last, if all states are those of finished tasks and the order is by due time.
+    pub newest: bool,
     /// Comes after this place: `next` of the previous page.
     pub cursor: Option<ListCursor>,
     /// Maximum number of tasks on a page.
@@ -98,6 +100,7 @@ impl ListFilter {
         let same_tag = Self {
             tag: self.tag.clone(),
             hides_keys: self.hides_keys,
+            newest: self.newest,
             cursor: self.cursor.clone(),
             limit: self.limit,
             brief: self.brief,
@@ -160,6 +163,7 @@ impl ListFilter {
             only: _,
             except: _,
             hides_keys: _,
+            newest: _,
             cursor: _,
             limit: _,
             brief: _,
@@ -206,6 +210,14 @@ impl ListFilter {
             () if self.is_open() && states.is_empty() => ListOrder::Row,
             () => ListOrder::Due,
         }
+    }
+
+    /// True if the pages begin with the tasks that may start last.
+    pub fn is_newest_first(&self) -> bool {
+        let is_finished =
+            |state: &StateFilter| matches!(state, StateFilter::Is(state) if state.is_finished());
+        let are_finished = !self.states.is_empty() && self.states.iter().all(is_finished);
+        self.newest && are_finished && self.order() == ListOrder::Due
     }
 
     /// Refuses a cursor of another order.

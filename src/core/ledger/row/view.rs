@@ -51,6 +51,7 @@ impl Row {
             limit: _,
             brief: _,
             hides_keys: _,
+            newest: _,
         } = filter;
         let says = |text: &String| {
             let latest = self.last_error.as_deref().unwrap_or_default();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Result;
-use super::store::{DueRange, END, Parts, Range, RowStore, START, Stored};
+use super::store::{Direction, DueRange, END, Parts, Range, RowStore, START, Stored};
 use crate::ledger::{DuePlace, ListCursor, ListFilter, ListOrder, StateFilter};
 use crate::task::UnixMs;
 
@@ -112,6 +112,22 @@ fn ranges(filter: &ListFilter, now: UnixMs) -> Vec<Range> {
                 after,
             }]
         }
+        ListOrder::Due if filter.is_newest_first() => {
+            let to = filter
+                .due_after
+                .map(|after| UnixMs(after.0.saturating_sub(1)));
+            let end = filter.due_before.map_or(END, |before| (before, 0));
+            let statuses = filter.statuses().into_iter();
+            let range = |(status, deleted)| {
+                Some(Range::Due(DueRange {
+                    direction: Direction::Down,
+                    from: begin_at(filter, end, status, deleted)?,
+                    to: to.unwrap_or(START.0),
+                    ..DueRange::all(status, deleted)
+                }))
+            };
+            statuses.filter_map(range).collect()
+        }
         ListOrder::Due => {
             let overdue = matches!(filter.states[..], [StateFilter::Overdue]);
             let before = filter.due_before.map(|before| UnixMs(before.0 - 1));
@@ -138,6 +154,11 @@ pub(super) fn begin(filter: &ListFilter, status: u8, deleted: bool) -> Option<Du
         Some(after) => (UnixMs(after.0.saturating_sub(1)), u64::MAX),
         None => START,
     };
+    begin_at(filter, first, status, deleted)
+}
+
+/// As [`begin`], in a range that begins at `first`.
+fn begin_at(filter: &ListFilter, first: DuePlace, status: u8, deleted: bool) -> Option<DuePlace> {
     let Some(ListCursor::Due {
         status: at,
         deleted: of,

@@ -24,6 +24,9 @@ pub const STATES: [&str; 7] = [
     "cancelled",
 ];
 
+/// The states of tasks that have not ended.
+pub const UNFINISHED: [&str; 4] = ["overdue", "pending", "waiting", "running"];
+
 /// The filters of a list, as people type them. An empty text restricts nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskQuery {
@@ -54,6 +57,15 @@ pub struct TaskQuery {
 }
 
 impl TaskQuery {
+    /// The same with these states, from its first page on.
+    pub fn with_states(&self, states: &[&str]) -> Self {
+        Self {
+            states: states.iter().map(|state| (*state).to_owned()).collect(),
+            cursor: String::new(),
+            ..self.clone()
+        }
+    }
+
     /// Reads the parameters of an address. Ignores unknown ones.
     pub fn of(parameters: Vec<(String, String)>) -> Self {
         let mut query = Self::default();
@@ -98,6 +110,29 @@ impl TaskQuery {
     /// True if a filter is set.
     pub fn is_filtered(&self) -> bool {
         self.recurring || !self.states.is_empty() || self.has_more() || !self.prefix.is_empty()
+    }
+
+    /// True if a filter besides the states is set.
+    pub fn has_others(&self) -> bool {
+        self.recurring || self.texts().iter().any(|(_, text)| !text.is_empty())
+    }
+
+    /// The command that lists the same tasks; `None` if there is none.
+    pub fn command(&self, zone: &TimeZone) -> Option<String> {
+        let filter = self.api(zone).ok()?;
+        let mut command = "lapsed list".to_owned();
+        for (name, text) in filter.texts() {
+            let Some(text) = text else { continue };
+            if name == "error_kind" {
+                return None;
+            }
+            let text = text.replace('\'', "'\\''");
+            command += &format!(" --{} '{text}'", name.replace('_', "-"));
+        }
+        if filter.recurring {
+            command += " --recurring";
+        }
+        Some(command)
     }
 
     /// True if a filter is set that is not always shown.
@@ -166,6 +201,7 @@ impl TaskQuery {
     pub fn filter(&self, now: UnixMs, zone: &TimeZone) -> Result<ListFilter, Problem> {
         Ok(ListFilter {
             limit: LIMIT,
+            newest: true,
             ..self.api(zone)?.resolve(now)?
         })
     }
@@ -246,6 +282,20 @@ mod tests {
             let filter = query.filter(UnixMs(0), &berlin).unwrap();
             assert_eq!(filter.due_after, Some(UnixMs(1_795_291_200_000)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_has_a_command() {
+        let command = |text: &str| query(text).command(&TimeZone::UTC);
+        assert_eq!(
+            command("state=dead&error=it's&due_after=2026-11-21T20:00").unwrap(),
+            "lapsed list --state 'dead' --due-after '2026-11-21T20:00:00.000Z' --error 'it'\\''s'"
+        );
+        assert_eq!(
+            command("recurring=true").unwrap(),
+            "lapsed list --recurring"
+        );
+        assert_eq!(command("error_kind=x"), None);
     }
 
     #[test]
