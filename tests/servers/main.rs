@@ -37,6 +37,7 @@ mod wheel;
 #[path = "../support"]
 mod support {
     pub mod daemon;
+    pub mod faked_clock;
     pub mod file_scene;
     pub mod handlers;
     pub mod http_client;

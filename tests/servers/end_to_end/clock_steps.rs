@@ -1,62 +1,12 @@
 //! The wall clock is set while a daemon runs on a file, whose clock it is. A machine that was suspended looks the same: its
 //! wall clock has jumped, and its monotonic clock has not.
 
-use std::path::{Path, PathBuf};
-
 use super::embedded::Embedded;
+use crate::support::faked_clock::FakedClock;
 use crate::support::resp_wire::{Reply, Wire};
 use crate::support::wait::until;
 
 const HOUR_MS: i64 = 3_600_000;
-
-/// The wall clock of a program, apart from the machine's by the seconds in a file. Monotonic time is left alone.
-struct FakedClock {
-    offset: PathBuf,
-    offset_ms: i64,
-}
-
-impl FakedClock {
-    fn new(directory: &Path) -> Self {
-        let mut clock = Self {
-            offset: directory.join("offset"),
-            offset_ms: 0,
-        };
-        clock.set(0);
-        clock
-    }
-
-    fn set(&mut self, offset_ms: i64) {
-        // The program never reads half of it.
-        let new = self.offset.with_extension("new");
-        std::fs::write(&new, format!("{:+}\n", offset_ms / 1000)).unwrap();
-        std::fs::rename(&new, &self.offset).unwrap();
-        self.offset_ms = offset_ms;
-    }
-
-    fn now_ms(&self) -> i64 {
-        lapsed::clock::wall().0 + self.offset_ms
-    }
-
-    /// What a program is started with.
-    fn environment(&self) -> [(&str, String); 4] {
-        let path = |path: PathBuf| path.into_os_string().into_string().unwrap();
-        [
-            ("LD_PRELOAD", path(library())),
-            ("FAKETIME_TIMESTAMP_FILE", path(self.offset.clone())),
-            ("FAKETIME_NO_CACHE", "1".to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-        ]
-    }
-}
-
-/// Debian keeps it below the name of the architecture.
-pub fn library() -> PathBuf {
-    let architectures = std::fs::read_dir("/usr/lib").unwrap();
-    let mut libraries = architectures
-        .map(|found| found.unwrap().path().join("faketime/libfaketimeMT.so.1"))
-        .filter(|path| path.exists());
-    libraries.next().expect("libfaketime is installed")
-}
 
 /// Schedules a task, and checks when it is due.
 fn schedule(wire: &mut Wire, clock: &FakedClock, key: &str, in_ms: i64) {

@@ -293,7 +293,7 @@ async fn doctor_names_the_nodes_and_refuses_clocks_that_differ() {
     // The clock of one node is 300 ms ahead.
     let directory = TempDir::new().unwrap();
     let ahead = directory.path().join("mariadbd");
-    let library = crate::end_to_end::clock_steps::library();
+    let library = crate::support::faked_clock::library();
     let script = format!(
         "#!/bin/sh\nexport LD_PRELOAD={} FAKETIME=+0.3s FAKETIME_DONT_FAKE_MONOTONIC=1\nexec mariadbd \"$@\"\n",
         library.display()
