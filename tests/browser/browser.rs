@@ -102,6 +102,12 @@ impl Browser {
         this
     }
 
+    /// Opens another window with a page.
+    pub async fn open_another(&self, path: &str) {
+        self.driver.open_window().await;
+        self.go(path).await;
+    }
+
     /// Loads a page, given by its path and query.
     pub async fn go(&self, path: &str) {
         self.driver
@@ -128,6 +134,14 @@ impl Browser {
             .await;
         driver
             .devtools("Emulation.setEmulatedMedia", json!({"features": [scheme]}))
+            .await;
+    }
+
+    /// The browser is in this time zone from now on.
+    pub async fn move_to_zone(&self, zone: &str) {
+        let zone = json!({"timezoneId": zone});
+        self.driver
+            .devtools("Emulation.setTimezoneOverride", zone)
             .await;
     }
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use lapsed_sandbox::{PrivateMaria, PrivateRedis};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 use crate::driver::client;
 use crate::support::program::{lapsed, said};
@@ -23,6 +24,11 @@ pub struct Daemon {
 impl Daemon {
     /// Starts with this configuration, beside the addresses. `{dir}` in it is a directory of this daemon.
     pub fn start(settings: &str) -> Self {
+        Self::start_with(settings, |_| {})
+    }
+
+    /// As [`start`](Self::start). `prepare` adds to the command of the daemon.
+    pub fn start_with(settings: &str, prepare: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().display().to_string();
         let file = directory.path().join("lapsed.db");
@@ -41,6 +47,7 @@ impl Daemon {
             "127.0.0.1:0",
         ]);
         command.args(["--resp", "127.0.0.1:0"]);
+        prepare(&mut command);
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         command.stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
@@ -50,6 +57,49 @@ impl Daemon {
             origin,
             directory,
         }
+    }
+
+    /// `lapsed listen` on a file, with this configuration. Unlike `lapsed dev`, it has no route for every task.
+    pub async fn listen(settings: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("lapsed.db");
+        let settings = format!("ledger.url = 'sqlite://{}'\n{settings}", file.display());
+        Self::listen_with(directory, &settings).await
+    }
+
+    async fn listen_with(directory: TempDir, settings: &str) -> Self {
+        let settings = format!("http.listen = '127.0.0.1:0'\n{settings}");
+        let config = directory.path().join("lapsed.toml");
+        std::fs::write(&config, settings).unwrap();
+        let command = || {
+            let mut command = lapsed();
+            command.arg("--config").arg(&config);
+            command
+        };
+        let (code, stdout, stderr) = said(command().arg("migrate").output().unwrap());
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        let file = directory.path().join("log");
+        let log = std::fs::File::create(&file).unwrap();
+        let child = command()
+            .arg("listen")
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut daemon = Self {
+            child,
+            origin: String::new(),
+            directory,
+        };
+        let address = || {
+            let log = std::fs::read_to_string(&file).unwrap();
+            let (_, rest) = log.split_once("http.address=")?;
+            let (address, _) = rest.split_once(char::is_whitespace)?;
+            Some(address.to_owned())
+        };
+        until("it serves HTTP", async || address().is_some()).await;
+        daemon.origin = format!("http://{}", address().expect("it was logged"));
+        daemon
     }
 
     /// The path of a file in its directory.
@@ -86,6 +136,30 @@ impl Daemon {
         }
     }
 
+    /// A worker of a queue: takes tasks and says that they are done, until it is dropped.
+    pub fn worker(&self, queue: &str) -> Worker {
+        let (take, origin) = (format!("/v1/queues/{queue}/take"), self.origin.clone());
+        let post = move |path: String, body: Value| {
+            let request = client().post(format!("{origin}{path}"));
+            let request = request.header("content-type", "application/json");
+            let sent = request.body(body.to_string()).send();
+            async move {
+                let text = sent.await.ok()?.text().await.ok()?;
+                serde_json::from_str::<Value>(&text).ok()
+            }
+        };
+        Worker(tokio::spawn(async move {
+            loop {
+                let wanted = json!({"wait": "20s", "count": 50, "worker": "night"});
+                let taken = post(take.clone(), wanted).await.unwrap_or_default();
+                for task in taken["tasks"].as_array().into_iter().flatten() {
+                    let claim = task["claim"].as_str().unwrap_or_default();
+                    post(format!("/v1/claims/{claim}/done"), json!({})).await;
+                }
+            }
+        }))
+    }
+
     /// Ends it without a word.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -116,10 +190,19 @@ impl Daemon {
     }
 }
 
+/// A worker of a pull queue. Ends when it is dropped.
+pub struct Worker(JoinHandle<()>);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Servers that several daemons share.
 pub struct Servers {
-    redis: PrivateRedis,
-    _maria: PrivateMaria,
+    pub redis: PrivateRedis,
+    pub maria: PrivateMaria,
     ledger: String,
 }
 
@@ -129,49 +212,18 @@ impl Servers {
         Self {
             redis: PrivateRedis::start().await.unwrap(),
             ledger: maria.create_database("lapsed").await.unwrap(),
-            _maria: maria,
+            maria,
         }
     }
 
     /// `lapsed listen` with this configuration, beside the addresses. Waits until it serves HTTP.
     pub async fn listen(&self, settings: &str) -> Daemon {
-        let directory = tempfile::tempdir().unwrap();
-        let settings = format!(
-            "redis.url = '{}'\nledger.url = '{}'\nhttp.listen = '127.0.0.1:0'\n{settings}",
+        let servers = format!(
+            "redis.url = '{}'\nledger.url = '{}'\n",
             self.redis.url(),
             self.ledger
         );
-        let config = directory.path().join("lapsed.toml");
-        std::fs::write(&config, settings).unwrap();
-        let command = || {
-            let mut command = lapsed();
-            command.arg("--config").arg(&config);
-            command
-        };
-        let (code, stdout, stderr) = said(command().arg("migrate").output().unwrap());
-        assert_eq!(code, 0, "{stdout}{stderr}");
-        let file = directory.path().join("log");
-        let log = std::fs::File::create(&file).unwrap();
-        let child = command()
-            .arg("listen")
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut daemon = Daemon {
-            child,
-            origin: String::new(),
-            directory,
-        };
-        let address = || {
-            let log = std::fs::read_to_string(&file).unwrap();
-            let (_, rest) = log.split_once("http.address=")?;
-            let (address, _) = rest.split_once(char::is_whitespace)?;
-            Some(address.to_owned())
-        };
-        until("it serves HTTP", async || address().is_some()).await;
-        daemon.origin = format!("http://{}", address().expect("it was logged"));
-        daemon
+        Daemon::listen_with(tempfile::tempdir().unwrap(), &(servers + settings)).await
     }
 }
 

@@ -103,6 +103,14 @@ impl Driver {
         loaded.unwrap_or_else(|refusal| panic!("`{url}` cannot be loaded: {refusal:?}"));
     }
 
+    /// Opens another window, and goes there.
+    pub async fn open_window(&self) {
+        let made = self.post("window/new", json!({"type": "window"})).await;
+        let made = made.unwrap();
+        let there = json!({"handle": made["handle"]});
+        self.post("window", there).await.unwrap();
+    }
+
     /// Runs the body of a function in the page. Returns what it returns.
     pub async fn execute(&self, body: &str, args: Value) -> Result<Value, Refusal> {
         let script = json!({"script": body, "args": args});

@@ -327,7 +327,7 @@ async fn live_updates_can_be_paused() {
     browser.shows("There are no tasks yet.").await;
     browser.shows_in("#live", "Live").await;
     browser.press(".").await;
-    browser.shows_in("#live", "Paused").await;
+    browser.shows_in("#live", "Live updates off").await;
     daemon.schedule([json!({"key": "Shop@open@1", "in": "2h"})]);
     browser.get("document.getElementById('live').focus()").await;
     assert!(!browser.text().await.contains("Shop@open@1"));

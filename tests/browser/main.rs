@@ -3,15 +3,18 @@
 mod axe;
 mod browser;
 mod daemon;
+mod drill;
 mod driver;
 mod harness;
 mod journeys;
+mod night;
 mod operating;
 mod pages;
 
 /// What this binary uses of `tests/support`.
 #[path = "../support"]
 mod support {
+    pub mod faked_clock;
     pub mod program;
     #[expect(dead_code, reason = "PyPI is for clients of other tests")]
     pub mod registry;

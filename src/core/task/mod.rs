@@ -60,7 +60,7 @@ pub use pause::{BlockedBy, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{
     CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, GRACE_MAX, Overlap, Recurrence,
-    RecurrenceError, RecurrenceInput, RecurrenceOptions, TIMES_MAX,
+    RecurrenceError, RecurrenceInput, RecurrenceOptions, Repeats, TIMES_MAX,
 };
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::parse_span;

@@ -102,14 +102,17 @@ impl Events {
         hint(u8::MAX)
     }
 
-    /// Sends hints. Never returns.
-    pub async fn run(&self, metrics: &Metrics) {
-        let mut before = metrics.marks();
+    /// Sends hints. `trouble` says what is wrong with the daemon: a change of it is a hint, too. Never returns.
+    pub async fn run<T: PartialEq>(&self, metrics: &Metrics, trouble: impl Fn() -> T) {
+        let mut before = (metrics.marks(), trouble());
         loop {
             sleep(self.pause()).await;
-            let now = metrics.marks();
-            for topic in changed(&before, &now) {
+            let now = (metrics.marks(), trouble());
+            for topic in changed(&before.0, &now.0) {
                 self.touch(topic);
+            }
+            if before.1 != now.1 {
+                self.touch(Topic::Stats);
             }
             before = now;
             let touched = self.touched.swap(0, Ordering::Relaxed);
@@ -154,7 +157,8 @@ mod tests {
     async fn changes_between_two_ticks_are_one_hint_for_every_client() {
         let (events, metrics) = (Events::default(), Metrics::default());
         let mut clients = [events.subscribe(), events.subscribe()];
-        let ticking = events.run(&metrics);
+        let is_bad = std::cell::Cell::new(false);
+        let ticking = events.run(&metrics, || is_bad.get());
         let watching = async {
             tokio::time::sleep(EVERY / 2).await;
             events.touch(Topic::Audit);
@@ -169,6 +173,8 @@ mod tests {
             }
             tokio::time::sleep(EVERY * 3).await;
             assert!(clients[0].try_recv().is_err(), "nothing has changed");
+            is_bad.set(true);
+            assert_eq!(&*clients[0].recv().await.unwrap(), r#"["stats"]"#);
         };
         tokio::select! {
             () = ticking => unreachable!("it never returns"),
@@ -193,7 +199,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = events.run(&metrics) => unreachable!("it never returns"),
+            () = events.run(&metrics, || ()) => unreachable!("it never returns"),
             () = watching => {}
         }
     }

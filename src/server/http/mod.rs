@@ -43,6 +43,7 @@ pub use self::checkup::Checkup;
 #[cfg(all(test, feature = "resp"))]
 pub(crate) use self::problem::ProblemKind;
 use self::server::Limits;
+use lapsed::diagnosis::diagnose;
 
 /// Time for changes of many tasks to end when the server stops.
 const WORK_END_WITHIN: Duration = Duration::from_secs(2);
@@ -55,7 +56,13 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
     let (events, metrics) = (Arc::clone(&app.events), Arc::clone(&app.metrics));
-    let _ticking = AbortOnDropHandle::new(tokio::spawn(async move { events.run(&metrics).await }));
+    let (engine, thresholds) = (app.engine.clone(), Arc::clone(&app.thresholds));
+    let trouble = move || -> Vec<&'static str> {
+        let found = diagnose(&engine.facts(), &thresholds).into_iter();
+        found.map(|found| found.condition.id).collect()
+    };
+    let ticking = async move { events.run(&metrics, trouble).await };
+    let _ticking = AbortOnDropHandle::new(tokio::spawn(ticking));
     let (stopping, work) = (app.stopping.clone(), app.work.clone());
     let audit_log = app.audit_log.clone();
     let stop = async move {

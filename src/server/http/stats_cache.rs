@@ -24,7 +24,7 @@ const LIMITS: DetailedStatsLimits = DetailedStatsLimits {
 const AHEAD: DueScan = DueScan {
     window: Window::Ahead(Duration::from_secs(86_400)),
     after: None,
-    limit: 2_000,
+    limit: 10_000,
 };
 
 /// Counts of all tasks.

@@ -182,7 +182,7 @@ async fn every_page_says_at_once_that_the_ledger_does_not_answer_and_since_when(
                 "{path} took {took:?}"
             );
         }
-        let banner = api.get("/panels/ledger").await;
+        let banner = api.get("/panels/state").await;
         assert!(
             banner.status == 200 && banner.text.contains("none is lost"),
             "{}",

@@ -92,7 +92,37 @@ pub enum Overlap {
     Allow,
 }
 
+/// What a recurrence repeats by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeats<'a> {
+    /// A length of time.
+    Every(Duration),
+    /// A cron expression on the clocks of a time zone.
+    Cron {
+        /// The expression.
+        text: &'a str,
+        /// The name of the zone.
+        zone: &'a str,
+    },
+}
+
 impl Recurrence {
+    /// What it repeats by.
+    pub fn repeats(&self) -> Repeats<'_> {
+        match &self.rule {
+            Rule::Every(period) => Repeats::Every(*period),
+            Rule::Cron(rule) => Repeats::Cron {
+                text: rule.text(),
+                zone: rule.zone_name(),
+            },
+        }
+    }
+
+    /// No occurrence is later than this.
+    pub fn end(&self) -> Option<UnixMs> {
+        self.until
+    }
+
     /// Creates a recurrence with a period, in whole milliseconds.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::http::problem::Problem;
 use lapsed::diagnosis::{LedgerState, Message, Phrase, Value};
 use lapsed::engine::Handle;
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::task::{TaskKey, UnixMs, is_invisible};
 use lapsed_core::format;
 
 /// A page of the navigation.
@@ -56,7 +56,11 @@ type NavigationLink = (Place, &'static str, fn(&FrameTexts) -> &'static str);
 const NAVIGATION: &[NavigationLink] = &[
     (Place::Overview, "/", |texts| texts.overview),
     (Place::Upcoming, "/upcoming", |texts| texts.upcoming),
-    (Place::Tasks, "/tasks", |texts| texts.tasks),
+    (
+        Place::Tasks,
+        "/tasks?state=overdue,pending,waiting,running",
+        |texts| texts.tasks,
+    ),
     (Place::Dead, "/dead", |texts| texts.dead),
     (Place::Recurring, "/recurring", |texts| {
         texts.recurring_tasks
@@ -111,7 +115,14 @@ impl Frame {
 
     /// The entries of the navigation.
     pub fn navigation(&self) -> Vec<Entry> {
-        let entries = NAVIGATION.iter().map(|(place, path, name)| Entry {
+        // What is about all classes is no use to a caller that sees some of them.
+        let is_seen = |place: &Place| {
+            const ABOUT_ALL: [Place; 4] =
+                [Place::Queues, Place::Daemons, Place::Doctor, Place::Audit];
+            !self.caller.is_restricted() || !ABOUT_ALL.contains(place)
+        };
+        let entries = NAVIGATION.iter().filter(|(place, ..)| is_seen(place));
+        let entries = entries.map(|(place, path, name)| Entry {
             href: format!("{}{path}", self.base),
             name: name(self.t),
             is_here: self.place == Some(*place),
@@ -259,6 +270,13 @@ impl Frame {
         format!("{}/tasks?class={class}&method={method}", self.base)
     }
 
+    /// The list of the unfinished tasks that fall due between these times.
+    pub fn due_href(&self, from: &UnixMs, until: &UnixMs) -> String {
+        let (from, until) = (encoded(&from.to_string()), encoded(&until.to_string()));
+        let due = format!("due_after={from}&due_before={until}");
+        format!("{}/tasks?state=pending,waiting&{due}", self.base)
+    }
+
     /// The list of the tasks with a tag.
     pub fn tag_href(&self, tag: &str) -> String {
         format!("{}/tasks?tag={}", self.base, encoded(tag))
@@ -292,6 +310,18 @@ impl Frame {
     /// A measured time in milliseconds: `4 ms`, `1.25 s`.
     pub fn took(&self, ms: &u64) -> String {
         moment::duration(*ms, self.language())
+    }
+
+    /// A text with the characters that change the direction of others, or that are not seen, as they are written in programs.
+    pub fn plain(&self, text: &str) -> String {
+        let mut plain = String::with_capacity(text.len());
+        for char in text.chars() {
+            match is_invisible(char) {
+                true => plain.extend(char.escape_unicode()),
+                false => plain.push(char),
+            }
+        }
+        plain
     }
 
     /// A number with its thousands apart.

@@ -10,10 +10,12 @@
 
 mod assets;
 mod audit;
+mod call_button;
 mod daemons;
 mod dead;
 mod doctor;
 mod frame;
+mod indented;
 mod login;
 mod moment;
 mod overview;
@@ -26,6 +28,7 @@ mod reasons;
 mod recurring;
 mod row;
 mod schedule;
+mod series;
 mod task;
 mod tasks;
 mod texts;
@@ -34,8 +37,9 @@ mod upcoming;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{Query, State};
-use axum::response::Response;
+use axum::extract::{FromRequestParts as _, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -66,19 +70,46 @@ pub fn routes() -> Router<AppState> {
         .merge(page::<daemons::List>())
         .merge(page::<doctor::List>())
         .merge(page::<audit::List>())
-        .route("/panels/ledger", get(ledger))
+        .route("/panels/state", get(state))
+        .fallback(nothing_here)
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
 
-/// Whether the ledger answers, which every page says.
+/// What every page says of the installation: whether the ledger answers, and what is worst, for the title and the icon.
 #[derive(Template)]
-#[template(path = "ledger_banner.html")]
-struct LedgerBanner<'a> {
+#[template(path = "state.html")]
+struct StatePart<'a> {
+    f: &'a Frame,
+    worst: Option<overview::Shown>,
+}
+
+async fn state(State(app): State<AppState>, f: Frame) -> Response {
+    let worst = overview::worst(&app, &f).await;
+    f.page(&StatePart { f: &f, worst })
+}
+
+/// What a person sees at an address that does not exist.
+#[derive(Template)]
+#[template(path = "nothing_here.html")]
+struct NothingHere<'a> {
     f: &'a Frame,
 }
 
-async fn ledger(f: Frame) -> Response {
-    f.page(&LedgerBanner { f: &f })
+async fn nothing_here(State(app): State<AppState>, request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    let accepted = parts.headers.get(header::ACCEPT);
+    let is_browser = accepted.is_some_and(|accepted| {
+        accepted
+            .to_str()
+            .is_ok_and(|accepted| accepted.contains("text/html"))
+    });
+    if !is_browser {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    match Frame::from_request_parts(&mut parts, &app).await {
+        Ok(f) => (StatusCode::NOT_FOUND, f.page(&NothingHere { f: &f })).into_response(),
+        Err(refusal) => refusal,
+    }
 }
 
 /// The content of a panel.

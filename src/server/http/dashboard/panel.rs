@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use askama::Template;
 use askama::filters::HtmlSafe;
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 
 use super::frame::Frame;
 use super::texts::fill;
 use crate::http::problem::{Problem, ProblemKind};
 use lapsed::task::UnixMs;
+
+/// The header of a panel that has the time of the ledger, in milliseconds since 1970.
+const NOW: HeaderName = HeaderName::from_static("lapsed-now");
 
 /// A panel that takes longer shows that instead.
 const LONGEST: Duration = Duration::from_secs(3);
@@ -125,6 +128,7 @@ fn failed(
 ) -> (StatusCode, String) {
     let failed = Failed {
         f: frame,
+        is_retried: status.is_server_error(),
         gone,
         detail,
     };
@@ -136,6 +140,8 @@ fn failed(
 #[template(path = "panel_failed.html")]
 struct Failed<'a> {
     f: &'a Frame,
+    /// True if it may succeed later.
+    is_retried: bool,
     /// Says that the ledger does not answer, if that is why.
     gone: Option<String>,
     detail: &'a str,
@@ -177,6 +183,8 @@ impl fmt::Display for Panel {
 /// The content alone, for `/panels/<name>`.
 impl IntoResponse for Panel {
     fn into_response(self) -> Response {
-        (self.status, Html(self.html)).into_response()
+        // The clock of the ledger may have been set since the page was loaded.
+        let now = (NOW, HeaderValue::from(self.at.0));
+        (self.status, [now], Html(self.html)).into_response()
     }
 }

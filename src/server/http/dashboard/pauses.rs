@@ -10,15 +10,20 @@ use axum::response::Response;
 use axum::routing::get;
 use tokio::time::timeout;
 
-use super::frame::{Frame, Place, encoded};
+use super::call_button::{CallButton, query, scope_name};
+use super::frame::{Frame, Place};
 use super::moment::Moment;
 use super::panel::Panel;
 use super::texts::texts;
 use super::{NoQuery, PanelContent, panel, panel_route};
 use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
+use crate::http::stats_cache::Count;
 use lapsed::ledger::REASON_CHARS_MAX;
-use lapsed::task::{Pause, PauseKind, Scope};
+use lapsed::task::{Pause, PauseKind, Scope, TaskKey};
+
+/// How long the page waits for what it can do without.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Routes of the page and its panel.
 pub fn routes() -> Router<AppState> {
@@ -33,7 +38,6 @@ texts! {
         title: "Pauses", "暂停";
         lead: "Tasks that are paused fall due but do not start. Runs that have begun go on. Nothing is lost.", "被暂停的任务到期后不会开始，已开始的执行会继续，不会丢失任何任务。";
         none: "Nothing is paused.", "没有暂停项。";
-        everything: "Everything", "全部任务";
         scope: "Tasks", "任务";
         since: "Since", "起始";
         by: "By", "操作者";
@@ -41,14 +45,8 @@ texts! {
         kind_hold: "held, if due before", "保留：到期时间早于";
         kind_release: "released from the hold", "已从保留中放行";
         resume: "Resume", "恢复";
-        resume_ask: "Resume {}?", "恢复 {}？";
-        resume_detail: "Its tasks start again within two seconds, those that are overdue first.", "其任务将在两秒内重新开始，先执行已超时的任务。";
-        resumed: "Resumed.", "已恢复。";
-        release: "Release all", "全部放行";
-        release_ask: "Release all tasks that are held?", "放行所有被保留的任务？";
-        release_detail: "All of them start, the oldest first. To release only one class, use the form below.", "它们将全部开始，最早的优先。如只放行一个类，请使用下方的表单。";
-        released: "Released.", "已放行。";
-        show: "Show overdue tasks", "查看超时任务";
+        overdue: "Overdue", "已逾期";
+        show: "Show overdue tasks", "查看逾期任务";
         new: "Pause tasks", "暂停任务";
         class: "Class", "类";
         method: "Method", "方法";
@@ -56,6 +54,7 @@ texts! {
         all: "Everything, instead of a class", "全部任务，而非某个类";
         reason_hint: "for other operators", "供其他操作者查看";
         pause: "Pause", "暂停";
+        released: "Released.", "已放行。";
         paused: "Paused. Within two seconds no more of its tasks start.", "已暂停。两秒内不再开始相应的任务。";
         held: "Release held tasks of a class", "放行某个类中被保留的任务";
         release_one: "Release", "放行";
@@ -66,16 +65,11 @@ texts! {
 async fn page(State(app): State<AppState>, frame: Frame) -> Response {
     let f = frame.at(Place::Pauses);
     let t = PausesTexts::of(f.language());
-    let (list, has_hold, classes) = tokio::join!(
-        panel::<List>(&app, &f, &NoQuery {}),
-        has_hold(&app),
-        classes(&app, &f)
-    );
+    let (list, classes) = tokio::join!(panel::<List>(&app, &f, &NoQuery {}), classes(&app, &f));
     f.page(&Page {
         f: &f,
         t,
         reason_max: REASON_CHARS_MAX,
-        has_hold,
         classes,
         list,
     })
@@ -83,7 +77,6 @@ async fn page(State(app): State<AppState>, frame: Frame) -> Response {
 
 /// Classes of the counted tasks that the caller may pause, in alphabetical order; none if the ledger does not answer soon.
 async fn classes(app: &AppState, f: &Frame) -> Vec<String> {
-    const PATIENCE: Duration = Duration::from_millis(500);
     if !f.may_operate() || !app.engine.ledger_answers() {
         return Vec::new();
     }
@@ -100,22 +93,12 @@ async fn classes(app: &AppState, f: &Frame) -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// True if tasks are held. A ledger that does not answer shows in the panel.
-async fn has_hold(app: &AppState) -> bool {
-    const PATIENCE: Duration = Duration::from_millis(500);
-    let pauses = timeout(PATIENCE, app.pauses()).await;
-    pauses.is_ok_and(|pauses| {
-        pauses.is_ok_and(|pauses| pauses.iter().any(|pause| pause.kind == PauseKind::Hold))
-    })
-}
-
 #[derive(Template)]
 #[template(path = "pauses.html")]
 struct Page<'a> {
     f: &'a Frame,
     t: &'static PausesTexts,
     reason_max: usize,
-    has_hold: bool,
     /// Classes that tasks have, to choose from.
     classes: Vec<String>,
     list: Panel,
@@ -130,47 +113,61 @@ struct Row {
     since: Moment,
     by: String,
     reason: String,
-    /// The overdue tasks that it may keep back.
+    /// How many tasks are overdue that it may keep back; `None` if that is not known now, or of a release.
+    overdue: Option<String>,
+    /// These tasks.
     href: String,
     /// The call of the API that ends it, and what to say about it.
-    end: Option<End>,
-}
-
-struct End {
-    call: String,
-    name: &'static str,
-    ask: String,
-    detail: &'static str,
-    done: &'static str,
+    end: Option<CallButton>,
 }
 
 #[derive(Template)]
 #[template(path = "pauses_list.html")]
-struct List {
+struct List<'a> {
+    f: &'a Frame,
     t: &'static PausesTexts,
     rows: Vec<Row>,
+    has_hold: bool,
 }
 
-impl PanelContent for List {
+impl PanelContent for List<'_> {
     const NAME: &'static str = "pauses";
     const SHOWS: &'static str = "pauses";
     type Query = NoQuery;
-    type Content<'a> = Self;
+    type Content<'a> = List<'a>;
 
-    async fn load<'a>(app: &'a AppState, f: &'a Frame, _: &'a NoQuery) -> Result<Self, Problem> {
+    async fn load<'a>(
+        app: &'a AppState,
+        f: &'a Frame,
+        _: &'a NoQuery,
+    ) -> Result<List<'a>, Problem> {
         // Not the shared answer: a person who has just paused with the command line must see it.
         let pauses = app.tasks.pauses().await?;
+        let count = timeout(PATIENCE, app.stats_cache.count(&app.tasks)).await;
+        let count = count.ok().and_then(Result::ok);
         let seen = pauses
             .iter()
             .filter_map(|pause| f.caller.visible_pause(pause));
-        Ok(Self {
+        Ok(List {
+            f,
+            has_hold: pauses.iter().any(|pause| pause.kind == PauseKind::Hold),
             t: PausesTexts::of(f.language()),
-            rows: seen.map(|pause| row(&pause, f)).collect(),
+            rows: seen.map(|pause| row(&pause, count.as_deref(), f)).collect(),
         })
     }
 }
 
-fn row(pause: &Pause, f: &Frame) -> Row {
+/// The overdue tasks of a scope: at least so many if not all were looked at.
+fn overdue(scope: &Scope, count: &Count, f: &Frame) -> String {
+    let of_scope = |name: &str| TaskKey::parse(name).is_ok_and(|key| scope.covers(&key));
+    let methods = count.stats.methods.iter();
+    let number = methods.filter(|method| of_scope(&method.name));
+    let number = number.map(|method| method.overdue).sum();
+    let counted: u64 = count.stats.methods.iter().map(|it| it.overdue).sum();
+    f.counted(&number, &(counted < count.stats.counts.overdue))
+}
+
+fn row(pause: &Pause, count: Option<&Count>, f: &Frame) -> Row {
     let t = PausesTexts::of(f.language());
     let Pause {
         kind,
@@ -180,27 +177,6 @@ fn row(pause: &Pause, f: &Frame) -> Row {
         by,
         reason,
     } = pause;
-    let name = match scope.is_everything() {
-        true => t.everything.to_owned(),
-        false => scope.to_string(),
-    };
-    let end = match kind {
-        PauseKind::Pause => Some(End {
-            call: format!("DELETE /v1/pauses?{}", query(scope)),
-            name: t.resume,
-            ask: f.fill(t.resume_ask, &[&name]),
-            detail: t.resume_detail,
-            done: t.resumed,
-        }),
-        PauseKind::Hold => Some(End {
-            call: "DELETE /v1/pauses?everything=true&held=true".to_owned(),
-            name: t.release,
-            ask: t.release_ask.to_owned(),
-            detail: t.release_detail,
-            done: t.released,
-        }),
-        PauseKind::Release => None,
-    };
     let of_scope = match scope.is_everything() {
         true => String::new(),
         false => format!("&{}", query(scope)),
@@ -215,19 +191,11 @@ fn row(pause: &Pause, f: &Frame) -> Row {
         since: f.relative(since),
         by: by.clone(),
         reason: reason.clone(),
+        overdue: count
+            .filter(|_| *kind != PauseKind::Release && !f.caller.is_restricted())
+            .map(|count| overdue(scope, count, f)),
         href: format!("{}/tasks?state=overdue{of_scope}", f.base),
-        end: end.filter(|_| f.may_operate()),
-        scope: name,
-    }
-}
-
-/// A scope in the query of an address.
-fn query(scope: &Scope) -> String {
-    match (scope.class_name(), scope.method_name()) {
-        (None, _) => "everything=true".to_owned(),
-        (Some(class), None) => format!("class={}", encoded(class)),
-        (Some(class), Some(method)) => {
-            format!("class={}&method={}", encoded(class), encoded(method))
-        }
+        end: CallButton::ends(pause, f),
+        scope: scope_name(scope, f),
     }
 }

@@ -8,11 +8,13 @@ use askama::Template;
 
 use super::frame::{Frame, Place};
 use super::moment::{self, Moment};
+use super::reasons;
 use super::texts::{Language, texts};
 use super::{Head, NoQuery, Page, PanelContent};
 use crate::http::app_state::AppState;
 use crate::http::problem::Problem;
-use lapsed::diagnosis::STARTING;
+use crate::http::why;
+use lapsed::diagnosis::{STARTING, WhyCause, WhyFacts};
 use lapsed::engine::{PullQueueStatus, WorkerStatus};
 use lapsed::ledger::MethodStats;
 use lapsed::task::{TaskKey, UnixMs};
@@ -27,13 +29,13 @@ texts! {
         title: "Queues and workers", "队列与工作进程";
         lead: "Workers take the tasks of pull queues over HTTP or a Redis client. The workers are those that asked this daemon.", "工作进程通过 HTTP 或 Redis 客户端领取拉取队列的任务。此处仅列出向本守护进程请求的工作进程。";
         none: "No route of this daemon has a pull queue. Add one with `pull = { queue = \"mail\" }`.", "此守护进程没有拉取队列路由。可用 `pull = { queue = \"mail\" }` 添加。";
-        no_worker: "No worker asks for this queue. Overdue tasks: {}. Start its workers.", "没有工作进程请求此队列，超时任务：{}。请启动工作进程。";
-        behind: "Overdue tasks although workers ask: {}, the oldest by {}. Check whether the class is paused.", "虽有工作进程请求，仍有超时任务：{} 个，最早已超时 {}。请检查该类是否被暂停。";
-        busy: "All workers are busy. Overdue tasks: {}, the oldest by {}. Start more workers.", "有超时任务且所有工作进程繁忙：{} 个，最早已超时 {}。请增加工作进程。";
+        late: "Overdue tasks: {}, the oldest by {}.", "逾期任务：{} 个，最久已逾期 {}。";
+        busy: "All workers have tasks. Start more workers.", "所有工作进程都在忙。请增加工作进程。";
         act_now: "Act now", "立即处理";
+        kept_back: "Paused", "已暂停";
         waiting: "Workers that wait", "等待中的工作进程";
         wanted: "Tasks they ask for", "请求的任务数";
-        overdue: "Overdue", "已超时";
+        overdue: "Overdue", "已逾期";
         running: "With workers now", "工作进程持有";
         pending: "Pending", "待执行";
         visibility: "Lease", "租约";
@@ -46,10 +48,10 @@ texts! {
         works: "works, or is gone", "工作中或已离开";
         gone: "not seen for long", "长时间未见";
         taken: "Tasks taken here", "在此领取的任务";
-        seen: "Last seen", "最近出现";
+        seen: "Last seen", "最后活动";
         no_workers: "No worker has asked since this daemon started.", "自本守护进程启动以来没有工作进程请求。";
         methods: "Classes and methods", "类与方法";
-        more: "The {} that were seen last.", "最近出现的 {} 个。";
+        more: "The {} that were seen last.", "最后活动的 {} 个。";
     }
 }
 
@@ -65,8 +67,18 @@ struct Queue {
     workers: Vec<Worker>,
     /// True if there are more workers than shown.
     is_part: bool,
-    /// What is wrong, and what to do.
-    trouble: Option<String>,
+    /// What is wrong, and why.
+    trouble: Option<Trouble>,
+}
+
+/// Why tasks of a queue are overdue.
+struct Trouble {
+    /// How many, and how long.
+    late: String,
+    /// The cause, and what to do.
+    why: String,
+    /// False if a person keeps them back.
+    is_bad: bool,
 }
 
 struct Worker {
@@ -102,7 +114,10 @@ impl PanelContent for List<'_> {
         f: &'a Frame,
         _: &'a NoQuery,
     ) -> Result<List<'a>, Problem> {
-        let count = app.stats_cache.count(&app.tasks).await?;
+        let (count, facts) = tokio::try_join!(
+            async { Ok(app.stats_cache.count(&app.tasks).await?) },
+            why::facts(app, &f.caller)
+        )?;
         let mut tasks: HashMap<Arc<str>, Vec<&MethodStats>> = HashMap::new();
         for method in &count.stats.methods {
             let key = TaskKey::parse(&method.name).ok();
@@ -114,7 +129,7 @@ impl PanelContent for List<'_> {
         let status = app.engine.pull().status().into_iter();
         let queues = status.map(|status| {
             let of_queue = tasks.get(&*status.queue).map_or(&[][..], Vec::as_slice);
-            queue(status, of_queue, f)
+            queue(app, &facts, status, of_queue, f)
         });
         Ok(List {
             f,
@@ -137,7 +152,13 @@ impl Page for List<'_> {
     }
 }
 
-fn queue(status: PullQueueStatus, methods: &[&MethodStats], f: &Frame) -> Queue {
+fn queue(
+    app: &AppState,
+    facts: &WhyFacts,
+    status: PullQueueStatus,
+    methods: &[&MethodStats],
+    f: &Frame,
+) -> Queue {
     let PullQueueStatus {
         queue: name,
         visibility,
@@ -154,7 +175,7 @@ fn queue(status: PullQueueStatus, methods: &[&MethodStats], f: &Frame) -> Queue 
     let waiting = workers.iter().filter(|worker| worker.waiting > 0).count();
     let is_part = workers.len() > WORKERS_MAX;
     Queue {
-        trouble: trouble(&tasks, waiting, wanted, visibility, &workers, f),
+        trouble: trouble(app, facts, methods, &tasks, waiting as u64, f),
         visibility: moment::duration(ms(visibility), f.language()),
         wanted: wanted as u64,
         waiting: waiting as u64,
@@ -196,28 +217,33 @@ fn shown(worker: WorkerStatus, visibility: Duration, f: &Frame) -> Worker {
     }
 }
 
-/// What is wrong with a queue.
+/// What is wrong with a queue: the cause of the class and method with most overdue tasks.
 fn trouble(
+    app: &AppState,
+    facts: &WhyFacts,
+    methods: &[&MethodStats],
     tasks: &MethodStats,
-    waiting: usize,
-    wanted: usize,
-    visibility: Duration,
-    workers: &[WorkerStatus],
+    waiting: u64,
     f: &Frame,
-) -> Option<String> {
+) -> Option<Trouble> {
     if Duration::from_millis(tasks.overdue_ms_max) <= STARTING {
         return None;
     }
     let t = QueuesTexts::of(f.language());
+    let worst = methods.iter().max_by_key(|method| method.overdue)?;
+    let key = TaskKey::parse(&worst.name).ok()?;
+    let cause = facts.of_due(&key, UnixMs(0), app.engine.route_facts(&key).as_ref());
     let (count, oldest) = (
         format::count(tasks.overdue),
         moment::duration(tasks.overdue_ms_max, f.language()),
     );
-    let works = |worker: &WorkerStatus| worker.seen_ago <= visibility;
-    Some(match (waiting, wanted) {
-        (0, 0) if workers.iter().any(works) => f.fill(t.busy, &[&count, &oldest]),
-        (0, _) => f.fill(t.no_worker, &[&count]),
-        _ => f.fill(t.behind, &[&count, &oldest]),
+    Some(Trouble {
+        late: f.fill(t.late, &[&count, &oldest]),
+        why: match cause {
+            WhyCause::Unknown if waiting == 0 => t.busy.to_owned(),
+            ref cause => reasons::reason(cause, f).text,
+        },
+        is_bad: !cause.is_kept_back(),
     })
 }
 

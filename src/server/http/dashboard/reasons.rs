@@ -10,7 +10,7 @@ pub type Link = (&'static str, &'static str);
 texts! {
     /// Names of the pages to which a cause leads.
     LinkTexts {
-        overdue: "Show overdue tasks", "查看超时任务";
+        overdue: "Show overdue tasks", "查看逾期任务";
         queues: "Show queues", "查看队列";
         pauses: "Show pauses", "查看暂停项";
         daemons: "Show daemons", "查看守护进程";

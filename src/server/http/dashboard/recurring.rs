@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
 use super::row::first_line;
+use super::series;
 use super::texts::{Language, texts};
 use super::{Head, Page, PanelContent, parameter};
 use crate::http::app_state::AppState;
@@ -54,7 +55,10 @@ pub struct Wanted {
 struct Row {
     key: String,
     href: String,
+    /// When it occurs, in words.
     schedule: String,
+    /// The same, as the command line says it.
+    summary: String,
     is_configured: bool,
     state: &'static str,
     mark: &'static str,
@@ -145,6 +149,9 @@ fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
         key: task.key.to_string(),
         href: f.task_href(task),
         schedule: recurrence
+            .as_ref()
+            .map_or_else(String::new, |recurrence| series::words(recurrence, f)),
+        summary: recurrence
             .as_ref()
             .map_or_else(String::new, Recurrence::summary),
         is_configured: recurrence.as_ref().is_some_and(Recurrence::is_configured),

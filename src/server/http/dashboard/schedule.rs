@@ -23,7 +23,7 @@ texts! {
         once: "Once", "一次";
         delay: "In", "多久之后";
         delay_help: "30s, 15m, 1h 30m", "30s、15m、1h 30m";
-        at: "or at", "或在";
+        at: "or at", "或指定时间";
         repeat: "Recurring", "周期执行";
         every: "Every", "间隔";
         cron: "or cron", "或 cron";

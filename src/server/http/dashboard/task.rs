@@ -8,9 +8,11 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
+use super::indented::indented;
 use super::panel::Panel;
 use super::reasons::{self, Reason};
 use super::row::is_overdue;
+use super::series::words;
 use super::texts::texts;
 use super::{PanelContent, panel, panel_route};
 use crate::http::app_state::AppState;
@@ -40,9 +42,12 @@ texts! {
         move_it: "Move…", "改期…";
         cancel: "Cancel…", "取消…";
         redrive: "Redrive", "重新投递";
+        discard: "Discard…", "丢弃…";
+        copy_key: "Copy the key", "复制键";
+        copy_command: "Copy the command", "复制命令";
         cancel_requested: "It is cancelled as soon as its run ends.", "本次执行结束后将被取消。";
         due: "Due", "到期";
-        due_at: "May start", "可开始于";
+        due_at: "May start", "最早开始时间";
         created: "Created", "创建";
         finished: "Finished", "结束";
         after_due: "{} after it fell due", "到期后 {}";
@@ -55,7 +60,7 @@ texts! {
         args: "Arguments", "参数";
         origin: "Origin", "来源";
         adopted: "A key that another program set", "其他程序设置的键";
-        id: "Id of this arming", "本次设置的编号";
+        id: "Id of this arming", "本次调度编号";
         trace: "Trace", "追踪";
         error: "Latest error", "最近错误";
         history: "Earlier failures", "失败历史";
@@ -175,6 +180,7 @@ struct Actions {
     reschedule: bool,
     cancel: bool,
     redrive: bool,
+    discard: bool,
 }
 
 impl Actions {
@@ -185,11 +191,8 @@ impl Actions {
             reschedule: waits && f.may_schedule(),
             cancel: !task.state.is_finished() && !task.cancel_requested && f.may_schedule(),
             redrive: task.state == TaskState::Dead && f.may_operate(),
+            discard: task.state == TaskState::Dead && f.may_operate(),
         }
-    }
-
-    fn any(self) -> bool {
-        self.run || self.reschedule || self.cancel || self.redrive
     }
 }
 
@@ -230,6 +233,16 @@ impl Found {
         self.series.is_some()
     }
 
+    /// The command that shows it.
+    fn command(&self) -> String {
+        format!("lapsed show '{}'", self.named.replace('\'', "'\\''"))
+    }
+
+    /// Its payload and its result, to be read.
+    fn read(&self, json: &str) -> String {
+        indented(json)
+    }
+
     /// Its arguments, each as it is.
     fn args(&self) -> Vec<&str> {
         self.task.key.args().collect()
@@ -260,7 +273,7 @@ fn found(app: &AppState, task: TaskRecord, named: String, facts: &WhyFacts, f: &
             .map(|cause| reasons::reason(&cause, f))
             .collect(),
         took_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
-        series: series(&task),
+        series: series(&task, f),
         named,
         task,
     }
@@ -271,7 +284,7 @@ fn is_said(cause: &WhyCause) -> bool {
     !matches!(cause, WhyCause::NotDue(_) | WhyCause::Starting)
 }
 
-fn series(task: &TaskRecord) -> Option<(String, Vec<UnixMs>)> {
+fn series(task: &TaskRecord, f: &Frame) -> Option<(String, Vec<UnixMs>)> {
     let recurrence = match task.recurrence.as_deref()?.parse::<Recurrence>() {
         Ok(recurrence) => recurrence,
         Err(error) => return Some((error.to_string(), Vec::new())),
@@ -287,5 +300,5 @@ fn series(task: &TaskRecord) -> Option<(String, Vec<UnixMs>)> {
             last = next;
         }
     }
-    Some((recurrence.summary(), occurrences))
+    Some((words(&recurrence, f), occurrences))
 }

@@ -111,9 +111,9 @@ texts! {
         skip: "Skip to content", "跳到正文";
         pages: "Pages", "页面";
         search: "Find a task", "查找任务";
-        search_hint: "Key, or the beginning of one", "键，或键的开头";
+        search_hint: "Key, its beginning, id, tag, class or error", "键或其开头、编号、标签、类或错误";
         live: "Live", "实时";
-        live_title: "Updates by itself. Press to pause.", "自动更新。点击暂停。";
+        live_title: "Updates by itself. Press to stop or start it.", "自动更新。点击可停止或开始。";
         theme: "Theme", "主题";
         theme_auto: "Auto", "自动";
         theme_light: "Light", "浅色";
@@ -128,6 +128,7 @@ texts! {
         needs_script: "Changes need JavaScript. Reading does not.", "修改操作需要 JavaScript，查看不需要。";
         read_only: "Read only", "只读";
         read_only_detail: "This daemon allows no changes over HTTP: `http.read_only` is set.", "此守护进程不允许通过 HTTP 修改：已设置 `http.read_only`。";
+        nothing_here: "There is no such page", "没有此页面";
         panel_failed: "This part could not be loaded", "此部分无法加载";
         panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";
         about_all_classes: "This is about all classes. Your access is limited to some of them.", "此处涉及所有类，而您的访问仅限于其中一部分。";
@@ -146,7 +147,8 @@ texts! {
         undo: "Undo", "撤销";
         undone: "Undone.", "已撤销。";
         live: "Live", "实时";
-        paused: "Paused", "已暂停";
+        zone: "Times in {}", "时区：{}";
+        paused: "Live updates off", "已停止自动更新";
         offline: "Not connected", "未连接";
         behind: "Not up to date", "未更新";
         stale: "Not updated since {}", "自 {} 起未更新";
@@ -167,15 +169,23 @@ texts! {
         cancel_ask: "Cancel this task?", "取消此任务？";
         cancel_detail: "It will not start. A run that has begun is not stopped, but not tried again.", "任务不会开始。已经开始的执行不会中断，但不再重试。";
         cancel_do: "Cancel the task", "取消任务";
+        end_ask: "End this series?", "结束此周期任务？";
+        end_detail: "No occurrence runs any more. This cannot be undone. To put off only the next occurrence, move it.", "之后不再执行任何一次，无法撤销。如只推迟下一次，请改期。";
+        end_do: "End the series", "结束周期任务";
         cancel_done: "Cancelled.", "已取消。";
         cancel_running: "It is running: this run ends, no other one starts.", "正在执行：本次执行结束后不再开始新的执行。";
         move_ask: "Move this task to", "将此任务改到";
+        move_retry: "Its attempts count from zero then, and its failures are deleted. This cannot be undone.", "之后尝试次数从零开始，失败历史将被删除，无法撤销。";
         move_do: "Move", "改期";
         move_done: "Moved to {}.", "已改到 {}。";
         redrive_ask: "Redrive this task?", "重新投递此任务？";
         redrive_detail: "It is pending again and due at once. Its attempts count from zero.", "任务重新变为待执行并立即到期，尝试次数从零开始。";
         redrive_do: "Redrive", "重新投递";
         redrive_done: "Redriven.", "已重新投递。";
+        discard_ask: "Discard this task?", "丢弃此任务？";
+        discard_detail: "Its row is deleted. This cannot be undone.", "其行将被删除，无法撤销。";
+        discard_do: "Discard the task", "丢弃任务";
+        discard_done: "Discarded.", "已丢弃。";
         at_least: "at least", "至少";
         stop: "Stop", "停止";
         all_count: "Tasks that match now: {}.", "当前匹配的任务：{} 个。";
@@ -185,7 +195,7 @@ texts! {
         all_rate: "Tasks per second", "每秒任务数";
         all_progress: "{} of {}", "{} / {}";
         all_skipped: "Left out, since they changed meanwhile: {}.", "因期间发生变化而跳过：{} 个。";
-        all_stopped: "Stopped. Changed until then: {}.", "已停止。此前已修改：{} 个。";
+        all_stopped: "Stopped. Changed until then: at least {}.", "已停止。此前已修改：至少 {} 个。";
         cancel_all_ask: "Cancel {} tasks?", "取消 {} 个任务？";
         cancel_all_detail: "They will not start. This cannot be undone.", "它们不会开始。此操作无法撤销。";
         cancel_all_do: "Cancel {} tasks", "取消 {} 个任务";
@@ -199,7 +209,7 @@ texts! {
         discard_all_do: "Discard {} tasks", "丢弃 {} 个任务";
         discard_all_done: "Discarded: {}.", "已丢弃：{} 个。";
         pause_all_ask: "Pause everything?", "暂停全部任务？";
-        pause_all_detail: "No task of any class starts until it is resumed. Classes and methods with unfinished tasks: {}. Pending: {}, overdue: {}.", "恢复之前任何类的任务都不会开始。有未完成任务的类与方法：{} 个。待执行：{}，已超时：{}。";
+        pause_all_detail: "No task of any class starts until it is resumed. Classes and methods with unfinished tasks: {}. Pending: {}, overdue: {}.", "恢复之前任何类的任务都不会开始。有未完成任务的类与方法：{} 个。待执行：{}，已逾期：{}。";
         pause_all_do: "Pause everything", "暂停全部";
         pause_unknown_ask: "Pause {} though no task has it?", "没有此类的任务，仍要暂停 {} 吗？";
         pause_unknown_detail: "There is no unfinished task of this class or method. Check how it is written.", "没有此类或方法的未完成任务。请检查拼写。";
@@ -209,7 +219,7 @@ texts! {
         key_search: "Find a task", "查找任务";
         key_rows: "Next, previous row", "下一行、上一行";
         key_open: "Open the row", "打开该行";
-        key_live: "Pause or continue live updates", "暂停或继续实时更新";
+        key_live: "Stop or start live updates", "停止或开始自动更新";
         key_pages: "Overview, upcoming, tasks, dead", "总览、即将到期、任务、死信";
         key_help: "This list", "显示此列表";
     }
@@ -224,7 +234,7 @@ pub fn state(language: Language, state: &str) -> &str {
         "done" => "已完成",
         "dead" => "死信",
         "cancelled" => "已取消",
-        "overdue" => "已超时",
+        "overdue" => "已逾期",
         "malformed" => "键无效",
         "paused" => "已暂停",
         "held" => "被保留",

@@ -27,6 +27,8 @@ pub struct Bar {
     pub count: u64,
     /// Start of the stretch of time.
     pub from: UnixMs,
+    /// Its end.
+    pub until: UnixMs,
 }
 
 /// When the next tasks fall due.
@@ -45,20 +47,22 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Draws these times from `now` on. Without `has_more`, the drawing reaches at least an hour ahead.
+    /// Draws these times from `now` on. With `has_more`, the drawing ends at the last of them: what comes later is not known.
+    /// Without, it reaches at least an hour ahead.
     ///
     /// Returns `None` if there are no times.
     pub fn of(times: &[UnixMs], now: UnixMs, has_more: bool) -> Option<Self> {
         const HOUR_MS: i64 = 3_600_000;
         let last = times.last()?.0.saturating_sub(now.0);
-        let least = if has_more { 1 } else { HOUR_MS };
         let bars = BARS as i64;
-        let fits = |step: &&i64| **step * 1000 * bars >= last.max(least);
-        let step = STEPS_S
-            .iter()
-            .find(fits)
-            .unwrap_or(&STEPS_S[STEPS_S.len() - 1])
-            * 1000;
+        let fits = |step: &&i64| **step * 1000 * bars >= last.max(HOUR_MS);
+        let step = match has_more {
+            true => last.max(bars) / bars + 1,
+            false => {
+                let longest = &STEPS_S[STEPS_S.len() - 1];
+                STEPS_S.iter().find(fits).unwrap_or(longest) * 1000
+            }
+        };
         let mut counts = [0_u64; BARS];
         for at in times {
             let index = at.0.saturating_sub(now.0) / step;
@@ -75,6 +79,7 @@ impl Timeline {
                 height,
                 count: *count,
                 from: UnixMs(now.0 + index as i64 * step),
+                until: UnixMs(now.0 + (index as i64 + 1) * step),
             }
         });
         Some(Self {
@@ -114,6 +119,18 @@ mod tests {
         let all: Vec<UnixMs> = (0..2_000).map(|n| UnixMs(now.0 + n * 60)).collect();
         let timeline = Timeline::of(&all, now, true).unwrap();
         assert_eq!((timeline.count, timeline.step_ms), (2_000, 2_000));
+        assert_eq!(
+            timeline.until,
+            UnixMs(now.0 + 120_000),
+            "the last is due 60 ms before"
+        );
+        let odd: Vec<UnixMs> = (0..2_000).map(|n| UnixMs(now.0 + n * 200)).collect();
+        let odd = Timeline::of(&odd, now, true).unwrap();
+        assert_eq!(
+            odd.bars.len(),
+            60,
+            "nothing looks like an end before the last"
+        );
         assert_eq!(
             timeline.bars.iter().map(|bar| bar.count).sum::<u64>(),
             2_000

@@ -50,8 +50,8 @@ texts! {
         day: "Within a day", "一天内";
         later: "Later", "更晚";
         none: "Nothing falls due: there are no pending tasks.", "没有待执行的任务。";
-        overdue: "Overdue tasks are not shown here.", "此处不显示超时任务。";
-        show_overdue: "Show overdue tasks", "查看超时任务";
+        overdue: "Overdue tasks are not shown here.", "此处不显示逾期任务。";
+        show_overdue: "Show overdue tasks", "查看逾期任务";
         more: "The next {} tasks. There are more.", "接下来的 {} 个任务，后面还有更多。";
         ahead: "How many fall due when", "到期分布";
         ahead_all: "Within a day: {}", "一天内：{} 个";
@@ -75,16 +75,20 @@ struct Page<'a> {
     f: &'a Frame,
     t: &'static UpcomingTexts,
     class: &'a str,
-    ahead: Panel,
+    ahead: Option<Panel>,
     list: Panel,
 }
 
 async fn page(State(app): State<AppState>, frame: Frame, Query(wanted): Query<Wanted>) -> Response {
     let f = frame.at(Place::Upcoming);
-    let (ahead, list) = tokio::join!(
-        panel::<Ahead>(&app, &f, &NoQuery {}),
-        panel::<List>(&app, &f, &wanted)
-    );
+    let ahead = async {
+        // The forecast is of all classes.
+        match wanted.class.is_empty() {
+            true => Some(panel::<Ahead>(&app, &f, &NoQuery {}).await),
+            false => None,
+        }
+    };
+    let (ahead, list) = tokio::join!(ahead, panel::<List>(&app, &f, &wanted));
     f.page(&Page {
         f: &f,
         t: UpcomingTexts::of(f.language()),

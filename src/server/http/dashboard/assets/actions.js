@@ -1,18 +1,12 @@
 // Changes: of one task, of all that match a filter, and the form that schedules a task. All of them call the API.
 
-import { ask, base, call, element, fill, note, refresh, texts } from "./app.js";
+import { ask, base, call, clock, element, fill, moment, note, refresh, texts, written } from "./app.js";
 
 const path = (key) => `/v1/tasks/${encodeURIComponent(key)}`;
 const iso = (ms) => new Date(ms).toISOString();
 /** Keeps numbers as they are written, if the browser can: a payload may have more digits than a number of JavaScript. */
 const exactly = (name, value, context) => (typeof value === "number" && JSON.rawJSON ? JSON.rawJSON(context.source) : value);
 const failed = (error) => note(fill(texts.failed, error.message), { bad: true });
-
-/** A time for an input `datetime-local`, on the clock of the browser. */
-function clock(ms) {
-  const at = new Date(ms);
-  return new Date(ms - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
-}
 
 // ---- One task
 
@@ -24,23 +18,25 @@ const ACTS = {
     note(texts.run_done);
   },
 
-  async move({ key, name, id, dueAt }) {
+  async move({ key, name, id, dueAt, isRetry }) {
     const at = element("input", { type: "datetime-local", step: "1", name: "at", value: clock(dueAt), "aria-label": texts.move_ask, required: true });
-    const earlier = new Date(at.value).getTime();
-    const by = (minutes) => element("button", { type: "button", click: () => { at.value = clock(new Date(at.value).getTime() + minutes * 60000); } }, `+${minutes < 60 ? fill(texts.minute, minutes) : fill(texts.hour, minutes / 60)}`);
-    const yes = await ask({ title: texts.move_ask, body: [name, element("div", { class: "actions" }, at, by(10), by(60), by(1440))], confirm: texts.move_do });
-    if (!yes || new Date(yes.get("at")).getTime() === earlier) return;
-    const answer = await call("PATCH", path(key), { at: iso(new Date(yes.get("at")).getTime()) }, { "if-match": `"${id}"` });
+    const earlier = moment(at.value);
+    const by = (minutes) => element("button", { type: "button", click: () => { at.value = clock(moment(at.value) + minutes * 60000); } }, `+${minutes < 60 ? fill(texts.minute, minutes) : fill(texts.hour, minutes / 60)}`);
+    const yes = await ask({ title: texts.move_ask, body: [name, element("div", { class: "actions" }, at, by(10), by(60), by(1440)), fill(texts.zone, document.body.dataset.zone), ...(isRetry ? [texts.move_retry] : [])], confirm: texts.move_do });
+    if (!yes || moment(yes.get("at")) === earlier) return;
+    const answer = await call("PATCH", path(key), { at: iso(moment(yes.get("at"))) }, { "if-match": `"${id}"` });
     const moved = await answer.json();
     const undo = async () => {
       await call("PATCH", path(key), { at: iso(dueAt) }, { "if-match": `"${moved.id}"` });
       note(texts.undone);
     };
-    note(fill(texts.move_done, new Date(moved.due).toLocaleString()), { button: { text: texts.undo, press: () => act(undo) } });
+    // Attempts and errors of a retry are gone: to move it back is no undoing.
+    note(fill(texts.move_done, written(Date.parse(moved.due))), isRetry ? {} : { button: { text: texts.undo, press: () => act(undo) } });
   },
 
   async cancel({ key, name, id, due, isSeries }) {
-    const yes = await ask({ title: texts.cancel_ask, body: [name, texts.cancel_detail], confirm: texts.cancel_do, danger: true });
+    const [title, detail, confirm] = isSeries ? [texts.end_ask, texts.end_detail, texts.end_do] : [texts.cancel_ask, texts.cancel_detail, texts.cancel_do];
+    const yes = await ask({ title, body: [name, detail], confirm, danger: true });
     if (!yes) return;
     const before = JSON.parse(await (await call("GET", path(key))).text(), exactly);
     const answer = await (await call("DELETE", path(key), undefined, { "if-match": `"${id}"` })).json();
@@ -62,6 +58,13 @@ const ACTS = {
     if (!yes) return;
     await call("POST", `${path(key)}/redrive`);
     note(texts.redrive_done);
+  },
+
+  async discard({ key, name }) {
+    const yes = await ask({ title: texts.discard_ask, body: [name, texts.discard_detail], confirm: texts.discard_do, danger: true });
+    if (!yes) return;
+    await call("POST", `${path(key)}/discard`);
+    note(texts.discard_done);
   },
 };
 
@@ -138,8 +141,8 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-act], [data-bulk]");
   if (!button) return;
   if (button.dataset.bulk) return act(() => bulk(button.dataset.bulk, JSON.parse(button.dataset.filter), button.dataset));
-  const { task: key, name, id, due, dueAt, series } = button.closest("[data-task]").dataset;
-  act(() => ACTS[button.dataset.act]({ key, name, id, due: Number(due), dueAt: Number(dueAt), isSeries: series !== undefined }));
+  const { task: key, name, id, due, dueAt, series, retry } = button.closest("[data-task]").dataset;
+  act(() => ACTS[button.dataset.act]({ key, name, id, due: Number(due), dueAt: Number(dueAt), isSeries: series !== undefined, isRetry: retry !== undefined }));
 });
 
 // ---- A new task
@@ -152,7 +155,7 @@ form?.addEventListener("submit", async (event) => {
   try {
     const task = {};
     for (const [name, value] of new FormData(form)) if (value.trim()) task[name] = value.trim();
-    if (task.at) task.at = iso(new Date(task.at).getTime());
+    if (task.at) task.at = iso(moment(task.at));
     if (task.max_attempts) task.max_attempts = Number(task.max_attempts);
     if (!task.cron) delete task.tz;
     if (task.every || task.cron) delete task.if_pending;

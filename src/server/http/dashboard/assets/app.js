@@ -3,9 +3,9 @@
 
 export const base = document.body.dataset.base;
 export const texts = JSON.parse(document.body.dataset.texts);
-const skew = Number(document.body.dataset.now) - Date.now();
+let skew = Number(document.body.dataset.now) - Date.now();
 
-/** Now by the ledger's clock, as of the loading of the page. */
+/** Now by the ledger's clock, as of the latest answer. */
 export const now = () => Date.now() + skew;
 
 /** Puts values into the places `{}` of a text, in order. */
@@ -23,7 +23,31 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-// ---- Times
+// ---- Times, in the zone of the page, which its footer says
+
+const { zone } = document.body.dataset;
+const PARTS = { timeZone: zone, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const calendar = new Intl.DateTimeFormat("en-CA", PARTS);
+
+/** A time on the clock of the zone, as an input `datetime-local` has it: `2026-11-21T20:00:00`. */
+export function clock(ms) {
+  const { year, month, day, hour, minute, second } = Object.fromEntries(calendar.formatToParts(ms).map(({ type, value }) => [type, value]));
+  return `${year}-${month}-${day}T${hour}:${minute}:${second}`;
+}
+
+/** When the clock of the zone shows this. */
+export function moment(text) {
+  const wanted = Date.parse(`${text}Z`);
+  const ahead = (ms) => Date.parse(`${clock(ms)}Z`) - Math.floor(ms / 1000) * 1000;
+  // The second look is for a change of the clock in between.
+  return wanted - ahead(wanted - ahead(wanted));
+}
+
+/** A time on the clock as the pages of the server write it: with the date unless it is today. */
+export function written(ms) {
+  const [date, time] = clock(ms).split("T");
+  return date === clock(now()).split("T")[0] ? time : `${date} ${time}`;
+}
 
 /** `2 h 5 min`: the two largest units. */
 export function length(ms) {
@@ -54,25 +78,39 @@ function tick() {
 
 // ---- Panels
 
-/** Makes `old` equal to `wanted` and keeps what stays: focus, selection, open details, scroll positions. */
+/** What a node is: a row has a key. */
+const identity = (node) => [node.nodeType, node.nodeName, node.id ?? "", node.dataset?.key ?? ""].join("\n");
+
+/** Makes `old` equal to `wanted` and keeps what stays: focus, selection, open details, scroll positions, rows by their keys. */
 function morph(old, wanted) {
   const later = [...wanted.childNodes];
+  const keys = new Set(later.map((next) => next.dataset?.key));
+  const keyed = new Map([...old.children].filter((row) => row.dataset.key).map((row) => [row.dataset.key, row]));
   let at = old.firstChild;
   for (const next of later) {
-    const fits = at && at.nodeType === next.nodeType && at.nodeName === next.nodeName && (at.id ?? "") === (next.id ?? "");
-    if (!fits) {
+    const known = keyed.get(next.dataset?.key);
+    // What has gone before a known row is removed, so that the row stays where it is in the tree, and keeps the focus.
+    while (known && at && at !== known && !keys.has(at.dataset?.key ?? "")) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+    if (known && known !== at) old.insertBefore(known, at);
+    else if (!at || identity(at) !== identity(next)) {
       old.insertBefore(document.importNode(next, true), at);
       continue;
     }
-    const same = at;
-    at = at.nextSibling;
+    const same = known ?? at;
+    if (same === at) at = at.nextSibling;
     if (same.nodeType !== Node.ELEMENT_NODE) {
       if (same.data !== next.data) same.data = next.data;
       continue;
     }
     if (same.isEqualNode(next)) continue;
+    const isHere = same.classList.contains("here");
     for (const { name } of [...same.attributes]) if (!next.hasAttribute(name) && name !== "open") same.removeAttribute(name);
     for (const { name, value } of next.attributes) if (same.getAttribute(name) !== value) same.setAttribute(name, value);
+    if (isHere) same.classList.add("here");
     if (!same.hasAttribute("data-keep")) morph(same, next);
   }
   while (at) {
@@ -81,6 +119,28 @@ function morph(old, wanted) {
     gone.remove();
   }
 }
+
+// A row that moves under the pointer is not what was aimed at: for a moment, it takes no click.
+
+const UNSEEN = 700;
+let pointer = [-1, -1];
+const under = () => document.elementFromPoint(...pointer)?.closest("tr");
+addEventListener("pointermove", ({ clientX, clientY }) => { pointer = [clientX, clientY]; }, { passive: true });
+
+/** Changes a panel. Notes when another row has come under the pointer. */
+function change(panel, wanted) {
+  const before = panel.contains(under()) && under();
+  morph(panel, wanted);
+  if (before && under() !== before) panel.dataset.moved = Date.now();
+}
+
+document.addEventListener("click", (event) => {
+  const panel = event.target.closest("[data-moved]");
+  // A click of the keyboard is at no place.
+  if (!panel || event.detail === 0 || Date.now() - panel.dataset.moved > UNSEEN) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}, { capture: true });
 
 /** Shortest time between two loads of a panel: hints may come faster. */
 const REST = 1500;
@@ -95,6 +155,7 @@ async function load(panel) {
     const answer = await fetch(panel.dataset.panel, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(10000) });
     if (answer.status === 401) return location.reload();
     if (!answer.headers.get("content-type")?.startsWith("text/html")) throw new Error(answer.statusText);
+    if (answer.headers.has("lapsed-now")) skew = Number(answer.headers.get("lapsed-now")) - Date.now();
     // Parsed apart from the page: its scripts, if there were any, would not run.
     const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
     isOffline = false;
@@ -105,7 +166,7 @@ async function load(panel) {
       return;
     }
     fresh(panel);
-    morph(panel, parsed.body);
+    change(panel, parsed.body);
     panel.dataset.at = now();
     panel.classList.toggle("behind", answer.status >= 500);
     panel.dispatchEvent(new Event("loaded", { bubbles: true }));
@@ -133,7 +194,7 @@ function fresh(panel) {
 
 /** Dims what a panel shows, and says since when it is old, and why if that is known. */
 function stale(panel, why) {
-  const at = new Date(Number(panel.dataset.at ?? now())).toLocaleTimeString();
+  const at = written(Number(panel.dataset.at ?? now()));
   const text = [why, fill(texts.stale, at)].filter(Boolean).join(" · ");
   if (panel.querySelector(":scope > .since")?.textContent === text) return;
   fresh(panel);
@@ -141,10 +202,10 @@ function stale(panel, why) {
   panel.prepend(element("p", { class: "since", role: "status" }, text));
 }
 
-/** Has the page say at once whether the ledger answers. */
+/** Has the page say at once what is wrong. */
 function trouble() {
-  const ledger = document.getElementById("panel-ledger");
-  if (ledger && !ledger.dataset.loading) load(ledger);
+  const state = document.getElementById("panel-state");
+  if (state && !state.dataset.loading) load(state);
 }
 
 /** Loads the panels again that show one of these; all without an argument. */
@@ -159,33 +220,61 @@ export function refresh(changed) {
 
 const live = document.getElementById("live");
 const POLL = 10000;
-let source, poll, isOffline = false, paused = localStorage.getItem("lapsed-paused") === "yes";
+// Older browsers, and those of phones, have a stream for each window.
+const shared = window.SharedWorker && new SharedWorker(document.body.dataset.hints);
+let source, poll, isOffline = false, paused = sessionStorage.getItem("lapsed-paused") === "yes";
 
 function connect() {
   disconnect();
   if (paused || document.hidden || !document.querySelector("[data-panel]")) return show();
-  source = new EventSource(`${base}/v1/events`);
-  source.addEventListener("changed", (event) => refresh(JSON.parse(event.data)));
+  const changed = ({ data }) => refresh(JSON.parse(data));
+  const address = new URL(`${base}/v1/events`, location).href;
+  if (shared) {
+    shared.port.onmessage = changed;
+    shared.port.postMessage(address);
+  } else {
+    source = new EventSource(address);
+    source.addEventListener("changed", changed);
+  }
   poll = setInterval(() => refresh(), POLL);
   show();
 }
 
 function disconnect() {
+  shared?.port.postMessage("");
   source?.close();
   clearInterval(poll);
 }
 
+addEventListener("pagehide", disconnect);
+
 function show() {
   const isBehind = isOffline || document.querySelector("[data-panel]:is(.stale, .behind)") !== null;
-  live.hidden = !document.querySelector("[data-panel]:not(#panel-ledger)");
+  live.hidden = !document.querySelector("[data-panel]:not(#panel-state)");
   live.setAttribute("aria-pressed", String(!paused));
   live.classList.toggle("offline", isBehind && !paused);
+  live.classList.toggle("off", paused);
+  mark();
   live.querySelector("[data-live-text]").textContent = paused ? texts.paused : isOffline ? texts.offline : isBehind ? texts.behind : texts.live;
+}
+
+// ---- What the tab says: the title and the icon have the state of the installation
+
+const title = document.title;
+const icon = document.querySelector("link[rel=icon]");
+const plain = icon.href;
+
+function mark() {
+  const { state, says } = document.querySelector("[data-state]")?.dataset ?? {};
+  const [kind, text] = isOffline ? ["bad", texts.offline] : [state, says];
+  const isTrouble = kind === "bad" || kind === "warning";
+  document.title = isTrouble ? `(!) ${text} · ${title}` : title;
+  icon.href = isTrouble ? plain.replace("icon.svg", `icon-${kind}.svg`) : plain;
 }
 
 function pause(so) {
   paused = so;
-  localStorage.setItem("lapsed-paused", so ? "yes" : "no");
+  sessionStorage.setItem("lapsed-paused", so ? "yes" : "no");
   connect();
   if (!so) refresh();
 }
@@ -242,15 +331,24 @@ export async function call(method, path, body, headers = {}, signal) {
   throw new Error([problem.title ?? answer.statusText, problem.detail].filter(Boolean).join(": "));
 }
 
+// Copies what a button names. Browsers allow it on pages that are safe.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  note(texts.copied);
+});
+document.documentElement.classList.toggle("may-copy", navigator.clipboard !== undefined);
+
 // ---- Keyboard
 
-const PLACES = { o: "/", u: "/upcoming", t: "/tasks", d: "/dead" };
+const PLACES = { o: "/", u: "/upcoming", t: "/tasks?state=overdue,pending,waiting,running", d: "/dead" };
 let going = 0;
 
 function step(by) {
   const rows = [...document.querySelectorAll("main tbody tr:has(a)")];
   if (!rows.length) return;
-  const here = rows.findIndex((row) => row.classList.contains("here"));
+  const here = rows.findIndex((row) => row.classList.contains("here") || row.contains(document.activeElement));
   const next = rows[Math.min(Math.max(here + by, 0), rows.length - 1)];
   rows[here]?.classList.remove("here");
   next.classList.add("here");
@@ -283,6 +381,14 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const ownZone = document.querySelector("[data-own-zone]");
+if (own && own !== zone) {
+  ownZone.href = ownZone.dataset.ownZone.replace("ZONE", encodeURIComponent(own));
+  ownZone.textContent = own;
+  ownZone.hidden = false;
+}
+
 const help = document.getElementById("help");
 help.hidden = false;
 help.addEventListener("click", shortcuts);
@@ -291,12 +397,13 @@ help.addEventListener("click", shortcuts);
 
 // The server shows times in the zone of the browser, once it knows it.
 if ("askZone" in document.body.dataset) {
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone && zone !== "UTC" && !document.cookie.includes("lapsed_zone=")) {
-    document.cookie = `lapsed_zone=${zone}; Path=${base}/; Max-Age=31536000; SameSite=Lax`;
-    if (document.cookie.includes("lapsed_zone=") && document.querySelector("time")) location.reload();
+  if (own && own !== "UTC" && !document.cookie.includes("lapsed_zone=")) {
+    document.cookie = `lapsed_zone=${own}; Path=${base}/; Max-Age=31536000; SameSite=Lax`;
+    if (document.cookie.includes("lapsed_zone=") && document.querySelector("time, input[type=datetime-local], #tz")) location.reload();
   }
 }
 document.querySelector(".places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 setInterval(tick, 1000);
 connect();
+// Other pages than the first are not kept waiting for the state of the installation.
+trouble();

@@ -30,10 +30,10 @@ texts! {
         p50: "p50", "p50";
         p99: "p99", "p99";
         max: "max", "最大";
-        event: "event", "过期事件";
-        nudge: "nudge", "准点唤醒";
-        sweep: "sweep", "补扫";
-        direct: "direct", "直接";
+        event: "key expired", "键过期";
+        nudge: "on time", "准点";
+        sweep: "found late", "补扫（延迟）";
+        direct: "at once", "立即";
         failed: "failed", "失败";
         dead: "dead", "死信";
         table: "As a table", "以表格显示";
@@ -41,7 +41,7 @@ texts! {
         none: "Nothing is recorded yet: the first minute is shown when it is over.", "尚无记录：第一分钟结束后显示。";
         no_start: "No task has started in this time.", "这段时间内没有任务开始。";
         span: "Length of time", "时间范围";
-        of_all: "{} started, {} of them by the sweep", "开始 {} 个，其中补扫 {} 个";
+        of_all: "{} started, {} of them found late", "开始 {} 个，其中补扫 {} 个";
     }
 }
 

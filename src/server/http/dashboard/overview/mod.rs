@@ -7,6 +7,8 @@ mod parts;
 mod state;
 mod verdict;
 
+pub use self::state::worst;
+pub use self::verdict::Shown;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -36,7 +38,7 @@ texts! {
         verdict: "State of the installation", "运行状态";
         counts: "Tasks by state", "按状态统计";
         at_least: "at least", "至少";
-        counted_before: "Counted", "统计于";
+        counted_before: "Counted", "统计时间：";
         methods: "By class and method", "按类与方法";
         methods_part: "Of the {} unfinished tasks that fall due first: there are more, also of other classes", "仅统计最先到期的 {} 个未完成任务，实际更多，也可能有其他类";
         no_methods: "No unfinished tasks.", "没有未完成的任务。";
@@ -44,11 +46,11 @@ texts! {
         pending: "Pending", "待执行";
         running: "Running", "执行中";
         waiting: "Waiting", "等待重试";
-        overdue: "Overdue", "已超时";
+        overdue: "Overdue", "已逾期";
         dead: "Dead", "死信";
         done: "Done", "已完成";
         cancelled: "Cancelled", "已取消";
-        oldest: "oldest {}", "最早 {}";
+        oldest: "oldest {}", "最久 {}";
         due_to_done: "Due to done, p50 / p99 of the latest 1,000 done", "到期至完成 p50 / p99（最近完成的 1,000 个）";
         parts: "Parts of this daemon", "此守护进程的组成";
         ledger: "Ledger", "账本";

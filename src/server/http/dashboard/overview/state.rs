@@ -37,8 +37,7 @@ fn late_minute(minutes: &[HistoryPoint], limit: Option<Duration>) -> Option<&His
 
 #[derive(Template)]
 #[template(path = "overview_verdict.html")]
-struct VerdictPart<'a> {
-    f: &'a Frame,
+struct VerdictPart {
     t: &'static OverviewTexts,
     v: &'static VerdictTexts,
     /// How late the tasks of the last hour started.
@@ -60,14 +59,15 @@ pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
     Panel::load(f, source, async {
         let Known {
             facts,
+            pauses,
             late,
             late_until,
         } = known(app, f).await?;
         let found = diagnose(&facts, &app.thresholds).into_iter();
-        let mut findings: Vec<Shown> = found.map(|found| verdict::shown(&found, f)).collect();
+        let found = found.map(|found| verdict::shown(&found, &pauses, f));
+        let mut findings: Vec<Shown> = found.collect();
         let worst = findings.first().is_some_and(|first| first.is_trouble);
         Ok(VerdictPart {
-            f,
             t: OverviewTexts::of(f.language()),
             v: VerdictTexts::of(f.language()),
             on_time: late.map(|late| verdict::on_time(late, f)),
@@ -79,9 +79,19 @@ pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
     .await
 }
 
+/// What is worst, if something is worse than a note.
+pub async fn worst(app: &AppState, f: &Frame) -> Option<Shown> {
+    let known = known(app, f).await.ok()?;
+    let found = diagnose(&known.facts, &app.thresholds).into_iter().next()?;
+    let worst = verdict::shown(&found, &known.pauses, f);
+    worst.is_trouble.then_some(worst)
+}
+
 /// What the verdict is about.
 struct Known {
     facts: Facts,
+    /// The pauses that the reader sees.
+    pauses: Vec<Pause>,
     /// How late the tasks of the last hour started; `None` if none did.
     late: Option<LatenessPercentiles>,
     /// When tasks last started late within the hour.
@@ -172,6 +182,7 @@ async fn known(app: &AppState, f: &Frame) -> Result<Known, Problem> {
     };
     Ok(Known {
         facts,
+        pauses,
         late: lately.and_then(|(hour, _)| hour.lateness),
         late_until,
     })

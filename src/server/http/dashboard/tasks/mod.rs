@@ -2,22 +2,26 @@
 
 mod query;
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use tokio::time::timeout;
 
-use self::query::{STATES, TaskQuery};
+use self::query::{STATES, TaskQuery, UNFINISHED};
 use super::frame::{Frame, Place, encoded};
 use super::panel::{Panel, Source};
 use super::row::Row;
 use super::texts::texts;
 use crate::http::app_state::AppState;
 use crate::http::listing;
+use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
-use lapsed::ledger::MalformedRow;
-use lapsed::task::{Reason, TaskKey};
+use lapsed::ledger::{ListFilter, MalformedRow};
+use lapsed::task::Reason;
 
 /// Routes of the page and its panel.
 pub fn routes() -> Router<AppState> {
@@ -32,6 +36,9 @@ texts! {
     TasksTexts {
         title: "Tasks", "任务";
         states: "States", "状态";
+        unfinished: "Unfinished", "未完成";
+        all: "All", "全部";
+        newest: "Newest first.", "最新的在前。";
         prefix: "Key begins with", "键的开头";
         class: "Class", "类";
         method: "Method", "方法";
@@ -44,6 +51,7 @@ texts! {
         due_before: "Due before", "到期时间早于";
         recurring: "Only recurring tasks", "仅周期任务";
         more: "More filters", "更多筛选";
+        copy_command: "Copy as a command", "复制为命令";
         apply: "Filter", "筛选";
         clear: "Clear", "清除";
         key: "Key", "键";
@@ -75,6 +83,10 @@ struct Page<'a> {
     q: &'a TaskQuery,
     reasons: [Reason; 5],
     states: [&'static str; 7],
+    /// The same list as a command.
+    command: Option<String>,
+    /// False if a filter does not fit: then nothing can be done with those that match.
+    fits: bool,
     /// The filter as the API takes it.
     body: String,
     list: Panel,
@@ -91,9 +103,63 @@ async fn page(State(app): State<AppState>, frame: Frame, Query(query): Parameter
         q: &q,
         reasons: Reason::ALL,
         states: STATES,
+        command: q.command(&f.preferences.zone),
+        fits: q.filter(f.now, &f.preferences.zone).is_ok(),
         body: q.body(&f.preferences.zone),
         list,
     })
+}
+
+/// A link to the same list of other states.
+struct Tab {
+    name: &'static str,
+    href: String,
+    /// How many tasks of the state there are in all, if that is known now.
+    count: Option<String>,
+    is_here: bool,
+}
+
+/// Links to the list of each state, with the number of its tasks if no other filter is set.
+async fn tabs(app: &AppState, f: &Frame, q: &TaskQuery) -> Vec<Tab> {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let count = timeout(PATIENCE, app.stats_cache.count(&app.tasks)).await;
+    let count = count.ok().and_then(Result::ok).filter(|_| !q.has_others());
+    let stats = count
+        .as_ref()
+        .and_then(|it| it.stats.seen_by(&f.caller).ok());
+    let number = |state: &str| {
+        let stats = stats.as_ref()?;
+        let counts = &stats.counts;
+        let number = match state {
+            "overdue" => counts.overdue,
+            "pending" => counts.pending,
+            "waiting" => counts.waiting,
+            "running" => counts.running,
+            "done" => counts.done,
+            "dead" => counts.dead,
+            "cancelled" => counts.cancelled,
+            _ => return None,
+        };
+        Some(f.counted(&number, &stats.at_least.contains(&state)))
+    };
+    let tab = |name, states: &[&str]| {
+        let of = q.with_states(states);
+        Tab {
+            name,
+            href: format!("{}/tasks?{}", f.base, of.address("")),
+            count: states
+                .first()
+                .filter(|_| states.len() == 1)
+                .and_then(|it| number(it)),
+            is_here: q.states == of.states,
+        }
+    };
+    let t = TasksTexts::of(f.language());
+    let of_state = STATES.iter().map(|state| tab(f.state(state), &[*state]));
+    let mut tabs = vec![tab(t.unfinished, &UNFINISHED)];
+    tabs.extend(of_state);
+    tabs.push(tab(t.all, &[]));
+    tabs
 }
 
 #[derive(Template)]
@@ -102,6 +168,8 @@ struct List<'a> {
     f: &'a Frame,
     t: &'static TasksTexts,
     q: &'a TaskQuery,
+    tabs: Vec<Tab>,
+    is_newest_first: bool,
     rows: Vec<Row>,
     malformed: Vec<MalformedRow>,
     next: Option<String>,
@@ -124,13 +192,19 @@ async fn panel(app: &AppState, f: &Frame, q: &TaskQuery) -> Panel {
 async fn list<'a>(app: &AppState, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
     let filter = q.filter(f.now, &f.preferences.zone)?;
     let cursor = Some(q.cursor.as_str()).filter(|text| !text.is_empty());
-    let (page, paused) =
-        tokio::try_join!(listing::list(app, &f.caller, filter, cursor), app.paused())?;
+    let is_newest_first = filter.is_newest_first();
+    let (page, paused, tabs) = tokio::try_join!(
+        listing::list(app, &f.caller, filter, cursor),
+        app.paused(),
+        async { Ok(tabs(app, f, q).await) }
+    )?;
     let tasks = page.tasks.into_iter();
     Ok(List {
         f,
         t: TasksTexts::of(f.language()),
         q,
+        tabs,
+        is_newest_first,
         rows: tasks.map(|task| Row::of(task, &paused, f)).collect(),
         malformed: page.malformed,
         next: page.next,
@@ -144,18 +218,50 @@ struct Wanted {
     q: String,
 }
 
-/// Goes to the task of this key, or to the list of those that begin with the text.
+/// Goes to what a text means: the task of this key or id, else the list of those with this tag, with keys that begin with the
+/// text, of this class, or with a latest error that contains it. The first that has a task counts.
 async fn find(
     State(app): State<AppState>,
     f: Frame,
     Query(Wanted { q }): Query<Wanted>,
 ) -> Response {
     let text = q.trim();
-    if let Ok(key) = TaskKey::parse(text)
-        && f.caller.require_key(&key).is_ok()
-        && let Ok(Some(_)) = app.tasks.find(&key).await
-    {
-        return Redirect::to(&f.key_href(&key)).into_response();
+    let to = |path: String| Redirect::to(&path).into_response();
+    match TaskInPath::parse(text) {
+        Ok(TaskInPath::Key(key)) => {
+            if f.caller.require_key(&key).is_ok()
+                && let Ok(Some(_)) = app.tasks.find(&key).await
+            {
+                return to(f.key_href(&key));
+            }
+        }
+        Ok(TaskInPath::Row(row, _)) => {
+            if let Ok(Some(_)) = listing::task_in_row(&app, &f.caller, row).await {
+                return to(format!("{}/task?id={}", f.base, encoded(text)));
+            }
+        }
+        Err(_) => {}
     }
-    Redirect::to(&format!("{}/tasks?prefix={}", f.base, encoded(text))).into_response()
+    let owned = || text.to_owned();
+    let meanings = [
+        ("tag", ListFilter::tag(owned())),
+        ("prefix", ListFilter::prefix(owned())),
+        ("class", ListFilter::class(owned())),
+        (
+            "error",
+            ListFilter {
+                error: Some(owned()),
+                ..ListFilter::default()
+            },
+        ),
+    ];
+    let list = |name: &str| format!("{}/tasks?{name}={}", f.base, encoded(text));
+    for (name, filter) in meanings {
+        let filter = ListFilter { limit: 1, ..filter };
+        let found = listing::list(&app, &f.caller, filter, None).await;
+        if found.is_ok_and(|found| !found.tasks.is_empty()) {
+            return to(list(name));
+        }
+    }
+    to(list("prefix"))
 }
