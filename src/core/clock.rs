@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use self::steps::ClockStep;
-use self::steps::Steps;
+use self::steps::{JUMP_MIN, Steps};
 use crate::task::UnixMs;
 
 /// The clocks of this machine, as a simulator sets them for the whole process.
@@ -150,9 +150,6 @@ const MARGIN_MAX: Duration = Duration::from_millis(1);
 /// A difference between a reading and the estimate, beyond their errors, that is no drift.
 const STEP_MIN: Duration = Duration::from_millis(100);
 
-/// The wall clock of this machine is slewed by less than this between two readings of a ledger's clock.
-const JUMP_MIN: Duration = Duration::from_secs(1);
-
 impl LedgerClock {
     /// Creates a clock that reads `now` at this instant and runs on, without an error. For a ledger in memory.
     pub fn starting_at(now: UnixMs) -> Self {
@@ -194,7 +191,7 @@ impl LedgerClock {
     fn of(source: Source) -> Self {
         Self {
             source: Arc::new(Mutex::new(source)),
-            steps: Arc::new(Mutex::new(Steps::new())),
+            steps: Arc::new(Mutex::new(Steps::new(wall_us(), monotonic()))),
         }
     }
 
@@ -296,7 +293,7 @@ impl LedgerClock {
         let is_wall = matches!(*self.source(), Source::Wall);
         let mut steps = self.steps();
         if is_wall {
-            steps.look_at_wall();
+            steps.look_at(wall_us(), monotonic());
         }
         steps.latest()
     }

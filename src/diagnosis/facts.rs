@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::WhyCause;
-use crate::clock::ClockStep;
-use crate::ledger::Stats;
+use crate::ledger::{ClockStep, Stats};
 use crate::task::UnixMs;
 use crate::telemetry::history::{LatenessPercentiles, PerSource};
 

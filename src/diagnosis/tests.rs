@@ -1,9 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::clock::ClockStep;
 use crate::config::Config;
-use crate::ledger::Stats;
+use crate::ledger::{ClockStep, Stats};
 use crate::task::{Pause, PauseKind, UnixMs};
 use crate::telemetry::history::{LatenessPercentiles, PerSource};
 

@@ -320,8 +320,8 @@ async fn the_state_of_a_list_is_a_press_away_and_what_has_ended_last_is_first() 
     browser.shows_in(".tabs [aria-current]", "Unfinished").await;
     browser.shows_in("#panel-tasks table", "Shop@open@1").await;
     assert!(!browser.text_of("#panel-tasks table").await.contains("Bill"));
-    browser.shows_in(".tabs", "dead 3").await;
-    browser.click(".tabs a", "dead").await;
+    browser.shows_in(".tabs", "Dead 3").await;
+    browser.click(".tabs a", "Dead").await;
     browser.shows("Newest first.").await;
     let keys =
         "return [...document.querySelectorAll('#panel-tasks tbody a')].map(it => it.innerText)";
@@ -371,5 +371,38 @@ async fn an_address_without_a_page_says_so_and_leads_back() {
     browser.check("no page").await;
     browser.click("main a", "Overview").await;
     browser.shows("Tasks by state").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_reason_of_a_bulk_change_is_in_the_audit_log() {
+    let daemon = started();
+    daemon.schedule((0..3).map(|n| json!({"key": format!("Bill@send@{n}"), "in": "0s"})));
+    daemon.until_listed("dead", 3).await;
+    let browser = Browser::open(&daemon, "/dead").await;
+    browser.click("[data-bulk=discard]", "").await;
+    browser
+        .type_in("#bulk-reason", "the customer has left")
+        .await;
+    browser
+        .click("dialog button.danger", "Discard 3 tasks")
+        .await;
+    browser.shows("No task is dead.").await;
+    browser.go("/audit").await;
+    browser
+        .shows_in("#panel-audit", "the customer has left")
+        .await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_series_says_that_nothing_runs_it_before_it_is_due() {
+    let daemon = Daemon::listen(SETTINGS).await;
+    daemon.schedule([json!({"key": "Report@daily@1", "cron": "30 3 * * *", "tz": "UTC"})]);
+    let browser = Browser::open(&daemon, "/recurring").await;
+    browser
+        .shows_in("main table", "No daemon has a matching handler or route.")
+        .await;
+    browser.picture("recurring-no-route").await;
     browser.close().await;
 }

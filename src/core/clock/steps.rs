@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{JUMP_MIN, micros, monotonic, wall_us};
+/// The wall clock of this machine is slewed by less than this between two readings of a ledger's clock.
+pub(super) const JUMP_MIN: Duration = Duration::from_secs(1);
 
 /// How long a step is told.
 const STEP_SHOWN_FOR: Duration = Duration::from_secs(600);
@@ -33,13 +34,14 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    pub(super) fn new() -> Self {
+    /// None yet. `wall_us` and `monotonic` are the clocks of this machine.
+    pub(super) fn new(wall_us: i64, monotonic: Duration) -> Self {
         Self {
             sum_us: 0,
             noticed: None,
             is_read: false,
-            wall_us: wall_us(),
-            monotonic: monotonic(),
+            wall_us,
+            monotonic,
         }
     }
 
@@ -60,11 +62,11 @@ impl Steps {
         self.noticed = Some(Instant::now());
     }
 
-    /// Looks at the wall clock of this machine. Its rate may be off by a thousandth.
-    pub(super) fn look_at_wall(&mut self) {
-        let (wall_us, monotonic) = (wall_us(), monotonic());
+    /// Looks at the clocks of this machine. The rate of the wall clock may be off by a thousandth.
+    pub(super) fn look_at(&mut self, wall_us: i64, monotonic: Duration) {
         let passed = monotonic.saturating_sub(self.monotonic);
-        let by_us = wall_us - self.wall_us.saturating_add(micros(passed));
+        let passed_us = i64::try_from(passed.as_micros()).unwrap_or(i64::MAX);
+        let by_us = wall_us - self.wall_us.saturating_add(passed_us);
         if by_us.unsigned_abs() >= (JUMP_MIN + passed / 1000).as_micros() as u64 {
             self.add(by_us);
         }
@@ -78,7 +80,8 @@ impl Steps {
             (self.sum_us, self.noticed) = (0, None);
             return None;
         }
-        let by = Duration::from_micros(self.sum_us.unsigned_abs());
+        // In whole seconds: the measurement is not more exact.
+        let by = Duration::from_secs((self.sum_us.unsigned_abs() + 500_000) / 1_000_000);
         (by >= JUMP_MIN).then_some(ClockStep {
             by,
             is_ahead: self.sum_us > 0,

@@ -103,7 +103,7 @@ pub use self::snapshot::RowSnapshot;
 pub use self::stats::{
     DetailedStats, DetailedStatsLimits, MethodStats, Percentiles, RECENT, Stats,
 };
-pub use crate::clock::LedgerClock;
+pub use crate::clock::{ClockStep, LedgerClock};
 use crate::task::UnixMs;
 
 /// The right of a daemon to use its ledger alone. Ends when it is dropped, and with the process.

@@ -20,7 +20,7 @@ use crate::http::listing;
 use crate::http::problem::Problem;
 use lapsed::client::{Pace, WouldCancel};
 use lapsed::contract::TaskFilter;
-use lapsed::ledger::{ListFilter, StateFilter};
+use lapsed::ledger::{ListFilter, REASON_CHARS_MAX, StateFilter};
 use lapsed::task::State as TaskState;
 
 /// Redriven tasks per second, unless the request says otherwise; and at most.
@@ -44,6 +44,10 @@ struct Bulk {
     /// Every task; required if no filter is given.
     #[serde(default)]
     all: bool,
+    /// Why the caller does it, for the audit log: at most 255 characters in one line.
+    #[serde(default)]
+    #[schema(max_length = 255)]
+    audit_reason: String,
     /// Only count the tasks.
     #[serde(default)]
     dry_run: bool,
@@ -199,9 +203,16 @@ impl Bulk {
         verb: &'static str,
         app: &AppState,
     ) -> Result<BulkRequest, Problem> {
+        let chars = self.audit_reason.chars().count();
+        if chars > REASON_CHARS_MAX || self.audit_reason.chars().any(char::is_control) {
+            return Err(Problem::invalid(format!(
+                "`audit_reason` has {chars} characters, expected at most {REASON_CHARS_MAX} in one line"
+            )));
+        }
         Ok(BulkRequest {
             caller,
             verb,
+            reason: self.audit_reason.clone(),
             filter: self.filter.words(),
             _room: app.bulk_room()?,
         })

@@ -20,11 +20,12 @@ pub struct BulkProgress {
     stopped: bool,
 }
 
-/// Caller, verb, filter and concurrency permit of a bulk operation.
+/// Caller, verb, filter, reason and concurrency permit of a bulk operation.
 pub struct BulkRequest {
     pub caller: Caller,
     pub verb: &'static str,
     pub filter: String,
+    pub reason: String,
     pub _room: OwnedSemaphorePermit,
 }
 
@@ -55,11 +56,12 @@ impl BulkProgress {
             caller,
             verb,
             filter,
+            reason,
             _room,
         } = self.request;
         let tasks = self.line.tasks + self.line.running;
         if tasks > 0 {
-            let change = Change::of_many(verb, filter, tasks);
+            let change = Change::of_many(verb, filter, tasks).because(reason);
             self.app.audit(&caller, change).await;
         }
         let problem = match ended {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
+use super::reasons::{self, Reason};
 use super::row::first_line;
 use super::series;
 use super::texts::{Language, texts};
@@ -12,6 +13,8 @@ use super::{Head, Page, PanelContent, parameter};
 use crate::http::app_state::AppState;
 use crate::http::listing;
 use crate::http::problem::Problem;
+use crate::http::why;
+use lapsed::diagnosis::WhyFacts;
 use lapsed::ledger::{ListFilter, StateFilter, TaskRecord};
 use lapsed::task::{Paused, Recurrence, State as TaskState};
 
@@ -66,6 +69,8 @@ struct Row {
     /// The occurrences after that. Empty: `next` is the last one.
     then: Vec<Moment>,
     is_readable: bool,
+    /// What would keep its next occurrence from starting.
+    why: Option<Reason>,
     error: String,
 }
 
@@ -105,8 +110,11 @@ impl PanelContent for List<'_> {
             limit: LIMIT,
             ..ListFilter::default()
         };
-        let (mut page, paused) =
-            tokio::try_join!(listing::list(app, &f.caller, filter, cursor), app.paused())?;
+        let (mut page, paused, facts) = tokio::try_join!(
+            listing::list(app, &f.caller, filter, cursor),
+            app.paused(),
+            why::facts(app, &f.caller)
+        )?;
         page.tasks.sort_by_key(|task| task.due_at);
         Ok(List {
             f,
@@ -114,7 +122,10 @@ impl PanelContent for List<'_> {
             rows: page
                 .tasks
                 .iter()
-                .map(|task| row(task, &paused, f))
+                .map(|task| Row {
+                    why: blocked_by(app, &facts, task, f),
+                    ..row(task, &paused, f)
+                })
                 .collect(),
             is_first: wanted.cursor.is_empty(),
             next: page.next.map(|next| encoded(&next)),
@@ -130,6 +141,11 @@ impl Page for List<'_> {
         let t = RecurringTexts::of(language);
         Head::new(t.title, t.lead).link("/tasks?state=done,dead,cancelled&recurring=true", t.ended)
     }
+}
+
+fn blocked_by(app: &AppState, facts: &WhyFacts, task: &TaskRecord, f: &Frame) -> Option<Reason> {
+    let then = why::of_task(app, &f.caller, facts, task).then?;
+    then.is_trouble().then(|| reasons::reason(&then, f))
 }
 
 fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
@@ -163,6 +179,7 @@ fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
         },
         next: f.relative(&task.due_at),
         then,
+        why: None,
         error: first_line(task.last_error.as_deref().unwrap_or_default()),
     }
 }

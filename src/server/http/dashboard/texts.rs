@@ -192,6 +192,7 @@ texts! {
         all_more: "This page counted {} of them: it has not read all tasks, or more have died since.", "本页仅统计到其中 {} 个：尚未读取全部任务，或之后又有新的死信。";
         all_running: "Running: {}. Their runs end, no other ones start.", "正在执行：{} 个。本次执行结束后不再开始新的执行。";
         all_none: "No task matches.", "没有匹配的任务。";
+        all_reason: "Reason, for the audit log", "原因（写入审计日志）";
         all_rate: "Tasks per second", "每秒任务数";
         all_progress: "{} of {}", "{} / {}";
         all_skipped: "Left out, since they changed meanwhile: {}.", "因期间发生变化而跳过：{} 个。";

@@ -105,6 +105,8 @@ async function bulk(verb, filter, { shown } = {}) {
   if (found.running) body.push(fill(texts.all_running, number(found.running)));
   const rate = element("input", { type: "number", name: "rate", min: "1", max: "100000", value: "1000", id: "bulk-rate" });
   if (verb === "redrive") body.push(element("p", {}, element("label", { for: "bulk-rate" }, texts.all_rate), " ", rate));
+  const reason = element("input", { name: "audit_reason", maxlength: "255", autocomplete: "off", id: "bulk-reason" });
+  body.push(element("p", {}, element("label", { for: "bulk-reason" }, texts.all_reason), " ", reason));
   const [question, confirm] = [fill(says("ask"), count), fill(says("do"), count)];
   const yes = await ask({ title: question, body, confirm, danger: verb !== "redrive" });
   if (!yes) return;
@@ -120,7 +122,7 @@ async function bulk(verb, filter, { shown } = {}) {
   dialog.showModal();
   let latest = { tasks: 0 };
   try {
-    const body = verb === "redrive" ? { ...filter, rate: Number(yes.get("rate")) } : filter;
+    const body = { ...filter, audit_reason: yes.get("audit_reason").trim(), ...(verb === "redrive" && { rate: Number(yes.get("rate")) }) };
     const answer = await call("POST", `/v1/${verb}`, body, {}, stop.signal);
     latest = await lines(answer, (line) => {
       latest = line;

@@ -112,11 +112,17 @@ async fn page(State(app): State<AppState>, frame: Frame, Query(query): Parameter
 
 /// A link to the same list of other states.
 struct Tab {
-    name: &'static str,
+    name: String,
     href: String,
     /// How many tasks of the state there are in all, if that is known now.
     count: Option<String>,
     is_here: bool,
+}
+
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).collect()
 }
 
 /// Links to the list of each state, with the number of its tasks if no other filter is set.
@@ -142,10 +148,10 @@ async fn tabs(app: &AppState, f: &Frame, q: &TaskQuery) -> Vec<Tab> {
         };
         Some(f.counted(&number, &stats.at_least.contains(&state)))
     };
-    let tab = |name, states: &[&str]| {
+    let tab = |name: &str, states: &[&str]| {
         let of = q.with_states(states);
         Tab {
-            name,
+            name: capitalized(name),
             href: format!("{}/tasks?{}", f.base, of.address("")),
             count: states
                 .first()
