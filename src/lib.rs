@@ -145,6 +145,7 @@ pub mod ledger {
 /// The seam to the sources of signals, and its adapters.
 pub mod timer {
     pub use lapsed_core::timer::*;
+    #[cfg(feature = "engine")]
     pub use lapsed_redis::timer::{key_expiry, sorted_set, wheel};
 }
 

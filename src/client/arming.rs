@@ -3,7 +3,7 @@
 use crate::clock::LedgerClock;
 use crate::ledger::{CancelAnswer, CreateResult, Created};
 use crate::task::TaskKey;
-use crate::timer::{Alarm, ArmMode, Timer};
+use crate::timer::{Alarm, AlarmStore, ArmMode};
 
 use super::NotArmed;
 
@@ -12,12 +12,12 @@ const ARM_BATCH: usize = 1_000;
 
 /// Arms the keys of pending tasks. Returns, in the order of `tasks`, why a key is not armed.
 pub(super) async fn arm(
-    timer: &dyn Timer,
+    store: &dyn AlarmStore,
     clock: &LedgerClock,
     tasks: &[(TaskKey, Created)],
 ) -> Vec<Option<NotArmed>> {
     let now = clock.now();
-    let horizon = timer.horizon().map(|horizon| now.plus(horizon));
+    let horizon = store.horizon().map(|horizon| now.plus(horizon));
     let mut not_armed = Vec::with_capacity(tasks.len());
     let mut alarms = Vec::with_capacity(tasks.len());
     for (key, created) in tasks {
@@ -41,7 +41,7 @@ pub(super) async fn arm(
         });
     }
     for alarms in alarms.chunks(ARM_BATCH) {
-        if let Err(error) = timer.arm(alarms, ArmMode::Replace).await {
+        if let Err(error) = store.arm(alarms, ArmMode::Replace).await {
             tracing::debug!(%error, keys = alarms.len(), "could not arm; the daemon finds the tasks in the ledger");
             for why in &mut not_armed {
                 why.get_or_insert(NotArmed::Unreachable);
@@ -53,10 +53,10 @@ pub(super) async fn arm(
 }
 
 /// Deletes the key of a cancelled task. A failure is logged only: the event of the key will have no effect.
-pub(super) async fn disarm_cancelled(timer: &dyn Timer, key: &TaskKey, answer: CancelAnswer) {
+pub(super) async fn disarm_cancelled(store: &dyn AlarmStore, key: &TaskKey, answer: CancelAnswer) {
     // A running task may have a newer arming.
     if matches!(answer, CancelAnswer::Cancelled | CancelAnswer::Running)
-        && let Err(error) = timer.disarm(std::slice::from_ref(key)).await
+        && let Err(error) = store.disarm(std::slice::from_ref(key)).await
     {
         tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");
     }

@@ -12,7 +12,7 @@ use super::Receipt;
 use super::arming::arm;
 use crate::clock::LedgerClock;
 use crate::ledger::{LedgerError, NewTask, Producer};
-use crate::timer::Timer;
+use crate::timer::AlarmStore;
 
 /// Maximum number of tasks of one statement, unless a single call has more.
 pub(super) const BATCH_MAX: usize = 500;
@@ -30,7 +30,7 @@ const LOCK_ATTEMPTS: u32 = 5;
 pub(super) struct Batcher {
     ledger: Arc<dyn Producer>,
     clock: LedgerClock,
-    timer: Arc<dyn Timer>,
+    alarms: Arc<dyn AlarmStore>,
     queue: Mutex<Queue>,
 }
 
@@ -56,11 +56,11 @@ struct Writer {
 }
 
 impl Batcher {
-    pub fn new(ledger: Arc<dyn Producer>, clock: LedgerClock, timer: Arc<dyn Timer>) -> Self {
+    pub fn new(ledger: Arc<dyn Producer>, clock: LedgerClock, alarms: Arc<dyn AlarmStore>) -> Self {
         Self {
             ledger,
             clock,
-            timer,
+            alarms,
             queue: Mutex::default(),
         }
     }
@@ -144,7 +144,7 @@ impl Batcher {
         };
         let keys = tasks.into_iter().map(|task| task.key);
         let created: Vec<_> = keys.zip(created).collect();
-        let not_armed = arm(&*self.timer, &self.clock, &created).await;
+        let not_armed = arm(&*self.alarms, &self.clock, &created).await;
         let receipts = created.into_iter().zip(not_armed);
         Ok(receipts
             .map(|((_, created), not_armed)| Receipt::new(created, not_armed))

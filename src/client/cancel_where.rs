@@ -80,7 +80,7 @@ impl TaskClient {
                 if !redis_answers || keys.is_empty() {
                     return redis_answers;
                 }
-                let disarmed = self.timer.disarm(&keys).await;
+                let disarmed = self.alarms.disarm(&keys).await;
                 if let Err(error) = &disarmed {
                     tracing::debug!(%error, "could not delete the keys of cancelled tasks: their events will lead to nothing");
                 }

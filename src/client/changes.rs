@@ -112,11 +112,11 @@ impl TaskClient {
                     armed.push((key.clone(), created));
                 }
                 Changed::Cancelled => {
-                    disarm_cancelled(&*self.timer, key, CancelAnswer::Cancelled).await;
+                    disarm_cancelled(&*self.alarms, key, CancelAnswer::Cancelled).await;
                 }
             }
         }
-        arm(&*self.timer, self.ledger.clock(), &armed).await;
+        arm(&*self.alarms, self.ledger.clock(), &armed).await;
         let said = said.lock().expect("nothing panics while holding it").take();
         Ok(said.expect("the ledger has asked"))
     }

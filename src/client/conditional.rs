@@ -170,7 +170,7 @@ impl TaskClient {
             since: self.clock_now(),
             result: CreateResult::Written,
         };
-        let not_armed = arm(&*self.timer, self.ledger.clock(), &[(key, created)]).await;
+        let not_armed = arm(&*self.alarms, self.ledger.clock(), &[(key, created)]).await;
         Receipt::new(created, not_armed.into_iter().next().flatten())
     }
 }

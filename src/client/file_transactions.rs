@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, TaskClient};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::ledger::{CancelAnswer, Ledger as _};
-use crate::timer::Timer;
+use crate::timer::AlarmStore;
 
 /// A [`TaskClient`] whose ledger is in an SQLite file. It can also create and cancel tasks in the application's own
 /// transaction on the same file. Cloning is cheap; clones share their connections.
@@ -41,9 +41,9 @@ pub struct SqliteTaskClient {
 
 impl SqliteTaskClient {
     /// Creates a client from its parts.
-    pub fn with_parts(ledger: Arc<SqliteLedger>, timer: Arc<dyn Timer>) -> Self {
+    pub fn with_parts(ledger: Arc<SqliteLedger>, alarms: Arc<dyn AlarmStore>) -> Self {
         Self {
-            tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, timer),
+            tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, alarms),
             ledger,
         }
     }

@@ -298,7 +298,7 @@ impl TaskClient {
         if keys.is_empty() {
             return Ok(());
         }
-        let remaining = self.timer.remaining(&keys).await?;
+        let remaining = self.alarms.remaining(&keys).await?;
         let is_there = |remaining: &Remaining| *remaining != Remaining::Missing;
         let there = keys.into_iter().zip(remaining);
         let there: Vec<TaskKey> = there
@@ -306,7 +306,7 @@ impl TaskClient {
             .map(|(key, _)| key)
             .collect();
         if !there.is_empty() {
-            self.timer.disarm(&there).await?;
+            self.alarms.disarm(&there).await?;
         }
         tokio::time::sleep(EVENTS_HANDLED_AFTER).await;
         Ok(())

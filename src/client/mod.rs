@@ -31,7 +31,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 pub use crate::ledger::CreateResult;
 use crate::ledger::{CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer};
 use crate::task::{Arming, Due, State, TaskKey, Traceparent, UnixMs};
-use crate::timer::Timer;
+use crate::timer::AlarmStore;
 use crate::trace::{self, Tracer};
 
 use self::arming::{arm, disarm_cancelled};
@@ -72,7 +72,7 @@ pub use self::transactions::{AfterCommit, Cancelled, MysqlTaskClient};
 #[derive(Clone)]
 pub struct TaskClient {
     ledger: Arc<dyn Ledger>,
-    timer: Arc<dyn Timer>,
+    alarms: Arc<dyn AlarmStore>,
     batcher: Arc<Batcher>,
     /// Returns the trace that a call belongs to.
     caller_trace: Option<Arc<CallerTrace>>,
@@ -89,12 +89,12 @@ impl TaskClient {
     }
 
     /// Creates a client from its parts.
-    pub fn with_parts(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
+    pub fn with_parts(ledger: Arc<dyn Ledger>, alarms: Arc<dyn AlarmStore>) -> Self {
         let clock = ledger.clock().clone();
-        let batcher = Batcher::new(Arc::clone(&ledger) as _, clock, Arc::clone(&timer));
+        let batcher = Batcher::new(Arc::clone(&ledger) as _, clock, Arc::clone(&alarms));
         Self {
             ledger,
-            timer,
+            alarms,
             batcher: Arc::new(batcher),
             caller_trace: None,
             tracer: None,
@@ -249,7 +249,7 @@ impl TaskClient {
         let key = &key.into_key()?;
         let answers = self.ledger.cancel(std::slice::from_ref(key)).await?;
         let answer = answers.into_iter().next().expect("one answer for one key");
-        disarm_cancelled(&*self.timer, key, answer).await;
+        disarm_cancelled(&*self.alarms, key, answer).await;
         Ok(answer)
     }
 
@@ -324,7 +324,12 @@ impl TaskClient {
             since: arming.due,
             result: CreateResult::Written,
         };
-        let not_armed = arm(&*self.timer, self.ledger.clock(), &[(key.clone(), created)]).await;
+        let not_armed = arm(
+            &*self.alarms,
+            self.ledger.clock(),
+            &[(key.clone(), created)],
+        )
+        .await;
         not_armed.into_iter().next().flatten()
     }
 

@@ -10,7 +10,7 @@ use super::{ClientError, TaskClient};
 use crate::ledger::pruning::{end_cancelled, next_page, pages_without_keys};
 use crate::ledger::{Prune, Retention};
 use crate::task::{State, TaskKey};
-use crate::timer::{Remaining, Timer};
+use crate::timer::{AlarmStore, Remaining};
 
 /// Number of pages whose keys are checked together, before the first of them is deleted. It starts small, so that the
 /// first progress is reported soon, and doubles each time.
@@ -92,7 +92,7 @@ impl TaskClient {
                 }
                 continue;
             }
-            let are_gone = |keys| are_gone(&*self.timer, keys);
+            let are_gone = |keys| are_gone(&*self.alarms, keys);
             let pages = pages_without_keys(ledger, &mut prune, pages_max, are_gone).await?;
             pages_max = PAGES_MAX.min(pages_max * 2);
             for page in pages {
@@ -111,8 +111,8 @@ impl TaskClient {
     }
 }
 
-async fn are_gone(timer: &dyn Timer, keys: Vec<TaskKey>) -> Result<Vec<bool>, ClientError> {
-    let remaining = timer.remaining(&keys).await?;
+async fn are_gone(alarms: &dyn AlarmStore, keys: Vec<TaskKey>) -> Result<Vec<bool>, ClientError> {
+    let remaining = alarms.remaining(&keys).await?;
     let is_gone = |remaining: Remaining| !matches!(remaining, Remaining::Ms(_));
     Ok(remaining.into_iter().map(is_gone).collect())
 }

@@ -70,7 +70,7 @@ impl TaskClient {
         if !written {
             return Ok(Receipt::new(created, Some(NotArmed::LeftAsItIs)));
         }
-        let not_armed = arm(&*self.timer, self.ledger.clock(), &[(key, created)]).await;
+        let not_armed = arm(&*self.alarms, self.ledger.clock(), &[(key, created)]).await;
         Ok(Receipt::new(
             created,
             not_armed.into_iter().next().flatten(),

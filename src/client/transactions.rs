@@ -10,7 +10,7 @@ use super::{ClientError, IntoDue, IntoKey, IntoTask, NotArmed, Receipt, TaskClie
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{CancelAnswer, Claims as _, Created, Ledger as _};
 use crate::task::{Arming, TaskKey};
-use crate::timer::Timer;
+use crate::timer::AlarmStore;
 
 /// A [`TaskClient`] whose ledger is in MySQL or MariaDB. It can also create and cancel tasks in the application's own
 /// transaction on the ledger's database. Cloning is cheap; clones share their connections.
@@ -55,9 +55,9 @@ pub struct MysqlTaskClient {
 
 impl MysqlTaskClient {
     /// Creates a client from its parts.
-    pub fn with_parts(ledger: Arc<MysqlLedger>, timer: Arc<dyn Timer>) -> Self {
+    pub fn with_parts(ledger: Arc<MysqlLedger>, alarms: Arc<dyn AlarmStore>) -> Self {
         Self {
-            tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, timer),
+            tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, alarms),
             ledger,
         }
     }
@@ -104,7 +104,7 @@ impl MysqlTaskClient {
         Ok(AfterCommit {
             created,
             key: task.key,
-            timer: Arc::clone(&self.tasks.timer),
+            alarms: Arc::clone(&self.tasks.alarms),
             ledger: Arc::clone(&self.ledger),
         })
     }
@@ -128,7 +128,7 @@ impl MysqlTaskClient {
         Ok(Cancelled {
             answer: self.ledger.cancel_in(tx, &key).await?,
             key,
-            timer: Arc::clone(&self.tasks.timer),
+            alarms: Arc::clone(&self.tasks.alarms),
         })
     }
 }
@@ -153,7 +153,7 @@ impl From<MysqlTaskClient> for TaskClient {
 pub struct AfterCommit {
     created: Created,
     key: TaskKey,
-    timer: Arc<dyn Timer>,
+    alarms: Arc<dyn AlarmStore>,
     ledger: Arc<MysqlLedger>,
 }
 
@@ -178,7 +178,7 @@ impl AfterCommit {
             return Receipt::new(self.created, not_armed);
         }
         let not_armed = arm(
-            &*self.timer,
+            &*self.alarms,
             self.ledger.clock(),
             &[(self.key, self.created)],
         )
@@ -198,7 +198,7 @@ impl AfterCommit {
 pub struct Cancelled {
     answer: CancelAnswer,
     key: TaskKey,
-    timer: Arc<dyn Timer>,
+    alarms: Arc<dyn AlarmStore>,
 }
 
 impl Cancelled {
@@ -213,7 +213,7 @@ impl Cancelled {
     /// # Cancel safety
     /// Cancel safe: the key may or may not be deleted.
     pub async fn disarm(self) -> CancelAnswer {
-        disarm_cancelled(&*self.timer, &self.key, self.answer).await;
+        disarm_cancelled(&*self.alarms, &self.key, self.answer).await;
         self.answer
     }
 }

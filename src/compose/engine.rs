@@ -102,7 +102,7 @@ impl Adapters {
 
     /// A producer on these adapters.
     pub fn client(&self) -> TaskClient {
-        let tasks = TaskClient::with_parts(Arc::clone(&self.ledger), Arc::clone(&self.timer));
+        let tasks = TaskClient::with_parts(Arc::clone(&self.ledger), Arc::clone(&self.timer) as _);
         match &self.tracer {
             Some(tracer) => tasks.with_tracer(Arc::clone(tracer)),
             None => tasks,
@@ -157,7 +157,7 @@ impl Engine {
 pub fn in_memory<S>(config: &Config, handlers: Handlers<S>) -> (Engine, TaskClient) {
     let ledger = Arc::new(MemoryLedger::default());
     let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
-    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer) as _);
     let parts = Parts {
         ledger,
         timer,

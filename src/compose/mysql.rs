@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "engine")]
 use lapsed_core::telemetry::Metrics;
-use lapsed_redis::{Events, LedgerName, RedisError};
+#[cfg(feature = "engine")]
+use lapsed_redis::Events;
+use lapsed_redis::alarms::{ExpiringKeys, SetEntries, WheelSlots};
+use lapsed_redis::{LedgerName, RedisError};
 
 use crate::client::{ClientError, MysqlTaskClient};
 use crate::config::{Config, ConfigError, TimerKind};
 use crate::ledger::Ledger as _;
 use crate::ledger::mysql::MysqlLedger;
-use crate::timer::Timer;
-use crate::timer::key_expiry::KeyExpiry;
+use crate::timer::AlarmStore;
 use crate::timer::ledger_poll::LedgerPoll;
-use crate::timer::sorted_set::SortedSet;
 #[cfg(feature = "engine")]
-use crate::timer::sorted_set::delayed_sets::WithDelayedSets;
-use crate::timer::wheel::Wheel;
+use crate::timer::{
+    Timer, key_expiry::KeyExpiry, sorted_set::SortedSet, sorted_set::delayed_sets::WithDelayedSets,
+    wheel::Wheel,
+};
 
 /// Creates the ledger.
 ///
@@ -29,10 +33,38 @@ pub(super) fn ledger(config: &Config) -> Result<Arc<MysqlLedger>, ConfigError> {
     Ok(Arc::new(MysqlLedger::new(&config.ledger)?))
 }
 
+/// Creates what a producer on this ledger arms: the timer that daemons listen to, without listening.
+///
+/// # Errors
+/// [`ConfigError`] for an invalid URL of Redis.
+pub(super) fn alarms(
+    config: &Config,
+    ledger: &MysqlLedger,
+) -> Result<Arc<dyn AlarmStore>, ConfigError> {
+    #[cfg(feature = "engine")]
+    if !config.delayed_sets().is_empty() {
+        return Ok(timer(config, ledger, &Arc::default())?);
+    }
+    let (redis, clock) = (&config.redis, ledger.clock().clone());
+    Ok(match config.timer {
+        TimerKind::KeyExpiry => Arc::new(ExpiringKeys::new(redis, clock).map_err(of_redis)?),
+        TimerKind::SortedSet => {
+            let sets = config.sorted_set.clone();
+            let entries = SetEntries::new(redis, sets, clock, name(config, ledger));
+            Arc::new(entries.map_err(of_redis)?)
+        }
+        TimerKind::Wheel => {
+            Arc::new(WheelSlots::new(redis, &config.wheel, clock).map_err(of_redis)?)
+        }
+        TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),
+    })
+}
+
 /// Creates the timer of this ledger.
 ///
 /// # Errors
 /// [`ConfigError`] for an invalid URL of Redis.
+#[cfg(feature = "engine")]
 pub(super) fn timer(
     config: &Config,
     ledger: &MysqlLedger,
@@ -64,10 +96,7 @@ pub(super) fn timer(
         }
         TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),
     };
-    #[cfg(feature = "engine")]
-    let timer =
-        WithDelayedSets::around(timer, config, ledger.clock(), metrics).map_err(of_redis)?;
-    Ok(timer)
+    WithDelayedSets::around(timer, config, ledger.clock(), metrics).map_err(of_redis)
 }
 
 pub(super) fn of_redis(error: RedisError) -> ConfigError {
@@ -90,7 +119,7 @@ impl MysqlTaskClient {
     pub async fn connect(config: &Config) -> Result<Self, ClientError> {
         let ledger = ledger(config)?;
         ledger.check().await?;
-        let timer = timer(config, &ledger, &Arc::new(Metrics::default()))?;
-        Ok(Self::with_parts(ledger, timer))
+        let alarms = alarms(config, &ledger)?;
+        Ok(Self::with_parts(ledger, alarms))
     }
 }

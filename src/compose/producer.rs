@@ -3,9 +3,6 @@
 use std::sync::Arc;
 
 #[cfg(feature = "mysql")]
-use lapsed_core::telemetry::Metrics;
-
-#[cfg(feature = "mysql")]
 use super::mysql;
 #[cfg(not(feature = "mysql"))]
 use super::not_in_this_build;
@@ -19,7 +16,7 @@ use crate::ledger::mysql::MysqlLedger;
 #[cfg(feature = "sqlite")]
 use crate::ledger::sqlite::SqliteLedger;
 use crate::ledger::transfer::Transfers;
-use crate::timer::Timer;
+use crate::timer::AlarmStore;
 
 impl TaskClient {
     /// Connects to the ledger and the timer of a configuration. Redis is connected when first used.
@@ -30,15 +27,15 @@ impl TaskClient {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn connect(config: &Config) -> Result<Self, ClientError> {
-        let (ledger, timer) = ledger_and_timer(config)?;
+        let (ledger, alarms) = ledger_and_alarms(config)?;
         ledger.check().await?;
-        Ok(Self::with_parts(ledger, timer))
+        Ok(Self::with_parts(ledger, alarms))
     }
 }
 
-type LedgerAndTimer = (Arc<dyn Ledger>, Arc<dyn Timer>);
+type LedgerAndAlarms = (Arc<dyn Ledger>, Arc<dyn AlarmStore>);
 
-fn ledger_and_timer(config: &Config) -> Result<LedgerAndTimer, ConfigError> {
+fn ledger_and_alarms(config: &Config) -> Result<LedgerAndAlarms, ConfigError> {
     #[cfg(feature = "sqlite")]
     if config.ledger.sqlite_file().is_some() {
         let ledger = sqlite::ledger(config)?;
@@ -48,8 +45,8 @@ fn ledger_and_timer(config: &Config) -> Result<LedgerAndTimer, ConfigError> {
     #[cfg(feature = "mysql")]
     {
         let ledger = mysql::ledger(config)?;
-        let timer = mysql::timer(config, &ledger, &Arc::new(Metrics::default()))?;
-        Ok((ledger, timer))
+        let alarms = mysql::alarms(config, &ledger)?;
+        Ok((ledger, alarms))
     }
     #[cfg(not(feature = "mysql"))]
     Err(not_in_this_build(&config.ledger))

@@ -34,7 +34,7 @@ impl SqliteTaskClient {
     pub async fn connect(config: &Config) -> Result<Self, ClientError> {
         let ledger = ledger(config)?;
         ledger.check().await?;
-        let timer = timer(&ledger);
-        Ok(Self::with_parts(ledger, timer))
+        let alarms = timer(&ledger);
+        Ok(Self::with_parts(ledger, alarms))
     }
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::MultiplexedConnection;
+#[cfg(feature = "engine")]
+use redis::aio::PubSub;
 use redis::{AsyncConnectionConfig, ConnectionAddr};
 use tokio::time::timeout;
 
@@ -140,6 +142,7 @@ impl Endpoint {
     }
 
     /// True if the server is in this process, and follows the time of the runtime, which may be paused.
+    #[cfg(feature = "engine")]
     pub(super) fn is_in_process(&self) -> bool {
         self.connector.is_some()
     }
@@ -170,6 +173,7 @@ impl Endpoint {
     }
 
     /// Longest time to wait for a reply.
+    #[cfg(feature = "engine")]
     pub(super) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
@@ -205,6 +209,7 @@ impl Endpoint {
     }
 
     /// Opens a connection for subscriptions.
+    #[cfg(feature = "engine")]
     pub(super) async fn connect_pubsub(&self) -> Result<(PubSub, Mastership), RedisError> {
         let Some(connector) = &self.connector else {
             let (client, mastership) = self.server().await?;

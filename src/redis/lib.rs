@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod address;
+pub mod alarms;
 mod client;
 mod cluster;
 mod commands;
@@ -22,9 +23,12 @@ mod master;
 #[cfg(feature = "engine")]
 mod members;
 mod names;
+#[cfg(feature = "engine")]
 mod notify;
 mod scored_sets;
+#[cfg(feature = "engine")]
 mod subscription;
+#[cfg(feature = "engine")]
 pub mod timer;
 #[cfg(feature = "engine")]
 mod token_bucket;
@@ -46,12 +50,16 @@ pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Server, Ttl, 
 #[cfg(feature = "engine")]
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
+#[cfg(feature = "engine")]
 pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};
 pub use scored_sets::{
     EntryAnswer, EntryToTake, Proof, Register, ScoreChange, ScoredEntry, ScoredSets, TakenEntry,
     WriteMode,
 };
+#[cfg(feature = "engine")]
 pub use subscription::{Backlog, Connected, Loss, Subscription};
 #[cfg(feature = "engine")]
 pub use token_bucket::{FullAt, TokenBuckets};
-pub use wheel::{Handling, LastTick, Run, SlotEntry, Taken, Taking, WheelKeys};
+#[cfg(feature = "engine")]
+pub use wheel::{Handling, Taken, Taking};
+pub use wheel::{LastTick, Run, SlotEntry, WheelKeys};

@@ -58,6 +58,7 @@ impl EventKind {
     pub const OF_ARMINGS: [Self; 3] = [Self::Expire, Self::Del, Self::Persist];
 
     /// Parses the name of a channel.
+    #[cfg(feature = "engine")]
     pub(super) fn of_channel(channel: &str) -> Option<Self> {
         let (_, name) = channel.rsplit_once(':')?;
         let kinds = [Self::Expired, Self::Expire, Self::Del, Self::Persist];

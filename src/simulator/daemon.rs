@@ -113,7 +113,7 @@ impl Daemon {
         let handlers = programs::handlers(classes, plan.rate, &process, history, ledger.clock());
         let (sim_ledger, timer): (Arc<dyn Ledger>, Arc<dyn Timer>) =
             (Arc::new(sim_ledger), Arc::new(timer));
-        let tasks = TaskClient::with_parts(Arc::clone(&sim_ledger), Arc::clone(&timer));
+        let tasks = TaskClient::with_parts(Arc::clone(&sim_ledger), Arc::clone(&timer) as _);
         let parts = Parts {
             ledger: sim_ledger,
             timer,

@@ -76,7 +76,7 @@ impl Producer {
         let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &Arc::default());
         let actor = process.actor;
         let timer: Arc<dyn Timer> = Arc::new(SimTimer::new(timer, process, clock));
-        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
+        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer) as _);
         let service = Service::new(&config.resp, tasks.clone(), Arc::default(), NO_ADDRESS);
         let idle = idle(Arc::clone(&ledger) as _, timer, &config);
         let app = AppState::new(&config.http, tasks.clone(), idle, Arc::default());

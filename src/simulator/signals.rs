@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::{Arming, TaskKey, UnixMs};
 use lapsed_core::timer::{
-    AdoptionCandidate, AdoptionSink, Alarm, ArmMode, Armed, Cause, EngineSink, Entries, Listening,
-    Peers, Remaining, Signal, SignalSink, Source, Timer, TimerError,
+    AdoptionCandidate, AdoptionSink, Alarm, AlarmStore, ArmMode, Armed, Cause, EngineSink, Entries,
+    Listening, Peers, Remaining, Signal, SignalSink, Source, Timer, TimerError,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -66,16 +66,7 @@ impl SimTimer {
 }
 
 #[async_trait]
-impl Timer for SimTimer {
-    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
-        let sink = Arc::new(SimSink {
-            inner: sink,
-            process: Arc::clone(&self.process),
-        });
-        let _ = self.sink.set(Arc::clone(&sink));
-        self.inner.run(sink, stop).await;
-    }
-
+impl AlarmStore for SimTimer {
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
         self.pass().await?;
         self.inner.arm(alarms, mode).await
@@ -93,6 +84,18 @@ impl Timer for SimTimer {
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         self.pass().await?;
         self.inner.remaining(keys).await
+    }
+}
+
+#[async_trait]
+impl Timer for SimTimer {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        let sink = Arc::new(SimSink {
+            inner: sink,
+            process: Arc::clone(&self.process),
+        });
+        let _ = self.sink.set(Arc::clone(&sink));
+        self.inner.run(sink, stop).await;
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {

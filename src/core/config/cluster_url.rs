@@ -1,6 +1,8 @@
 //! URLs of a Redis Cluster.
 
-const SCHEMES: [(&str, &str); 2] = [
+use super::host_list::{HostList, Schemes, has_scheme, is_database};
+
+const SCHEMES: Schemes = [
     ("redis+cluster://", "redis"),
     ("rediss+cluster://", "rediss"),
 ];
@@ -23,33 +25,31 @@ pub struct ClusterUrl {
 impl ClusterUrl {
     /// True if the scheme is that of a cluster.
     pub fn is_one(text: &str) -> bool {
-        SCHEMES.iter().any(|(scheme, _)| text.starts_with(scheme))
+        has_scheme(text, &SCHEMES)
     }
 
     /// Parses a URL. `None` if it has another scheme, or a part that is missing or wrong.
     pub fn parse(text: &str) -> Option<Self> {
-        let (rest, scheme) = SCHEMES
-            .iter()
-            .find_map(|(prefix, scheme)| Some((text.strip_prefix(prefix)?, scheme)))?;
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let is_database = database.is_empty() || database.parse::<u16>().is_ok();
-        if !is_database || rest.contains(['?', '#']) {
+        let HostList {
+            scheme,
+            user_info,
+            hosts,
+            path,
+        } = HostList::split(text, &SCHEMES)?;
+        let database = path.unwrap_or_default();
+        if !is_database(database) || text.contains(['?', '#']) {
             return None;
         }
-        let (user_info, hosts) = match authority.rsplit_once('@') {
-            Some((user_info, hosts)) => (format!("{user_info}@"), hosts),
-            None => (String::new(), authority),
-        };
         let url = |host: &str| format!("{scheme}://{user_info}{host}/{database}");
-        let node = |host: &str| {
+        let node = |host: &&str| {
             let url = url::Url::parse(&url(host)).ok()?;
             let name = url.host_str().filter(|name| !name.is_empty())?;
             let name = name.trim_start_matches('[').trim_end_matches(']');
             Some((name.to_owned(), url.port().unwrap_or(DEFAULT_PORT)))
         };
-        let nodes: Option<Vec<(String, u16)>> = hosts.split(',').map(node).collect();
+        let nodes: Option<Vec<(String, u16)>> = hosts.iter().map(node).collect();
         Some(Self {
-            server: url(hosts.split(',').next()?),
+            server: url(hosts.first()?),
             nodes: nodes?,
         })
     }

@@ -17,6 +17,7 @@ mod error;
 mod exec;
 #[cfg(feature = "webhook")]
 mod headers;
+mod host_list;
 mod http;
 mod http_proxy;
 mod import;

@@ -1,6 +1,8 @@
 //! URLs of a Redis master that Redis Sentinel names.
 
-const SCHEMES: [(&str, &str); 2] = [
+use super::host_list::{HostList, Schemes, has_scheme, is_database};
+
+const SCHEMES: Schemes = [
     ("redis+sentinel://", "redis"),
     ("rediss+sentinel://", "rediss"),
 ];
@@ -24,23 +26,21 @@ pub struct SentinelUrl {
 impl SentinelUrl {
     /// True if the scheme is that of sentinels.
     pub fn is_one(text: &str) -> bool {
-        SCHEMES.iter().any(|(scheme, _)| text.starts_with(scheme))
+        has_scheme(text, &SCHEMES)
     }
 
     /// Parses a URL. `None` if it has another scheme, or a part that is missing or wrong.
     pub fn parse(text: &str) -> Option<Self> {
-        let (rest, scheme) = SCHEMES
-            .iter()
-            .find_map(|(prefix, scheme)| Some((text.strip_prefix(prefix)?, scheme)))?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.split_once('/')?;
-        let (user_info, hosts) = match authority.rsplit_once('@') {
-            Some((user_info, hosts)) => (format!("{user_info}@"), hosts),
-            None => (String::new(), authority),
-        };
+        let (text, query) = text.split_once('?').unwrap_or((text, ""));
+        let HostList {
+            scheme,
+            user_info,
+            hosts,
+            path,
+        } = HostList::split(text, &SCHEMES)?;
+        let path = path?;
         let (master, database) = path.split_once('/').unwrap_or((path, ""));
-        let is_database = database.is_empty() || database.parse::<u16>().is_ok();
-        if master.is_empty() || !is_database {
+        if master.is_empty() || !is_database(database) {
             return None;
         }
         let credentials = credentials(query)?;
@@ -51,12 +51,12 @@ impl SentinelUrl {
             is_sound.then_some(url)
         };
         let sentinels: Option<Vec<String>> = hosts
-            .split(',')
+            .iter()
             .map(|host| at(&credentials, host, ""))
             .collect();
         Some(Self {
             master: master.to_owned(),
-            server: at(&user_info, hosts.split(',').next()?, database)?,
+            server: at(&user_info, hosts.first()?, database)?,
             sentinels: sentinels?,
         })
     }

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::due_signals::DueSignals;
-use super::{Alarm, AlarmClock, ArmMode, Armed, EngineSink, Remaining, Timer, TimerError};
+use super::{
+    Alarm, AlarmClock, AlarmStore, ArmMode, Armed, EngineSink, Remaining, Timer, TimerError,
+};
 use crate::clock::LedgerClock;
 use crate::task::TaskKey;
 
@@ -49,18 +51,7 @@ impl LedgerPoll {
 }
 
 #[async_trait]
-impl Timer for LedgerPoll {
-    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
-        let alarm_clock = match self.exact {
-            true => AlarmClock::of_the_kernel(),
-            false => AlarmClock::of_the_runtime(),
-        };
-        let raise_when_due = self.signals.raise(sink.as_ref(), alarm_clock);
-        self.is_running.store(true, Ordering::Relaxed);
-        stop.run_until_cancelled(raise_when_due).await;
-        self.is_running.store(false, Ordering::Relaxed);
-    }
-
+impl AlarmStore for LedgerPoll {
     /// Keeps the alarms of the next seconds, if this process raises signals. All others are in the ledger.
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
         if self.is_running.load(Ordering::Relaxed) {
@@ -89,6 +80,20 @@ impl Timer for LedgerPoll {
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         Ok(vec![Remaining::Missing; keys.len()])
+    }
+}
+
+#[async_trait]
+impl Timer for LedgerPoll {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        let alarm_clock = match self.exact {
+            true => AlarmClock::of_the_kernel(),
+            false => AlarmClock::of_the_runtime(),
+        };
+        let raise_when_due = self.signals.raise(sink.as_ref(), alarm_clock);
+        self.is_running.store(true, Ordering::Relaxed);
+        stop.run_until_cancelled(raise_when_due).await;
+        self.is_running.store(false, Ordering::Relaxed);
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {

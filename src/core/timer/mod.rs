@@ -158,15 +158,12 @@ pub enum Remaining {
     Ms(u64),
 }
 
-/// Arms tasks, and raises their signals.
+/// Keeps an alarm for each pending task: what a producer needs of a timer.
 ///
 /// # If we crash right after a call
 /// Nothing is lost. After a restart the sweep finds due tasks in the ledger, and the audit arms missing keys.
 #[async_trait]
-pub trait Timer: Send + Sync + 'static {
-    /// Listens and raises signals until `stop`. Reconnects after each loss of its server. Called once.
-    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken);
-
+pub trait AlarmStore: Send + Sync + 'static {
     /// Arranges a signal for each alarm at its due time, even if no daemon runs until then. A due time in the past
     /// raises one at once.
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError>;
@@ -181,6 +178,13 @@ pub trait Timer: Send + Sync + 'static {
 
     /// Returns what the timer holds for each key, in order.
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError>;
+}
+
+/// Arms tasks, and raises their signals.
+#[async_trait]
+pub trait Timer: AlarmStore {
+    /// Listens and raises signals until `stop`. Reconnects after each loss of its server. Called once.
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken);
 
     /// Raises a signal for each alarm at its due millisecond from memory, whether or not a server answers. Bounded: the
     /// sweep finds tasks that do not fit. Never blocks. Moves the alarm of a known key.

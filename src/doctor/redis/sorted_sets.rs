@@ -6,8 +6,8 @@ use crate::runner::{Runner, Unresponsive, words};
 use lapsed::config::{Config, ScoreUnit};
 use lapsed::diagnosis::Finding;
 use lapsed::task::UnixMs;
-use lapsed::timer::sorted_set::{OWN_FROM, own_score};
 use lapsed_core::format::count;
+use lapsed_redis::alarms::{OWN_FROM, own_score};
 use lapsed_redis::{Commands, Endpoint, Facts, Inspection, NotifyFlags, RedisError, ScoredSets};
 
 use super::notifications::FLAGS;

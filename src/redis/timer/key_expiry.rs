@@ -4,7 +4,6 @@
 //! millisecond, because Redis may otherwise delete an expired key much later. Keys that programs change are inspected
 //! beside the subscription. Arming and disarming use the command connection directly.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,22 +17,17 @@ use super::listeners::{Ear, Listeners};
 use super::marks::Marks;
 use super::nudge::Nudge;
 use super::{
-    Alarm, ArmMode, Armed, ArmedPage, EngineSink, Hearing, Listening, Remaining, SignalSink, Timer,
-    TimerError,
+    Alarm, AlarmStore, ArmMode, Armed, ArmedPage, EngineSink, Hearing, Listening, Remaining,
+    SignalSink, Timer, TimerError,
 };
 #[doc(hidden)] // for the tests
 pub use crate::Events;
-use crate::{ArmedKey, Commands, Endpoint, Existing, Keyspace, LedgerName, RedisError, Ttl};
+use crate::alarms::ExpiringKeys;
+use crate::{Endpoint, Keyspace, LedgerName, RedisError};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{NudgeConfig, RedisConfig, SentinelConfig};
 use lapsed_core::task::{Countdown, TaskKey, UnixMs};
 use lapsed_core::telemetry::Metrics;
-
-/// Most keys armed in one pipeline.
-const ARM_BATCH: usize = 500;
-
-/// Wait before a key armed with the shortest expiry is queried: Redis expires a key strictly after its time.
-const DUE_AT_ONCE: Duration = Duration::from_millis(2);
 
 /// The bits of a scan's cursor above these are the place of the server. A server's own cursor is below twice its number of
 /// keys, times the number of slots.
@@ -42,10 +36,7 @@ const SERVER_SHIFT: u32 = 52;
 /// The timer that uses expiring Redis keys.
 #[derive(Debug)]
 pub struct KeyExpiry {
-    clock: LedgerClock,
-    keyspace: Keyspace,
-    /// How far ahead keys are armed; `None` is without limit.
-    horizon: Option<Duration>,
+    keys: ExpiringKeys,
     listeners: Arc<Listeners>,
     nudge: Arc<Nudge>,
 }
@@ -84,11 +75,12 @@ impl KeyExpiry {
         clock: LedgerClock,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let keyspace = Keyspace::new(Commands::new(endpoint), &redis.key_prefix);
+        let keys = ExpiringKeys::on(endpoint, redis, clock.clone());
+        let keyspace = keys.keyspace.clone();
         let horizon = nudge.horizon;
         let nudge = Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone()));
         let ear = {
-            let (nudge, clock) = (Arc::clone(&nudge), clock.clone());
+            let nudge = Arc::clone(&nudge);
             move |keyspace: Keyspace, master| {
                 let inspector = Arc::new(KeyInspector::new(
                     keyspace.clone(),
@@ -114,12 +106,37 @@ impl KeyExpiry {
             }
         };
         Self {
-            listeners: Arc::new(Listeners::new(keyspace.clone(), ear)),
+            listeners: Arc::new(Listeners::new(keyspace, ear)),
             nudge,
-            keyspace,
-            horizon: redis.arm_horizon,
-            clock,
+            keys,
         }
+    }
+}
+
+#[async_trait]
+impl AlarmStore for KeyExpiry {
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        if mode == ArmMode::Replace {
+            // No key is armed for these, so that none must be expected either.
+            let latest = self.keys.latest();
+            let beyond = alarms.iter().filter(|alarm| alarm.due > latest);
+            let beyond: Vec<TaskKey> = beyond.map(|alarm| alarm.key.clone()).collect();
+            self.nudge.forget(&beyond);
+        }
+        self.keys.arm(alarms, mode).await
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        self.keys.horizon()
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.nudge.forget(keys);
+        self.keys.disarm(keys).await
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        self.keys.remaining(keys).await
     }
 }
 
@@ -140,46 +157,6 @@ impl Timer for KeyExpiry {
         }
         parts.shutdown().await;
         self.listeners.stopped();
-    }
-
-    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
-        let existing = match mode {
-            ArmMode::Replace => Existing::Replace,
-            ArmMode::IfMissing => Existing::Keep,
-        };
-        let mut armed = Armed::default();
-        for batch in alarms.chunks(ARM_BATCH) {
-            let (near, beyond) = self.parted(batch);
-            if mode == ArmMode::Replace && !beyond.is_empty() {
-                // Any key of an earlier due time is obsolete.
-                self.disarm(&beyond).await?;
-            }
-            let batch = near.as_ref();
-            if batch.is_empty() {
-                continue;
-            }
-            let written = self.arm_batch(batch, existing).await;
-            let written = written.map_err(|error| TimerError::new("cannot arm keys", error))?;
-            armed.written += written;
-            armed.present += batch.len() - written;
-        }
-        Ok(armed)
-    }
-
-    fn horizon(&self) -> Option<Duration> {
-        self.horizon
-    }
-
-    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
-        self.nudge.forget(keys);
-        let disarmed = self.keyspace.disarm(keys).await;
-        disarmed.map_err(|error| TimerError::new("cannot disarm keys", error))
-    }
-
-    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
-        let found = self.keyspace.pttl(keys).await;
-        let found = found.map_err(|error| TimerError::new("cannot query keys", error))?;
-        Ok(found.into_iter().map(Remaining::from).collect())
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {
@@ -271,65 +248,5 @@ impl KeyExpiry {
             }
         }
         Ok(all)
-    }
-
-    /// Splits alarms into those to arm now and the keys of those beyond the horizon.
-    fn parted<'a>(&self, alarms: &'a [Alarm]) -> (Cow<'a, [Alarm]>, Vec<TaskKey>) {
-        let Some(horizon) = self.horizon else {
-            return (Cow::Borrowed(alarms), Vec::new());
-        };
-        let horizon = self.clock.now().plus(horizon);
-        let (near, beyond): (Vec<Alarm>, Vec<Alarm>) = alarms
-            .iter()
-            .cloned()
-            .partition(|alarm| alarm.due <= horizon);
-        let beyond = beyond.into_iter().map(|alarm| alarm.key).collect();
-        (Cow::Owned(near), beyond)
-    }
-
-    /// Arms a batch, and raises the signals of tasks that are due already.
-    async fn arm_batch(&self, alarms: &[Alarm], existing: Existing) -> Result<usize, RedisError> {
-        // Read for each batch: Redis counts the remaining time from when it receives the command.
-        let now = self.clock.now();
-        let due = alarms.iter().filter(|alarm| alarm.due <= now);
-        let due: Vec<TaskKey> = due.map(|alarm| alarm.key.clone()).collect();
-        let is_announced = existing == Existing::Keep
-            && !due.is_empty()
-            && self.keyspace.announce_expired(&due).await?;
-        let armed = alarms
-            .iter()
-            .filter(|alarm| !is_announced || alarm.due > now);
-        let keys: Vec<ArmedKey<'_>> = armed
-            .map(|alarm| ArmedKey {
-                key: &alarm.key,
-                due: alarm.due,
-                remaining: alarm.due.since(now),
-            })
-            .collect();
-        let written = self.keyspace.arm(&keys, existing).await?;
-        if is_announced {
-            return Ok(written + due.len());
-        }
-        if !due.is_empty() {
-            self.raise_at_once(&due).await;
-        }
-        Ok(written)
-    }
-
-    /// Queries keys that were due when they were armed, so that Redis deletes them now and publishes `expired`.
-    async fn raise_at_once(&self, due: &[TaskKey]) {
-        tokio::time::sleep(DUE_AT_ONCE).await;
-        // The keys are armed. A late `expired` event is not an error of arming.
-        let _ = self.keyspace.pttl(due).await;
-    }
-}
-
-impl From<Ttl> for Remaining {
-    fn from(ttl: Ttl) -> Self {
-        match ttl {
-            Ttl::Missing => Self::Missing,
-            Ttl::Forever => Self::Forever,
-            Ttl::Ms(ms) => Self::Ms(ms),
-        }
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::scripts::{HANDLE, READ};
 use super::{PIPELINE_BATCH, Run, SCRIPT_BATCH, WheelKeys};
 use crate::RedisError;
 use lapsed_core::task::{TaskKey, UnixMs};
@@ -18,6 +17,70 @@ const PAGE_BYTES: usize = 1024 * 1024;
 
 /// Entries of one page of taken ones.
 const TAKEN_PAGE: usize = 100;
+
+/// Reads a page of a list. ARGV from 3: the list, the list of refused elements, how many elements to skip, how many to
+/// read, the longest element that is read, and after how many bytes to stop. An element that is too long is moved to the
+/// refused ones, by this script, because it is not worth sending.
+///
+/// Returns the number of elements moved, then the elements.
+const READ: &str = "\
+local list, refused, at = ARGV[3], ARGV[4], tonumber(ARGV[5]) \
+local left, longest, room = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]) \
+local out = {0} \
+while left > 0 and room > 0 do \
+  local element = redis.pcall('LINDEX', list, at) \
+  if type(element) ~= 'string' then break end \
+  left = left - 1 \
+  if #element <= longest then \
+    out[#out + 1] = element \
+    room = room - #element \
+    at = at + 1 \
+  else \
+    redis.call('RPUSH', refused, element) \
+    redis.call('LREM', list, 1, element) \
+    out[1] = out[1] + 1 \
+  end \
+end \
+return out";
+
+/// Handles elements of a list. ARGV from 3: the list, the list of refused elements, the run of the server, and 1 if
+/// the last tick must be of this run; then for each element itself, `take`, `refuse` or `drop`, and for `take` the field and
+/// the value for the hash of taken entries, the due time, and for how many milliseconds equal entries are counted.
+///
+/// Equal entries with one due time have the same field but for a number, which counts them in this run of the server. The
+/// copy is written before the element is removed, so that an error between the two loses nothing. Returns for each element
+/// its number, or 0 if it was gone. Elements that are not taken have the number 1. Returns nil, and does nothing, if the last
+/// tick is of another run, or missing.
+const HANDLE: &str = "\
+local own, list, refused, out = KEYS[1], ARGV[3], ARGV[4], {} \
+if ARGV[6] == '1' then \
+  local tick = redis.pcall('GET', own .. 'tick') \
+  if type(tick) ~= 'string' or string.match(tick, '^%d+:([^:]*)') ~= ARGV[5] then return false end \
+end \
+for i = 7, #ARGV, 6 do \
+  local element, verb, field, number = ARGV[i], ARGV[i + 1], ARGV[i + 2], 1 \
+  local name, seen = field, own .. 'seen:' .. ARGV[5] .. ':' .. ARGV[i + 4] \
+  local equal = string.match(field, '[^~]*$') \
+  if verb == 'take' then \
+    local before = redis.pcall('HGET', seen, equal) \
+    if type(before) == 'string' then number = tonumber(before) + 1 end \
+    if number > 1 then name = field .. number end \
+    redis.call('HSET', own .. 'taken', name, ARGV[i + 3]) \
+    redis.pcall('HSET', seen, equal, number) \
+    redis.pcall('PEXPIRE', seen, ARGV[i + 5]) \
+  end \
+  if verb == 'refuse' then redis.call('RPUSH', refused, element) end \
+  if redis.call('LREM', list, 1, element) == 0 then \
+    if verb == 'take' then \
+      redis.call('HDEL', own .. 'taken', name) \
+      redis.pcall('HINCRBY', seen, equal, -1) \
+    end \
+    if verb == 'refuse' then redis.call('RPOP', refused) end \
+    number = 0 \
+  end \
+  out[#out + 1] = number \
+end \
+return out";
 
 /// A page of a producer's list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,6 +140,10 @@ pub struct TakenPage {
 }
 
 impl WheelKeys {
+    fn list(&self, slot: u32) -> String {
+        format!("{}{slot}", self.key)
+    }
+
     fn refused(&self) -> String {
         format!("{}refused", self.key)
     }

@@ -1,8 +1,10 @@
 //! Keys of the wheel: one sorted set of entries for each slot, an index of them, and the lists of producers.
 
+#[cfg(feature = "engine")]
 mod lists;
 mod scripts;
 
+#[cfg(feature = "engine")]
 pub use lists::{Handling, Taken, Taking};
 
 use std::ops::Range;
@@ -95,10 +97,6 @@ impl WheelKeys {
     /// Returns the connection.
     pub fn commands(&self) -> &Commands {
         &self.commands
-    }
-
-    fn list(&self, slot: u32) -> String {
-        format!("{}{slot}", self.key)
     }
 
     fn own(&self, name: &str) -> String {

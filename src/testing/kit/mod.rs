@@ -101,7 +101,7 @@ impl TestKit {
         let clock = LedgerClock::frozen_at(START);
         let ledger = Arc::new(MemoryLedger::on(clock.clone()));
         let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(clock.clone()));
-        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
+        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer) as _);
         let parts = Parts {
             ledger: Arc::clone(&ledger) as _,
             timer,

@@ -11,8 +11,8 @@ use lapsed::ledger::{
 };
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
-    AdoptionCandidate, Alarm, ArmMode, Armed, EngineSink, Listening, Remaining, Seen, Signal,
-    Source, Timer, TimerError,
+    AdoptionCandidate, Alarm, AlarmStore, ArmMode, Armed, EngineSink, Listening, Remaining, Seen,
+    Signal, Source, Timer, TimerError,
 };
 use lapsed::{Config, Engine, Handlers};
 use tokio::sync::{mpsc, oneshot};
@@ -35,6 +35,21 @@ struct Sees {
 }
 
 #[async_trait]
+impl AlarmStore for Sees {
+    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed::default())
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
+}
+
+#[async_trait]
 impl Timer for Sees {
     async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
         for candidate in &self.candidates {
@@ -50,18 +65,6 @@ impl Timer for Sees {
             });
         }
         stop.cancelled().await;
-    }
-
-    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
-        Ok(Armed::default())
-    }
-
-    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
-        Ok(())
-    }
-
-    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
-        Ok(vec![Remaining::Missing; keys.len()])
     }
 
     fn expect(&self, _: Vec<Alarm>) {}

@@ -11,7 +11,7 @@ use lapsed::ledger::{Ledger as _, NewTask, Pauses as _, Producer as _};
 use lapsed::task::{Scope, TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::timer::{
-    Alarm, ArmMode, Armed, Cause, EngineSink, Listening, Remaining, Timer, TimerError,
+    Alarm, AlarmStore, ArmMode, Armed, Cause, EngineSink, Listening, Remaining, Timer, TimerError,
 };
 use lapsed::{Config, Engine, Handlers};
 use tokio_util::sync::CancellationToken;
@@ -92,11 +92,7 @@ async fn a_failing_pass_is_reported_until_one_succeeds() {
 struct Served(LedgerPoll);
 
 #[async_trait]
-impl Timer for Served {
-    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
-        self.0.run(sink, stop).await;
-    }
-
+impl AlarmStore for Served {
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
         self.0.arm(alarms, mode).await
     }
@@ -107,6 +103,13 @@ impl Timer for Served {
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         self.0.remaining(keys).await
+    }
+}
+
+#[async_trait]
+impl Timer for Served {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        self.0.run(sink, stop).await;
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {

@@ -9,8 +9,8 @@ use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Claims, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::timer::{
-    self, Acknowledgement, AdoptionCandidate, Alarm, ArmMode, Armed, ArmedPage, EngineSink,
-    EntryState, Listening, Remaining, Seen, Signal, Source, Timer, TimerError,
+    self, Acknowledgement, AdoptionCandidate, Alarm, AlarmStore, ArmMode, Armed, ArmedPage,
+    EngineSink, EntryState, Listening, Remaining, Seen, Signal, Source, Timer, TimerError,
 };
 use lapsed::{Config, Engine, HandlerError, Handlers};
 use tokio::sync::{mpsc, oneshot};
@@ -29,6 +29,21 @@ struct Entries {
     alarms: Mutex<Option<mpsc::UnboundedReceiver<Alarm>>>,
     acknowledged: mpsc::UnboundedSender<Acknowledgement>,
     ended: mpsc::UnboundedSender<Alarm>,
+}
+
+#[async_trait]
+impl AlarmStore for Entries {
+    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed::default())
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
 }
 
 #[async_trait]
@@ -53,18 +68,6 @@ impl Timer for Entries {
             }
         };
         stop.run_until_cancelled(raise).await;
-    }
-
-    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
-        Ok(Armed::default())
-    }
-
-    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
-        Ok(())
-    }
-
-    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
-        Ok(vec![Remaining::Missing; keys.len()])
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {

@@ -9,7 +9,7 @@ use lapsed::engine::EngineError;
 use lapsed::ledger::Admin;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::task::{State, TaskKey};
-use lapsed::timer::{Alarm, ArmMode, Armed, EngineSink, Remaining, Timer, TimerError};
+use lapsed::timer::{Alarm, AlarmStore, ArmMode, Armed, EngineSink, Remaining, Timer, TimerError};
 use lapsed::{Config, Engine, Handlers, Recurrence, Task};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -165,11 +165,7 @@ async fn a_stop_in_an_outage_ends() {
 struct Broken;
 
 #[async_trait]
-impl Timer for Broken {
-    async fn run(&self, _: Arc<dyn EngineSink>, _: CancellationToken) {
-        panic!("a mistake");
-    }
-
+impl AlarmStore for Broken {
     async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
         Ok(Armed::default())
     }
@@ -180,6 +176,13 @@ impl Timer for Broken {
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         Ok(vec![Remaining::Missing; keys.len()])
+    }
+}
+
+#[async_trait]
+impl Timer for Broken {
+    async fn run(&self, _: Arc<dyn EngineSink>, _: CancellationToken) {
+        panic!("a mistake");
     }
 
     fn expect(&self, _: Vec<Alarm>) {}

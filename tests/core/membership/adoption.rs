@@ -9,8 +9,8 @@ use lapsed::ledger::{Admin, Ledger};
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
-    AdoptionCandidate, Alarm, ArmMode, Armed, EngineSink, Listening, Remaining, Seen, Timer,
-    TimerError,
+    AdoptionCandidate, Alarm, AlarmStore, ArmMode, Armed, EngineSink, Listening, Remaining, Seen,
+    Timer, TimerError,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -22,12 +22,7 @@ use crate::membership::rig::{Daemon, Ground};
 struct Told(Mutex<Option<Arc<dyn EngineSink>>>);
 
 #[async_trait]
-impl Timer for Told {
-    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
-        *self.0.lock().unwrap() = Some(sink);
-        stop.cancelled().await;
-    }
-
+impl AlarmStore for Told {
     async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
         Ok(Armed::default())
     }
@@ -38,6 +33,14 @@ impl Timer for Told {
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         Ok(vec![Remaining::Missing; keys.len()])
+    }
+}
+
+#[async_trait]
+impl Timer for Told {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        *self.0.lock().unwrap() = Some(sink);
+        stop.cancelled().await;
     }
 
     fn expect(&self, _: Vec<Alarm>) {}

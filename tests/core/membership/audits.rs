@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use lapsed::ledger::{Ledger, Producer};
 use lapsed::membership::{Audit, AuditLockState, Capabilities, MemberId, Membership, Readiness};
 use lapsed::timer::{
-    Alarm, ArmMode, Armed, ArmedPage, Cause, EngineSink, Listening, Remaining, Timer, TimerError,
+    Alarm, AlarmStore, ArmMode, Armed, ArmedPage, Cause, EngineSink, Listening, Remaining, Timer,
+    TimerError,
 };
 use lapsed::{TaskKey, UnixMs};
 use tokio::time::{sleep, timeout};
@@ -29,12 +30,7 @@ struct Ledgered {
 }
 
 #[async_trait]
-impl Timer for Ledgered {
-    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
-        *self.sink.lock().unwrap() = Some(sink);
-        stop.cancelled().await;
-    }
-
+impl AlarmStore for Ledgered {
     async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
         if Some(self.calls.fetch_add(1, Ordering::SeqCst)) == self.fails_at {
             self.failed.store(true, Ordering::SeqCst);
@@ -56,6 +52,14 @@ impl Timer for Ledgered {
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         self.looked_for.fetch_add(keys.len(), Ordering::SeqCst);
         Ok(vec![Remaining::Missing; keys.len()])
+    }
+}
+
+#[async_trait]
+impl Timer for Ledgered {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        *self.sink.lock().unwrap() = Some(sink);
+        stop.cancelled().await;
     }
 
     fn expect(&self, _: Vec<Alarm>) {}
@@ -244,11 +248,7 @@ struct Traced {
 }
 
 #[async_trait]
-impl Timer for Traced {
-    async fn run(&self, _: Arc<dyn EngineSink>, stop: CancellationToken) {
-        stop.cancelled().await;
-    }
-
+impl AlarmStore for Traced {
     async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
         let due = alarms.iter().map(|alarm| alarm.due.0);
         self.arms.lock().unwrap().extend(due);
@@ -262,6 +262,13 @@ impl Timer for Traced {
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         self.seen.lock().unwrap().push("rows");
         Ok(vec![Remaining::Missing; keys.len()])
+    }
+}
+
+#[async_trait]
+impl Timer for Traced {
+    async fn run(&self, _: Arc<dyn EngineSink>, stop: CancellationToken) {
+        stop.cancelled().await;
     }
 
     fn expect(&self, _: Vec<Alarm>) {}

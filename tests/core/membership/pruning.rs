@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use lapsed::ledger::Ledger;
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::timer::{Alarm, ArmMode, Armed, EngineSink, Listening, Remaining, Timer, TimerError};
+use lapsed::timer::{
+    Alarm, AlarmStore, ArmMode, Armed, EngineSink, Listening, Remaining, Timer, TimerError,
+};
 use lapsed::{Config, TaskKey};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -54,11 +56,7 @@ async fn one_daemon_prunes_and_another_when_that_has_gone() {
 struct Lasting;
 
 #[async_trait]
-impl Timer for Lasting {
-    async fn run(&self, _: Arc<dyn EngineSink>, stop: CancellationToken) {
-        stop.cancelled().await;
-    }
-
+impl AlarmStore for Lasting {
     async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
         Ok(Armed::default())
     }
@@ -69,6 +67,13 @@ impl Timer for Lasting {
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         Ok(vec![Remaining::Ms(1); keys.len()])
+    }
+}
+
+#[async_trait]
+impl Timer for Lasting {
+    async fn run(&self, _: Arc<dyn EngineSink>, stop: CancellationToken) {
+        stop.cancelled().await;
     }
 
     fn expect(&self, _: Vec<Alarm>) {}

@@ -6,4 +6,5 @@ mod connections;
 mod permissions;
 pub mod rig;
 mod scheduling;
+mod waiting_workers;
 mod workers;

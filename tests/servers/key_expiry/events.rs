@@ -1,6 +1,6 @@
 //! What is heard, and what is armed.
 
-use lapsed::timer::{ArmMode, Armed, Cause, Remaining, Source, Timer};
+use lapsed::timer::{AlarmStore, ArmMode, Armed, Cause, Remaining, Source};
 
 use crate::key_expiry::harness::{Daemon, Recorded, key, keys};
 use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, server};

@@ -10,8 +10,8 @@ use lapsed::task::{Arming, TaskKey, UnixMs};
 use lapsed::timer::key_expiry::Events;
 use lapsed::timer::key_expiry::KeyExpiry;
 use lapsed::timer::{
-    AdoptionCandidate, AdoptionSink, Alarm, ArmMode, Armed, Cause, Listening, Peers, Signal,
-    SignalSink, Source, Timer,
+    AdoptionCandidate, AdoptionSink, Alarm, AlarmStore, ArmMode, Armed, Cause, Listening, Peers,
+    Signal, SignalSink, Source, Timer,
 };
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -1,6 +1,6 @@
 //! Links that break, go silent, or lead to the wrong server.
 
-use lapsed::timer::{ArmMode, Cause, Timer};
+use lapsed::timer::{AlarmStore, ArmMode, Cause};
 use lapsed_sandbox::PrivateRedis;
 use tokio::time::timeout;
 

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::quiet::Quiet;
 use super::requests::{Entry, Full, Known};
-use super::score::{OWN_FROM, Score};
 use super::state::State;
+use crate::alarms::{OWN_FROM, Score};
 use crate::{RedisError, ScoreChange};
 use lapsed_core::task::{DELAY_MAX, Foreign, TaskKey, UnixMs};
 use lapsed_core::telemetry::DropReason;

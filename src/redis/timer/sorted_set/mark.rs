@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::entries::Entries;
+use crate::alarms::SetEntries;
 use crate::{Keyspace, RedisError};
 use lapsed_core::task::UnixMs;
 use lapsed_core::telemetry::log::LogLimiter;
@@ -87,7 +87,7 @@ impl Marks {
     /// Marks sets that have lost their data, and requests an audit for them.
     pub(super) async fn check(
         &self,
-        entries: &Entries,
+        entries: &SetEntries,
         run_id: &str,
         now: UnixMs,
         sink: &dyn SignalSink,
@@ -128,7 +128,7 @@ impl Marks {
     /// Keeps the marks that an audit has satisfied, which began at `began`.
     pub(super) async fn audited(
         &self,
-        entries: &Entries,
+        entries: &SetEntries,
         keyspace: &Keyspace,
         began: UnixMs,
     ) -> Result<(), RedisError> {

@@ -7,14 +7,12 @@
 mod absence;
 #[cfg(feature = "engine")]
 pub mod delayed_sets;
-mod entries;
 mod inbox;
 mod mark;
 mod near;
 mod overdue;
 mod quiet;
 mod requests;
-mod score;
 mod session;
 mod state;
 mod writing;
@@ -25,27 +23,21 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::entries::Entries;
 use self::overdue::Pages;
-pub use self::score::OWN_FROM;
-use self::score::Score;
 use self::session::Sessions;
 use self::state::State;
 use self::writing::Writing;
 use super::{
-    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, EngineSink, Listening, Remaining, Taking,
-    Timer, TimerError,
+    Acknowledgement, Alarm, AlarmStore, ArmMode, Armed, ArmedPage, EngineSink, Listening,
+    Remaining, Taking, Timer, TimerError,
 };
+use crate::alarms::SetEntries;
+use crate::alarms::set_entries::failed;
 use crate::{Commands, Endpoint, Keyspace, LedgerName, RedisError};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{RedisConfig, SortedSetConfig};
 use lapsed_core::task::{TaskKey, UnixMs};
 use lapsed_core::telemetry::Metrics;
-
-/// The score of lapsed's own entry for a due time.
-pub fn own_score(due: UnixMs) -> f64 {
-    Score::own(due)
-}
 
 /// The timer that uses sorted sets.
 pub struct SortedSet {
@@ -81,12 +73,32 @@ impl SortedSet {
     ) -> Self {
         let commands = Commands::new(endpoint);
         let keyspace = Keyspace::new(commands.clone(), &redis.key_prefix);
-        let entries = Entries::new(commands, redis, sets, ledger);
+        let entries = SetEntries::on(commands, redis, sets, clock.clone(), ledger);
         let state = Arc::new(State::new(entries, keyspace, clock, metrics));
         Self {
             sessions: Arc::new(Sessions::new(Arc::clone(&state))),
             state,
         }
+    }
+}
+
+#[async_trait]
+impl AlarmStore for SortedSet {
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let armed = match mode {
+            ArmMode::Replace => Writing(&self.state).replace(alarms).await,
+            ArmMode::IfMissing => Writing(&self.state).repair(alarms).await,
+        };
+        armed.map_err(|error| failed("cannot write entries", error))
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.state.signals.forget(keys);
+        self.state.entries.disarm(keys).await
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        self.state.entries.remaining(keys).await
     }
 }
 
@@ -109,35 +121,6 @@ impl Timer for SortedSet {
         parts.shutdown().await;
         self.state.set_sink(None);
         self.sessions.stopped();
-    }
-
-    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
-        let armed = match mode {
-            ArmMode::Replace => Writing(&self.state).replace(alarms).await,
-            ArmMode::IfMissing => Writing(&self.state).repair(alarms).await,
-        };
-        armed.map_err(|error| failed("cannot write entries", error))
-    }
-
-    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
-        self.state.signals.forget(keys);
-        let removed = self.state.entries.remove(keys).await;
-        removed.map_err(|error| failed("cannot remove entries", error))
-    }
-
-    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
-        let found = self.state.entries.find(keys).await;
-        let found = found.map_err(|error| failed("cannot query entries", error))?;
-        let now = self.state.clock.now();
-        let remaining = |score: Option<Score>| match score {
-            None => Remaining::Missing,
-            Some(Score::Never) => Remaining::Forever,
-            Some(Score::RequestNow) => Remaining::Ms(0),
-            Some(Score::Own(due) | Score::Request(due)) => {
-                Remaining::Ms(due.since(now).as_millis() as u64)
-            }
-        };
-        Ok(found.into_iter().map(remaining).collect())
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {
@@ -213,15 +196,4 @@ impl Listening for SortedSet {
         let page = Pages(&self.state).read(cursor, wants).await;
         page.map_err(|error| failed("cannot read entries", error))
     }
-}
-
-/// The error of a command.
-fn failed(what: &'static str, error: RedisError) -> TimerError {
-    let passes = error.is_transient();
-    let what = match error.is_wrong_type() {
-        true => format!("{what}: a key of `sorted_set.keys` is not a sorted set"),
-        false => what.to_owned(),
-    };
-    let error = TimerError::new(what, error);
-    if passes { error } else { error.lasting() }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::score::Score;
 use super::state::State;
 use crate::RedisError;
+use crate::alarms::Score;
 use lapsed_core::task::{TaskKey, UnixMs};
 use lapsed_core::timer::{Alarm, SignalSink};
 

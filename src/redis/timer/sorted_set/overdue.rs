@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::inbox::{Reader, Request};
-use super::score::{OWN_FROM, Score};
 use super::state::State;
 use crate::RedisError;
+use crate::alarms::{OWN_FROM, Score};
 use lapsed_core::task::{TaskKey, UnixMs};
 use lapsed_core::timer::{Alarm, ArmedPage};
 

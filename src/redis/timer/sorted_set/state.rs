@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::absence::Absences;
-use super::entries::Entries;
 use super::mark::Marks;
 use super::requests::Requests;
-use crate::{Keyspace, Proof, RedisError};
+use crate::alarms::SetEntries;
+use crate::{Keyspace, RedisError};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::telemetry::Metrics;
 use lapsed_core::telemetry::log::LogLimiter;
@@ -18,7 +18,7 @@ use lapsed_core::timer::{AdoptionSink, Alarm};
 
 /// State of the timer.
 pub(super) struct State {
-    pub(super) entries: Entries,
+    pub(super) entries: SetEntries,
     pub(super) keyspace: Keyspace,
     pub(super) clock: LedgerClock,
     pub(super) metrics: Arc<Metrics>,
@@ -39,7 +39,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(
-        entries: Entries,
+        entries: SetEntries,
         keyspace: Keyspace,
         clock: LedgerClock,
         metrics: Arc<Metrics>,
@@ -87,12 +87,6 @@ impl State {
         self.sink
             .lock()
             .expect("nothing panics while holding the sink")
-    }
-
-    /// Returns whether a missing entry means that a program removed it. Call it after the query whose absence is in
-    /// question.
-    pub(super) async fn proof(&self) -> Result<Proof, RedisError> {
-        self.entries.scored().proof(self.entries.sets()).await
     }
 
     /// Raises signals for these alarms when they are due.

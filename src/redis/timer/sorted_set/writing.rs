@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::score::Score;
 use super::state::State;
-use crate::{EntryAnswer, Proof, RedisError, ScoreChange, TakenEntry, WriteMode};
+use crate::alarms::Score;
+use crate::{EntryAnswer, Proof, RedisError, ScoreChange, TakenEntry};
 use lapsed_core::task::{DELAY_MAX, UnixMs};
 use lapsed_core::timer::{
     Acknowledgement, AdoptionCandidate, Alarm, Armed, EntryState, Seen, Taking,
@@ -25,17 +25,10 @@ pub(super) struct Writing<'a>(pub(super) &'a State);
 impl Writing<'_> {
     /// Writes entries over any that exist.
     pub(super) async fn replace(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
-        let written = self
-            .0
-            .entries
-            .write(alarms.iter(), WriteMode::Replace, self.0.clock.now())
-            .await;
+        let armed = self.0.entries.replace(alarms).await;
         // Not before: the task would end, and its entry would be written after that.
         self.expect_soon(alarms);
-        Ok(Armed {
-            written: written?.len(),
-            ..Armed::default()
-        })
+        armed
     }
 
     /// Has the signals of tasks that this process creates and runs raised when they are due, however short their delay.
@@ -50,45 +43,13 @@ impl Writing<'_> {
         }
     }
 
-    /// Writes entries that are missing, and moves those whose time has passed. While absence is evidence, a missing entry
-    /// is reported first; while daemons with other settings are here, it stays missing.
+    /// Writes entries that are missing. Those that a program may have removed are reported to the engine first.
     pub(super) async fn repair(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
-        let heard = self.0.clock.now();
-        let now = Score::own(heard);
-        let answers = self
-            .0
-            .entries
-            .write(alarms.iter(), WriteMode::Move { now }, heard)
-            .await?;
-        let mut armed = Armed::default();
-        let mut missing = Vec::new();
-        for (alarm, answer) in alarms.iter().zip(&answers) {
-            match answer {
-                EntryAnswer::Written => armed.written += 1,
-                EntryAnswer::Kept | EntryAnswer::Taken => armed.present += 1,
-                EntryAnswer::Missing => missing.push(alarm.clone()),
-            }
-        }
-        if missing.is_empty() {
-            return Ok(armed);
-        }
-        armed.missing = missing.len();
-        let lost = match (self.0.proof().await?, self.0.sink()) {
-            (Proof::Lost, _) => missing,
-            (Proof::Kept, Some(sink)) => self.0.absences.report(missing, heard, sink.as_ref()),
-            // A daemon has to decide.
-            (Proof::Kept, None) | (Proof::Shared, _) => Vec::new(),
+        let report = |missing, heard| match self.0.sink() {
+            Some(sink) => self.0.absences.report(missing, heard, sink.as_ref()),
+            None => Vec::new(),
         };
-        let mode = WriteMode::Keep { now };
-        let answers = self.0.entries.write(lost.iter(), mode, heard).await?;
-        for answer in &answers {
-            armed.missing -= 1;
-            match answer {
-                EntryAnswer::Written => armed.written += 1,
-                _ => armed.present += 1,
-            }
-        }
-        Ok(armed)
+        self.0.entries.repair(alarms, report).await
     }
 
     /// Takes the entries of tasks that are about to start.
@@ -195,7 +156,7 @@ impl Writing<'_> {
         // A program has removed them meanwhile.
         if !missing.is_empty()
             && let Some(sink) = self.0.sink()
-            && self.0.proof().await? == Proof::Kept
+            && self.0.entries.proof().await? == Proof::Kept
         {
             let _ = self.0.absences.report(missing, heard, sink.as_ref());
         }

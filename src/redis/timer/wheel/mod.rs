@@ -14,7 +14,6 @@ mod wheel_clock;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::task::JoinSet;
@@ -26,9 +25,10 @@ use self::hand::{Hand, LEFT_BEHIND};
 use self::inbox::Inbox;
 use self::wheel_clock::WheelClock;
 use super::{
-    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, EngineSink, Entries, EntryState, Listening,
-    Remaining, Timer, TimerError,
+    Acknowledgement, Alarm, AlarmStore, ArmMode, Armed, ArmedPage, EngineSink, Entries, EntryState,
+    Listening, Remaining, Timer, TimerError,
 };
+use crate::alarms::WheelSlots;
 use crate::{Commands, Endpoint, Keyspace, RedisError, WheelKeys};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{RedisConfig, WheelConfig};
@@ -38,9 +38,6 @@ use lapsed_core::telemetry::Metrics;
 /// Slots of one page of the audit, and entries of each of them.
 const AUDIT_SLOTS: u32 = 100;
 const AUDIT_ENTRIES: usize = 100;
-
-/// An audit writes no entry that is due within this time. The look-ahead and the sweep find such tasks.
-const ABOUT_TO_START: Duration = Duration::from_secs(1);
 
 /// The key of the task that an element of a list becomes, but for its due time; `None` for an entry that the old executor has
 /// run.
@@ -63,6 +60,7 @@ pub fn task_of(element: &[u8], class: &str) -> Result<Option<TaskKey>, &'static 
 pub struct Wheel {
     clock: LedgerClock,
     wheel_clock: WheelClock,
+    entries: WheelSlots,
     keys: WheelKeys,
     ahead: Arc<Ahead>,
     hand: Arc<Hand>,
@@ -98,21 +96,16 @@ impl Wheel {
         metrics: Arc<Metrics>,
     ) -> Self {
         let WheelConfig {
-            key,
             slots,
             tick,
             class,
             stopped_at,
+            ..
         } = config;
         let commands = Commands::new(endpoint);
         let wheel_clock = WheelClock::new(*slots, *tick);
-        let key = format!("{}{key}", redis.key_prefix);
-        let keys = WheelKeys::new(
-            commands.clone(),
-            key,
-            wheel_clock.slots(),
-            wheel_clock.tick_ms(),
-        );
+        let entries = WheelSlots::on(commands.clone(), redis, config, clock.clone());
+        let keys = entries.keys.clone();
         let ahead = Arc::new(Ahead::new(clock.clone(), *tick));
         let inbox = Inbox::new(keys.clone(), wheel_clock, clock.clone(), class, metrics);
         let inbox = Arc::new(inbox);
@@ -128,6 +121,7 @@ impl Wheel {
         Self {
             clock,
             wheel_clock,
+            entries,
             keys,
             ahead,
             hand: Arc::new(hand),
@@ -143,6 +137,25 @@ impl Wheel {
         if self.runs.load(Ordering::Relaxed) {
             self.ahead.expect_new(near.cloned());
         }
+    }
+}
+
+#[async_trait]
+impl AlarmStore for Wheel {
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let armed = self.entries.arm(alarms, mode).await;
+        // Afterwards: an entry that is written when its task has ended would stay.
+        self.expect_near(alarms);
+        armed
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.ahead.due.forget(keys);
+        self.entries.disarm(keys).await
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        self.entries.remaining(keys).await
     }
 }
 
@@ -164,46 +177,6 @@ impl Timer for Wheel {
         }
         parts.shutdown().await;
         self.hand.stopped();
-    }
-
-    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
-        let now = self.clock.now();
-        let (keep, begin) = match mode {
-            ArmMode::Replace => (None, UnixMs(i64::MIN)),
-            // The task is pending: an entry that is due is of an earlier arming. A task that is about to start may have
-            // ended by now, and its entry would stay.
-            ArmMode::IfMissing => (Some(now), now.plus(ABOUT_TO_START)),
-        };
-        let entries = alarms.iter().filter(|alarm| alarm.due > begin);
-        let entries = entries.map(|alarm| (&alarm.key, entry_due(alarm, now)));
-        let entries: Vec<(&TaskKey, UnixMs)> = entries.collect();
-        let written = self.keys.arm(&entries, keep).await;
-        // Afterwards: an entry that is written when its task has ended would stay.
-        self.expect_near(alarms);
-        let written = written.map_err(|error| TimerError::new("cannot write entries", error))?;
-        Ok(Armed {
-            written,
-            present: alarms.len() - written,
-            missing: 0,
-        })
-    }
-
-    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
-        self.ahead.due.forget(keys);
-        let entries: Vec<_> = keys.iter().map(|key| (key, None)).collect();
-        let removed = self.keys.remove(&entries).await;
-        removed.map_err(|error| TimerError::new("cannot remove entries", error))
-    }
-
-    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
-        let found = self.keys.due_times(keys).await;
-        let found = found.map_err(|error| TimerError::new("cannot query entries", error))?;
-        let now = self.clock.now();
-        let remaining = |due: Option<UnixMs>| match due {
-            Some(due) => Remaining::Ms(due.since(now).as_millis() as u64),
-            None => Remaining::Missing,
-        };
-        Ok(found.into_iter().map(remaining).collect())
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {
@@ -278,14 +251,5 @@ impl Listening for Wheel {
             taken: Vec::new(),
             next: (end < self.wheel_clock.slots()).then_some(u64::from(end)),
         })
-    }
-}
-
-/// The due time of an entry: that of the row, by which `settle` removes it. The alarm of a task that is due already may say
-/// a little later.
-fn entry_due(alarm: &Alarm, now: UnixMs) -> UnixMs {
-    match alarm.arming {
-        Some(arming) if alarm.due <= now => arming.due.min(alarm.due),
-        _ => alarm.due,
     }
 }

@@ -41,10 +41,6 @@ impl WheelClock {
         u32::try_from(self.slots).expect("created from a u32")
     }
 
-    pub(super) fn tick_ms(self) -> i64 {
-        self.tick_ms
-    }
-
     /// Returns the length of some ticks.
     pub(super) fn ticks(self, count: u32) -> Duration {
         Duration::from_millis(self.tick_ms.unsigned_abs()).saturating_mul(count)

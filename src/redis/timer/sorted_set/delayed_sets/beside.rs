@@ -15,8 +15,8 @@ use lapsed_core::config::Config;
 use lapsed_core::task::{Countdown, TaskKey, UnixMs};
 use lapsed_core::telemetry::Metrics;
 use lapsed_core::timer::{
-    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, EngineSink, Entries, Hearing, Listening,
-    Remaining, Taking, Timer, TimerError,
+    Acknowledgement, Alarm, AlarmStore, ArmMode, Armed, ArmedPage, EngineSink, Entries, Hearing,
+    Listening, Remaining, Taking, Timer, TimerError,
 };
 
 /// Set in the cursors of registers.
@@ -78,12 +78,7 @@ impl WithDelayedSets {
 }
 
 #[async_trait]
-impl Timer for WithDelayedSets {
-    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
-        let sets = run(&self.sets, Arc::clone(&sink), stop.clone());
-        tokio::join!(self.timer.run(sink, stop), sets);
-    }
-
+impl AlarmStore for WithDelayedSets {
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
         let (of_timer, of_sets) = self.divide(alarms, |alarm| &alarm.key);
         let mut armed = Armed::default();
@@ -129,6 +124,14 @@ impl Timer for WithDelayedSets {
             sets = self.sets.remaining(&of_sets).await.map_err(failed)?;
         }
         Ok(self.merge(keys.iter().cloned(), timer, sets))
+    }
+}
+
+#[async_trait]
+impl Timer for WithDelayedSets {
+    async fn run(&self, sink: Arc<dyn EngineSink>, stop: CancellationToken) {
+        let sets = run(&self.sets, Arc::clone(&sink), stop.clone());
+        tokio::join!(self.timer.run(sink, stop), sets);
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {

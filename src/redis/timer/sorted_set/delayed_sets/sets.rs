@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::absence::Absences;
 use super::super::requests::Requests;
-use super::super::score::{OWN_FROM, Score};
+use crate::alarms::{OWN_FROM, Score};
 use crate::{Commands, DelayedSet, RedisError, RegisterPage, ScoredSets};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{DelayedSetConfig, ScoreUnit};

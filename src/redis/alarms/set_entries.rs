@@ -1,28 +1,48 @@
-//! The entries of tasks in the configured sets: which member in which set, and the commands on them.
+//! Alarms as entries of the configured sorted sets: which member in which set, and the commands on them.
+
+use async_trait::async_trait;
 
 use super::score::{MILLISECONDS_FROM, OWN_FROM, Score};
 use crate::{
-    Commands, EntryAnswer, EntryToTake, LedgerName, Names, RedisError, Register, ScoreChange,
-    ScoredEntry, ScoredSets, TakenEntry, WriteMode,
+    Commands, Endpoint, EntryAnswer, EntryToTake, LedgerName, Names, Proof, RedisError, Register,
+    ScoreChange, ScoredEntry, ScoredSets, TakenEntry, WriteMode,
 };
+use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{MemberPlace, RedisConfig, SortedSetConfig};
 use lapsed_core::task::{Foreign, KeyBucket, TaskKey, UnixMs};
-use lapsed_core::timer::Alarm;
+use lapsed_core::timer::{Alarm, AlarmStore, ArmMode, Armed, Remaining, TimerError};
 
 /// Names the entries of tasks, and writes and removes them.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub struct SetEntries {
     config: SortedSetConfig,
     /// The names of the sets in Redis.
     sets: Vec<String>,
     scored: ScoredSets,
+    clock: LedgerClock,
 }
 
-impl Entries {
-    pub(super) fn new(
+impl SetEntries {
+    /// Does no I/O: the connection is opened on first use.
+    ///
+    /// # Errors
+    /// If the URL cannot be parsed.
+    pub fn new(
+        redis: &RedisConfig,
+        config: SortedSetConfig,
+        clock: LedgerClock,
+        ledger: LedgerName,
+    ) -> Result<Self, RedisError> {
+        let commands = Commands::new(Endpoint::new(redis)?);
+        Ok(Self::on(commands, redis, config, clock, ledger))
+    }
+
+    /// The same on this connection.
+    pub fn on(
         commands: Commands,
         redis: &RedisConfig,
         config: SortedSetConfig,
+        clock: LedgerClock,
         ledger: LedgerName,
     ) -> Self {
         let name = |key: &String| format!("{}{key}", redis.key_prefix);
@@ -31,47 +51,48 @@ impl Entries {
             sets: config.keys.iter().map(name).collect(),
             scored: ScoredSets::new(commands, OWN_FROM, Some(register)),
             config,
+            clock,
         }
     }
 
     /// The names of the sets in Redis.
-    pub(super) fn sets(&self) -> &[String] {
+    pub fn sets(&self) -> &[String] {
         &self.sets
     }
 
     /// Names the sets, and how members and scores are read.
-    pub(super) fn scope(&self) -> String {
+    pub fn scope(&self) -> String {
         let unit = self.config.unit.as_str();
         format!("sorted_set:{}/{unit}", self.config.scope())
     }
 
     /// The commands.
-    pub(super) fn scored(&self) -> &ScoredSets {
+    pub fn scored(&self) -> &ScoredSets {
         &self.scored
     }
 
     /// Reads a score.
-    pub(super) fn read_score(&self, score: f64) -> Score {
+    pub fn read_score(&self, score: f64) -> Score {
         Score::read(score, self.config.unit)
     }
 
     /// The score of a request that a program would write for this time.
-    pub(super) fn request_score(&self, due: UnixMs) -> f64 {
+    pub fn request_score(&self, due: UnixMs) -> f64 {
         Score::request(due, self.config.unit)
     }
 
     /// Returns the task of a member of the set with this index.
-    pub(super) fn key_of(&self, set: usize, member: &[u8]) -> Result<TaskKey, Foreign> {
+    pub fn key_of(&self, set: usize, member: &[u8]) -> Result<TaskKey, Foreign> {
         self.config.member.key_of(set, member)
     }
 
     /// Returns the payload of the task of a member, if the member does not follow from its key.
-    pub(super) fn payload_of(&self, set: usize, member: &[u8]) -> Option<String> {
+    pub fn payload_of(&self, set: usize, member: &[u8]) -> Option<String> {
         self.config.member.payload_of(set, member)
     }
 
     /// True if the register has to keep the member of a task.
-    pub(super) fn keeps_member(&self, key: &TaskKey) -> bool {
+    pub fn keeps_member(&self, key: &TaskKey) -> bool {
         self.config.member.place_of(key).member.is_empty()
     }
 
@@ -90,7 +111,7 @@ impl Entries {
     }
 
     /// Writes the entries of alarms. Returns an answer for each, in order.
-    pub(super) async fn write<'a>(
+    pub async fn write<'a>(
         &self,
         alarms: impl Iterator<Item = &'a Alarm>,
         mode: WriteMode,
@@ -108,16 +129,80 @@ impl Entries {
         written.await
     }
 
-    /// Changes entries whose score is still the one that was read.
-    pub(super) async fn change(
+    /// Writes entries over any that exist.
+    ///
+    /// # Errors
+    /// If Redis does not answer.
+    pub async fn replace(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
+        let now = self.clock.now();
+        let written = self.write(alarms.iter(), WriteMode::Replace, now).await?;
+        Ok(Armed {
+            written: written.len(),
+            ..Armed::default()
+        })
+    }
+
+    /// Writes entries that are missing, and moves those whose time has passed. While absence is evidence, `removed` gets
+    /// the missing ones and the time of the query, and returns those to write; while daemons with other settings are here,
+    /// they stay missing.
+    ///
+    /// # Errors
+    /// If Redis does not answer.
+    pub async fn repair(
         &self,
-        changes: &[ScoreChange],
-    ) -> Result<Vec<EntryAnswer>, RedisError> {
+        alarms: &[Alarm],
+        removed: impl FnOnce(Vec<Alarm>, UnixMs) -> Vec<Alarm>,
+    ) -> Result<Armed, RedisError> {
+        let heard = self.clock.now();
+        let now = Score::own(heard);
+        let mode = WriteMode::Move { now };
+        let answers = self.write(alarms.iter(), mode, heard).await?;
+        let mut armed = Armed::default();
+        let mut missing = Vec::new();
+        for (alarm, answer) in alarms.iter().zip(&answers) {
+            match answer {
+                EntryAnswer::Written => armed.written += 1,
+                EntryAnswer::Kept | EntryAnswer::Taken => armed.present += 1,
+                EntryAnswer::Missing => missing.push(alarm.clone()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(armed);
+        }
+        armed.missing = missing.len();
+        let lost = match self.proof().await? {
+            Proof::Lost => missing,
+            Proof::Kept => removed(missing, heard),
+            Proof::Shared => Vec::new(),
+        };
+        let mode = WriteMode::Keep { now };
+        let answers = self.write(lost.iter(), mode, heard).await?;
+        for answer in &answers {
+            armed.missing -= 1;
+            match answer {
+                EntryAnswer::Written => armed.written += 1,
+                _ => armed.present += 1,
+            }
+        }
+        Ok(armed)
+    }
+
+    /// Returns whether a missing entry means that a program removed it. Call it after the query whose absence is in
+    /// question.
+    ///
+    /// # Errors
+    /// If Redis does not answer.
+    pub async fn proof(&self) -> Result<Proof, RedisError> {
+        self.scored.proof(&self.sets).await
+    }
+
+    /// Changes entries whose score is still the one that was read.
+    pub async fn change(&self, changes: &[ScoreChange]) -> Result<Vec<EntryAnswer>, RedisError> {
         self.scored.change(&self.sets, changes).await
     }
 
     /// Removes our own entries of these alarms, unless they are for a later time.
-    pub(super) async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
+    pub async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
         let entries: Vec<ScoredEntry> = ended
             .iter()
             .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due), alarm.due))
@@ -127,7 +212,7 @@ impl Entries {
     }
 
     /// Removes the entries of these tasks.
-    pub(super) async fn remove(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
+    pub async fn remove(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
         let entries: Vec<ScoredEntry> = keys
             .iter()
             .map(|key| self.entry(key, f64::INFINITY, UnixMs(i64::MAX)))
@@ -137,11 +222,7 @@ impl Entries {
     }
 
     /// Takes the entries of tasks that are about to start. Returns what became of each, in order.
-    pub(super) async fn take(
-        &self,
-        alarms: &[Alarm],
-        now: UnixMs,
-    ) -> Result<Vec<TakenEntry>, RedisError> {
+    pub async fn take(&self, alarms: &[Alarm], now: UnixMs) -> Result<Vec<TakenEntry>, RedisError> {
         let entries: Vec<EntryToTake> = alarms.iter().map(|alarm| self.to_take(alarm)).collect();
         let unit = self.config.unit.as_str();
         let now = Score::own(now);
@@ -153,7 +234,7 @@ impl Entries {
 
     /// Notes that the entries of these tasks, which were taken for an arming due at the time that is given with each, are
     /// those of their present armings.
-    pub(super) async fn retake(&self, moved: &[(UnixMs, Alarm)]) -> Result<(), RedisError> {
+    pub async fn retake(&self, moved: &[(UnixMs, Alarm)]) -> Result<(), RedisError> {
         let entries = moved.iter();
         let entries = entries.map(|(taken_for, alarm)| (taken_for.0, self.to_take(alarm)));
         let entries: Vec<(i64, EntryToTake)> = entries.collect();
@@ -171,7 +252,7 @@ impl Entries {
     }
 
     /// Returns what the sets hold for each task, in order: a request of a program before our own entry.
-    pub(super) async fn find(&self, keys: &[TaskKey]) -> Result<Vec<Option<Score>>, RedisError> {
+    pub async fn find(&self, keys: &[TaskKey]) -> Result<Vec<Option<Score>>, RedisError> {
         let places: Vec<MemberPlace> = keys
             .iter()
             .map(|key| self.config.member.place_of(key))
@@ -214,6 +295,49 @@ impl Entries {
         let read = |score: Option<f64>| score.map(|score| self.read_score(score));
         Ok(scores.into_iter().map(read).collect())
     }
+}
+
+#[async_trait]
+impl AlarmStore for SetEntries {
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let armed = match mode {
+            ArmMode::Replace => self.replace(alarms).await,
+            // Whether a program has removed them, a daemon has to decide.
+            ArmMode::IfMissing => self.repair(alarms, |_, _| Vec::new()).await,
+        };
+        armed.map_err(|error| failed("cannot write entries", error))
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        let removed = self.remove(keys).await;
+        removed.map_err(|error| failed("cannot remove entries", error))
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        let found = self.find(keys).await;
+        let found = found.map_err(|error| failed("cannot query entries", error))?;
+        let now = self.clock.now();
+        let remaining = |score: Option<Score>| match score {
+            None => Remaining::Missing,
+            Some(Score::Never) => Remaining::Forever,
+            Some(Score::RequestNow) => Remaining::Ms(0),
+            Some(Score::Own(due) | Score::Request(due)) => {
+                Remaining::Ms(due.since(now).as_millis() as u64)
+            }
+        };
+        Ok(found.into_iter().map(remaining).collect())
+    }
+}
+
+/// The error of a command.
+pub(crate) fn failed(what: &'static str, error: RedisError) -> TimerError {
+    let passes = error.is_transient();
+    let what = match error.is_wrong_type() {
+        true => format!("{what}: a key of `sorted_set.keys` is not a sorted set"),
+        false => what.to_owned(),
+    };
+    let error = TimerError::new(what, error);
+    if passes { error } else { error.lasting() }
 }
 
 fn bytes_of(text: &Option<String>) -> Vec<u8> {

@@ -10,14 +10,14 @@ use lapsed_core::task::{UnixMs, row_due};
 pub const OWN_FROM: f64 = 1e14;
 
 /// The lowest score in milliseconds, where the unit is told by size.
-pub(super) const MILLISECONDS_FROM: f64 = 1e11;
+pub const MILLISECONDS_FROM: f64 = 1e11;
 
 /// Latest due time of an entry: as long after now as a task may be scheduled.
 const LATEST_MS: f64 = 1e13;
 
 /// What a score means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Score {
+pub enum Score {
     /// A program requests this due time. Never a whole second.
     Request(UnixMs),
     /// A program requests a run at once: zero, or a negative number.
@@ -30,7 +30,7 @@ pub(super) enum Score {
 
 impl Score {
     /// Reads a score, as Redis returns it.
-    pub(super) fn read(score: f64, unit: ScoreUnit) -> Self {
+    pub fn read(score: f64, unit: ScoreUnit) -> Self {
         if score <= 0.0 {
             return Self::RequestNow;
         }
@@ -54,17 +54,22 @@ impl Score {
     }
 
     /// The score of lapsed's own entry for a due time.
-    pub(super) fn own(due: UnixMs) -> f64 {
+    pub fn own(due: UnixMs) -> f64 {
         (due.0.saturating_mul(1000) as f64).max(OWN_FROM)
     }
 
     /// The score that a program would write for a due time.
-    pub(super) fn request(due: UnixMs, unit: ScoreUnit) -> f64 {
+    pub fn request(due: UnixMs, unit: ScoreUnit) -> f64 {
         match unit {
             ScoreUnit::Seconds => due.0 as f64 / 1e3,
             ScoreUnit::Auto | ScoreUnit::Milliseconds => due.0 as f64,
         }
     }
+}
+
+/// The score of lapsed's own entry for a due time.
+pub fn own_score(due: UnixMs) -> f64 {
+    Score::own(due)
 }
 
 #[cfg(test)]
