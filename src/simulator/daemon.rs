@@ -6,7 +6,7 @@ use lapsed::engine::{Handle, Metrics, Parts};
 use lapsed::handler::Router;
 use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
-use lapsed::{Engine, TaskClient};
+use lapsed::{Config, Engine, TaskClient};
 use lapsed_core::ledger::Ledger;
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::timer::Timer;
@@ -20,7 +20,7 @@ use crate::history::History;
 use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::members::SimMembers;
-use crate::plan::{Plan, Series, TimerKind, WHEEL};
+use crate::plan::{Plan, TimerKind, WHEEL};
 use crate::process::Process;
 use crate::programs;
 use crate::record::Actor;
@@ -68,7 +68,7 @@ impl Daemon {
         number: usize,
         starts: usize,
         how: Start,
-        series: &[Series],
+        config: &Config,
     ) -> Self {
         let Ground {
             plan,
@@ -90,19 +90,18 @@ impl Daemon {
             Arc::clone(history),
             how.ahead_ms,
         );
-        let config = keyed::config(plan, series);
         let metrics = Arc::new(Metrics::default());
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("daemon-{number}-{starts}")));
         let clock = sim_ledger.clock().clone();
-        let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &metrics);
+        let timer = keyed::timer(link.as_ref(), config, clock.clone(), &metrics);
         let timer = SimTimer::new(timer, Arc::clone(&process), clock);
         let members = match &link {
-            Some(link) => keyed::members(link, &config),
+            Some(link) => keyed::members(link, config),
             None => Arc::clone(members) as _,
         };
         let limiter = match &link {
-            Some(link) => keyed::limiter(link, &config),
+            Some(link) => keyed::limiter(link, config),
             None => Arc::clone(limiter) as _,
         };
         let classes: &[&str] = match (how.has_fewer_classes, plan.timer) {
@@ -119,11 +118,11 @@ impl Daemon {
             timer,
             membership: Arc::new(SimMembers::new(members, Arc::clone(&process))),
             limiter,
-            router: Arc::new(Router::new(handlers, &config)),
+            router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::clone(&metrics),
             tracer: None,
         };
-        let engine = Engine::with_parts(parts, &config);
+        let engine = Engine::with_parts(parts, config);
         let handle = engine.handle();
         let app = AppState::new(
             &config.http,

@@ -43,6 +43,8 @@ retry = {{ max_attempts = 4 }}
 sorted_set = {{ keys = ['{SET}'], unit = 'milliseconds' }}
 routes = [{{ match = '^Pull@', pull = {{ queue = '{QUEUE}', visibility = '{}s' }} }}]
 recurring = [{}]
+wheel = {{ slots = {} }}
+ledger_poll = {{ probe = '{}ms' }}
 retention = {{ done = '{age}', cancelled = '{age}' }}
 ",
         plan.timer.name(),
@@ -50,6 +52,8 @@ retention = {{ done = '{age}', cancelled = '{age}' }}
         plan.lease.as_secs(),
         plan.lease.as_secs(),
         series.join(", "),
+        plan.slots,
+        plan.probe.as_millis(),
     );
     Config::from_toml(&text).expect("a valid configuration")
 }
@@ -120,17 +124,13 @@ pub fn command(timer: TimerKind, verb: &Verb, key: &str, now: UnixMs) -> Vec<Str
     words
 }
 
-/// The slot and the due time of an entry that a program pushes now.
-pub fn slot(delay: Duration, now: UnixMs) -> (i64, UnixMs) {
-    const SLOTS: i64 = 3_600;
-    let second = now.plus(delay).0 / 1_000;
-    (second % SLOTS, UnixMs(second * 1_000))
-}
-
 /// What a program sends to push the entry of an operation into its slot.
-pub fn push(delay: Duration, payload: &str, now: UnixMs) -> Vec<String> {
-    let (slot, _) = slot(delay, now);
-    let entry = format!(r#"{{"method":"ok","params":{payload},"cycle_num":0}}"#);
+pub fn push(delay: Duration, payload: &str, now: UnixMs, slots: u32) -> Vec<String> {
+    let slots = i64::from(slots);
+    let (second, now) = (now.plus(delay).0 / 1_000, now.0 / 1_000);
+    let slot = second % slots;
+    let rounds = (second - now) / slots;
+    let entry = format!(r#"{{"method":"ok","params":{payload},"cycle_num":{rounds}}}"#);
     vec!["RPUSH".into(), format!("task_{slot}"), entry]
 }
 

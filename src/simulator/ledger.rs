@@ -60,7 +60,7 @@ impl SimLedger {
         if process.strikes(FaultKind::LedgerSlow) {
             sleep(Duration::from_millis(process.draw(10, 1_500))).await;
         } else {
-            sleep(Duration::from_millis(process.draw(0, 2))).await;
+            self.on_the_way(2).await;
         }
         if process.strikes(FaultKind::LedgerUnreachable) {
             return Err(unavailable("connection refused"));
@@ -84,9 +84,16 @@ impl SimLedger {
 
     /// What happens on the way back.
     async fn receive<T>(&self, answer: Result<T, LedgerError>) -> Result<T, LedgerError> {
-        sleep(Duration::from_millis(self.process.draw(0, 1))).await;
+        self.on_the_way(1).await;
         self.process.runs().await;
         answer
+    }
+
+    async fn on_the_way(&self, ms_max: u64) {
+        let ms = self.process.draw(0, ms_max);
+        if ms > 0 {
+            sleep(Duration::from_millis(ms)).await;
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use crate::history::History;
 use crate::http::{self, Method};
 use crate::keyed;
 use crate::ledger::SimLedger;
-use crate::plan::{Op, Plan, Policy, TimerKind, Verb};
+use crate::plan::{Op, Policy, TimerKind, Verb};
 use crate::process::Process;
 use crate::record::{Actor, Answer};
 use crate::server::{NO_ADDRESS, Server};
@@ -46,6 +46,8 @@ pub struct Producer {
     keys: Vec<String>,
     redis: Option<Arc<ModelRedis>>,
     timer: TimerKind,
+    /// Lists of the wheel.
+    slots: u32,
     /// Servers on the same connections as `tasks`.
     server: Arc<Server>,
     /// Whether it sends HTTP requests instead of calling the client, where both have the operation.
@@ -60,7 +62,8 @@ impl Producer {
         history: Arc<History>,
         keys: Vec<String>,
         redis: Option<Arc<ModelRedis>>,
-        plan: &Plan,
+        timer: TimerKind,
+        config: &Config,
     ) -> Self {
         let ledger = SimLedger::new(
             Arc::clone(&truth),
@@ -72,13 +75,13 @@ impl Producer {
         let link = redis.as_ref();
         let link = link.map(|redis| Link::new(redis, &format!("{:?}", process.actor)));
         let clock = ledger.clock().clone();
-        let config = keyed::config(plan, &[]);
-        let timer = keyed::timer(link.as_ref(), &config, clock.clone(), &Arc::default());
+        let kind = timer;
+        let timer = keyed::timer(link.as_ref(), config, clock.clone(), &Arc::default());
         let actor = process.actor;
         let timer: Arc<dyn Timer> = Arc::new(SimTimer::new(timer, process, clock));
         let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer) as _);
         let service = Service::new(&config.resp, tasks.clone(), Arc::default(), NO_ADDRESS);
-        let idle = idle(Arc::clone(&ledger) as _, timer, &config);
+        let idle = idle(Arc::clone(&ledger) as _, timer, config);
         let app = AppState::new(&config.http, tasks.clone(), idle, Arc::default());
         Self {
             server: Server::new(actor, service, app),
@@ -90,7 +93,8 @@ impl Producer {
             history,
             keys,
             redis,
-            timer: plan.timer,
+            timer: kind,
+            slots: config.wheel.slots,
         }
     }
 
@@ -217,7 +221,7 @@ impl Producer {
         }
         let now = self.truth.clock().now();
         let words = match verb {
-            Verb::WheelPush { delay } => keyed::push(*delay, payload, now),
+            Verb::WheelPush { delay } => keyed::push(*delay, payload, now, self.slots),
             _ => keyed::command(self.timer, verb, key, now),
         };
         let reply = self.redis.as_ref().map(|redis| redis.execute(0, &words));

@@ -1,7 +1,7 @@
 //! RESP and HTTP servers of processes, and connections of clients to them in memory.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use lapsed_server::http::AppState;
 use lapsed_server::resp::{Ends, Service};
@@ -27,7 +27,9 @@ pub struct Server {
     /// The process.
     pub actor: Actor,
     service: Arc<Service>,
-    routes: Router,
+    app: AppState,
+    /// Made for the first request: most processes get none.
+    routes: OnceLock<Router>,
     stop: CancellationToken,
     connections: Mutex<JoinSet<()>>,
 }
@@ -38,7 +40,8 @@ impl Server {
             actor,
             service: Arc::new(service),
             stop: app.stopping.clone(),
-            routes: lapsed_server::http::routes(app),
+            app,
+            routes: OnceLock::new(),
             connections: Mutex::default(),
         })
     }
@@ -75,7 +78,10 @@ impl Server {
     ) -> Result<Reply, String> {
         let (answer, answered) = oneshot::channel();
         if !self.stop.is_cancelled() {
-            let request = http::send(self.routes.clone(), NO_ADDRESS, method, path, body);
+            let routes = self
+                .routes
+                .get_or_init(|| lapsed_server::http::routes(self.app.clone()));
+            let request = http::send(routes.clone(), NO_ADDRESS, method, path, body);
             self.connections().spawn(async move {
                 let _ = answer.send(request.await);
             });

@@ -19,6 +19,8 @@ pub struct Looked {
     pub(super) restored: u64,
     /// Entries in lists of a wheel that were followed to the ledger.
     pub(super) pushes: u64,
+    /// Entries for a later round.
+    pub(super) rounds: u64,
     /// Batches of tasks that were acknowledged.
     pub(super) batches: u64,
 }
@@ -34,6 +36,7 @@ impl Looked {
             adopted_again,
             restored,
             pushes,
+            rounds,
             batches,
         } = self;
         [
@@ -45,6 +48,7 @@ impl Looked {
             ("adopted_again", adopted_again),
             ("restored", restored),
             ("pushes", pushes),
+            ("rounds", rounds),
             ("batches", batches),
         ]
         .into_iter()

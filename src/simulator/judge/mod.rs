@@ -96,6 +96,8 @@ struct Expected {
 struct Push {
     at: UnixMs,
     /// The next visit of its slot.
+    visited: UnixMs,
+    /// That visit, and the rounds that it waits then.
     due: UnixMs,
     row: Option<u64>,
     is_judged: bool,
@@ -164,6 +166,8 @@ pub struct Judge {
     prunes: bool,
     /// Keys whose rows were deleted by retention, and when their tasks had ended.
     pruned: BTreeMap<String, UnixMs>,
+    /// Lists of the wheel.
+    slots: i64,
     ops: Vec<Invocation>,
     pub violations: Vec<Violation>,
     pub claims_seen: u64,
@@ -177,6 +181,7 @@ impl Judge {
             redis,
             rates: Rates::new(plan),
             prunes: plan.prunes,
+            slots: plan.slots.into(),
             ..Self::default()
         };
         plan.series

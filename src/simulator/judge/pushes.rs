@@ -9,9 +9,6 @@ use super::{Anomaly, Judge, Push, brief};
 use crate::plan::WHEEL;
 use crate::record::Actor;
 
-/// Seconds of a round: each has a list.
-const ROUND: i64 = 3_600;
-
 /// How long after the visit of its slot the row of an entry is there, and how late its due time may be.
 const ADOPTED_WITHIN_MS: i64 = 3_000;
 
@@ -38,14 +35,18 @@ impl Judge {
         let slot = std::str::from_utf8(list).ok();
         let slot = slot.and_then(|list| list.strip_prefix("task_")?.parse::<i64>().ok());
         let entry: Option<Value> = serde_json::from_slice(entry).ok();
-        let op = entry.and_then(|entry| entry["params"]["op"].as_u64());
-        if let (Some(slot), Some(op)) = (slot, op) {
+        let entry = entry.unwrap_or_default();
+        let (op, rounds) = (entry["params"]["op"].as_u64(), entry["cycle_num"].as_i64());
+        if let (Some(slot), Some(op), Some(rounds)) = (slot, op, rounds) {
             let second = change.at.0 / 1_000;
-            let due = second + (slot - second).rem_euclid(ROUND);
+            let visited = second + (slot - second).rem_euclid(self.slots);
+            let due = visited + rounds * self.slots;
+            self.looked.rounds += u64::from(rounds > 0);
             self.pushes.insert(
                 op,
                 Push {
                     at: change.at,
+                    visited: UnixMs(visited * 1_000),
                     due: UnixMs(due * 1_000),
                     row: None,
                     is_judged: false,
@@ -86,7 +87,7 @@ impl Judge {
         let rest_from = self.rest_from;
         let mut lost = Vec::new();
         for (op, push) in &mut self.pushes {
-            if push.is_judged || push.due.0 + ADOPTED_WITHIN_MS > now.0 {
+            if push.is_judged || push.visited.0 + ADOPTED_WITHIN_MS > now.0 {
                 continue;
             }
             push.is_judged = true;

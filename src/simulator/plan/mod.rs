@@ -162,6 +162,10 @@ pub struct Plan {
     pub rate: Option<Rate>,
     /// Finished tasks are deleted after a minute.
     pub prunes: bool,
+    /// Lists of the wheel: the seconds of a round.
+    pub slots: u32,
+    /// How often daemons without Redis look for tasks that are due now.
+    pub probe: Duration,
     /// The daemon that is healed for good.
     pub core: usize,
     /// Whether the others stay as they are when the faults end.
@@ -203,6 +207,7 @@ impl Plan {
             let class = rng.pick(&["Job", "Job", "Mail", "Pull"]);
             format!("{class}@{method}@{n}")
         });
+        let mut intervals = Rng::new(seed, "intervals");
         let mut plan = Self {
             seed,
             daemons,
@@ -212,6 +217,8 @@ impl Plan {
             series: Vec::new(),
             rate: None,
             prunes: Rng::new(seed, "retention").percent(20),
+            slots: *intervals.pick(&[60, 60, 60, 3_600]),
+            probe: Duration::from_millis(*intervals.pick(&[10, 50, 100, 200])),
             lease: Duration::from_secs(*rng.pick(&[3, 6, 10])),
             concurrency: *rng.pick(&[1, 2, 4, 16, 64]),
             core: usize::try_from(rng.below(daemons as u64)).expect("an index"),

@@ -53,7 +53,10 @@ impl Plan {
         }
         for _ in 0..rng.within(0, 12) {
             let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64));
-            let delay = Duration::from_millis(rng.within(1_500, 50_000));
+            // The clocks of daemons may be wrong: no entry is pushed shortly after a visit of its slot.
+            let visited_in = Duration::from_millis(rng.within(1_500, 50_000));
+            let rounds = u32::from(self.slots == 60 && rng.percent(30));
+            let delay = visited_in + Duration::from_secs(self.slots.into()) * rounds;
             let producer = rng.below(self.producers as u64) as usize;
             self.push_op(at, producer, 0, Verb::WheelPush { delay });
         }

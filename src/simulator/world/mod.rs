@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use lapsed::Config;
 use lapsed_core::clock::{self, MachineClocks};
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::{Ledger as _, Pauses as _};
@@ -66,8 +67,9 @@ struct World {
     producers: Vec<(Arc<Process>, mpsc::UnboundedSender<Op>)>,
     workers: Vec<Arc<Process>>,
     guards: BTreeSet<String>,
-    /// The recurring tasks of the configuration as it is now.
+    /// The recurring tasks of the configuration as it is now, and the whole configuration.
     series: Vec<Series>,
+    config: Config,
     began: Instant,
 }
 
@@ -80,6 +82,7 @@ impl World {
             ..Options::default()
         };
         let redis = plan.timer.has_redis().then(|| ModelRedis::new(options));
+        let without_series = keyed::config(&plan, &[]);
         let judge = Judge::new(&plan, redis.clone());
         let history = History::new(judge, prints, forgets);
         let ledger = Arc::new(MemoryLedger::new(START));
@@ -91,7 +94,8 @@ impl World {
                 Arc::clone(&history),
                 keys.clone(),
                 redis.clone(),
-                &plan,
+                plan.timer,
+                &without_series,
             );
             let (ops, receiver) = mpsc::unbounded_channel();
             tokio::spawn(producer.run(receiver));
@@ -122,6 +126,7 @@ impl World {
             workers,
             guards: BTreeSet::new(),
             series: plan.series.clone(),
+            config: keyed::config(&plan, &plan.series),
             began: Instant::now(),
             ground: Arc::new(Ground {
                 plan,
@@ -199,7 +204,7 @@ impl World {
         self.starts[number] += 1;
         self.history()
             .say(format!("daemon {number} starts ({how:?})"));
-        let daemon = Daemon::start(&self.ground, number, starts, how, &self.series);
+        let daemon = Daemon::start(&self.ground, number, starts, how, &self.config);
         self.daemons[number] = Some(daemon);
     }
 
@@ -208,8 +213,9 @@ impl World {
         let changed = &mut self.series[series];
         changed.rule = rule;
         self.ground.history.configured(changed);
-        let config = keyed::config(&self.ground.plan, &self.series);
+        self.config = keyed::config(&self.ground.plan, &self.series);
         for daemon in self.daemons.iter().flatten() {
+            let config = &self.config;
             daemon.handle.take_recurring(config.recurring.clone());
         }
     }
