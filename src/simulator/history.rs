@@ -7,7 +7,7 @@ use lapsed_core::ledger::row::Row;
 use lapsed_core::task::UnixMs;
 use tokio::time::Instant;
 
-use crate::judge::Judge;
+use crate::judge::{AllSeries, Judge};
 use crate::plan::{FaultKind, Op, Series};
 use crate::random::Rng;
 use crate::record::{Actor, Answer, Call, End};
@@ -75,11 +75,11 @@ impl History {
     }
 
     /// The ledger was replaced by a copy, which has these rows.
-    pub fn restored(&self, now: UnixMs, rows: Vec<Row>) {
+    pub fn restored(&self, now: UnixMs, rows: Vec<Row>, series: AllSeries) {
         let mut state = self.state();
         *state.struck.entry(FaultKind::LedgerRestored).or_default() += 1;
         self.trace(&mut state, &format!("restored: {} rows", rows.len()));
-        state.judge.restored(now, rows);
+        state.judge.restored(now, rows, series);
     }
 
     /// True if the ledger forgets this transaction.

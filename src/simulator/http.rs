@@ -9,6 +9,7 @@ use axum::extract::ConnectInfo;
 pub use axum::http::{Method, StatusCode};
 use axum::http::{Request, header};
 use hyper_util::service::TowerToHyperService;
+use lapsed_core::ledger::row::Status;
 use lapsed_core::task::{TaskKey, UnixMs};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -126,7 +127,29 @@ pub fn batch_answer(reply: &Reply) -> Answer {
     Answer::AllArmed(ids.map(|id| arming(&id)).collect())
 }
 
-/// A line of that answer.
+/// The path and the body of a request that changes all tasks of a class.
+pub fn bulk(verb: &Verb, class: &str) -> Option<(String, Value)> {
+    let path = match verb {
+        Verb::CancelAll => "/v1/cancel",
+        Verb::RedriveAll => "/v1/redrive",
+        _ => return None,
+    };
+    Some((path.to_owned(), json!({ "class": class })))
+}
+
+/// What a reply to such a request promises, if its last line says that all is done.
+pub fn bulk_answer(verb: &Verb, reply: &Reply) -> Answer {
+    let lines = serde_json::Deserializer::from_slice(&reply.body).into_iter::<Value>();
+    let last = lines.map_while(Result::ok).last().unwrap_or_default();
+    let is_done = reply.status.is_success() && last["done"] == true && last["problem"].is_null();
+    match (is_done, verb) {
+        (false, _) => Answer::Failed(reply.text()),
+        (true, Verb::CancelAll) => Answer::NoneLeft(Status::Unprocessed),
+        (true, _) => Answer::NoneLeft(Status::Dead),
+    }
+}
+
+/// A line of the answer to a batch.
 #[derive(Deserialize)]
 struct BatchLine {
     status: u16,

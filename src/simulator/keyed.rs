@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use crate::plan::{Fault, FaultKind, Plan, QUEUE, Series, TimerKind, Verb};
 
 /// How far the clock of Redis is set.
-const STEP_MS: i64 = 3_000;
+pub const STEP_MS: i64 = 3_000;
 
 fn name() -> LedgerName {
     LedgerName::new("simulated", Arc::new(OnceLock::new()))

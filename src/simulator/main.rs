@@ -170,7 +170,7 @@ fn run_seeds(options: &Seeds) -> bool {
         println!("  {seeds:>6} seeds  {guard}");
     }
     let missing = report.missing();
-    if !missing.is_empty() && report.seeds >= 300 {
+    if !missing.is_empty() && report.seeds >= 250 {
         println!("never seen: {}", missing.join(", "));
         return false;
     }

@@ -123,6 +123,11 @@ impl Producer {
                 Err(error) => Answer::Failed(error),
             });
         }
+        if let Some((path, body)) = http::bulk(&op.verb, key.class()) {
+            let reply = self.server.request(Method::POST, path, Some(body)).await;
+            let answer = |reply| http::bulk_answer(&op.verb, &reply);
+            return Ok(reply.map_or_else(Answer::Failed, answer));
+        }
         if self.is_over_http
             && let Verb::CreateMany { keys, delay } = &op.verb
         {
@@ -177,6 +182,7 @@ impl Producer {
                 RunNowAnswer::Due(arming) => armed(arming.row, arming.due),
                 answer => Answer::Other(format!("{answer:?}")),
             },
+            Verb::CancelAll | Verb::RedriveAll => unreachable!("it is sent over HTTP"),
             Verb::Discard => Answer::Other(format!("{}", self.tasks.discard(key).await?)),
             Verb::Pause => {
                 let scope: Scope = class_of(text).parse().expect("a scope");

@@ -1,5 +1,6 @@
 //! What a history consists of.
 
+use lapsed_core::ledger::row::Status;
 use lapsed_core::task::UnixMs;
 
 /// Who acts.
@@ -47,6 +48,8 @@ pub enum Answer {
     Written,
     /// No task was pending that has this key.
     NothingPending,
+    /// No task of the class of its key is in this state any more that was so before.
+    NoneLeft(Status),
     /// The payload of the task, or that there is none.
     Payload(Option<String>),
     /// The task is cancelled.

@@ -9,7 +9,7 @@ use crate::plan::Rule;
 use crate::record::Actor;
 
 /// What the judge knows of the series.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct AllSeries {
     /// The rules that the configuration has had for each key, the latest last.
     pub rules: BTreeMap<String, Vec<Rule>>,
@@ -26,6 +26,12 @@ pub struct AllSeries {
 }
 
 impl AllSeries {
+    /// The ledger is as it was then: what it had reached since counts no more, and will run again. What was called since may
+    /// still run.
+    pub fn restored(&mut self, then: Self) {
+        (self.reached, self.succeeded) = (then.reached, then.succeeded);
+    }
+
     /// An operation has moved a row: what ran at this time before may run again.
     pub fn moved(&mut self, row: &Row) {
         self.succeeded.remove(&(row.id, row.end_time));

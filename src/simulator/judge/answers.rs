@@ -1,9 +1,10 @@
 //! What an answer promises.
 
-use lapsed_core::ledger::row::Status;
+use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 
 use super::{Anomaly, Invocation, Judge, brief};
+use crate::plan::{Op, Verb};
 use crate::record::{Answer, Call};
 
 impl Judge {
@@ -24,7 +25,7 @@ impl Judge {
                 }
             }
             Answer::Written => {
-                if !self.writers.contains(&number) {
+                if !self.writers.contains(&number) && !self.was_so(&op, from, now) {
                     let text = format!("op {number} was told that it is done, and nothing was");
                     self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
                 }
@@ -32,6 +33,13 @@ impl Judge {
             Answer::NothingPending => {
                 if let Some(row) = self.pending_since(op.key, from) {
                     let text = format!("op {number} was told that nothing is pending: {row}");
+                    self.accuse(Anomaly::WrongAnswer, text);
+                }
+            }
+            Answer::NoneLeft(status) => {
+                self.looked.bulk += 1;
+                if let Some(row) = self.is_left(&op, status, from) {
+                    let text = format!("op {number} was told that it has changed all: {row}");
                     self.accuse(Anomaly::WrongAnswer, text);
                 }
             }
@@ -63,20 +71,47 @@ impl Judge {
         }
     }
 
+    /// True if the row of its key has the due time already to which an operation between these times would move it.
+    fn was_so(&self, op: &Op, from: UnixMs, now: UnixMs) -> bool {
+        let Verb::RespExpire { delay } = op.verb else {
+            return false;
+        };
+        let asked = from.plus(delay)..=now.plus(delay);
+        let mut rows = self.rows.values();
+        rows.any(|row| row.key.as_str() == self.keys[op.key] && asked.contains(&row.end_time))
+    }
+
     /// The row of this key, if it has waited for its due time or a retry since then, without a change.
     fn pending_since(&self, key: usize, since: UnixMs) -> Option<String> {
         let row = self
             .rows
             .values()
             .find(|row| row.key.as_str() == self.keys[key])?;
-        let is_pending = row.status == Status::Unprocessed
+        self.has_waited(row, since).then(|| brief(row))
+    }
+
+    fn has_waited(&self, row: &Row, since: UnixMs) -> bool {
+        row.status == Status::Unprocessed
             && !row.deleted
             && row.lease_until < since
             && self
                 .since
                 .get(&row.id)
-                .is_some_and(|changed| *changed < since);
-        is_pending.then(|| brief(row))
+                .is_some_and(|changed| *changed < since)
+    }
+
+    /// A row of the class of an operation that has been pending or dead since then, without a change.
+    fn is_left(&self, op: &Op, status: Status, since: UnixMs) -> Option<String> {
+        let class = self.class_of(op);
+        let mut rows = self.rows.values().filter(|row| row.key.class() == class);
+        let is_left = |row: &&Row| match status {
+            Status::Dead => {
+                let changed = self.since.get(&row.id);
+                row.status == status && changed.is_some_and(|changed| *changed < since)
+            }
+            _ => self.has_waited(row, since),
+        };
+        rows.find(is_left).map(brief)
     }
 
     /// A worker was told that its report is carried out: its claim must be over.

@@ -7,7 +7,7 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 
 use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, is_pulled, key_of};
-use crate::plan::Verb;
+use crate::plan::{Op, Verb};
 use crate::record::{Actor, End};
 
 impl Judge {
@@ -221,8 +221,16 @@ impl Judge {
         }
     }
 
+    /// The class of the key of an operation.
+    pub(super) fn class_of(&self, op: &Op) -> &str {
+        self.keys[op.key].split('@').next().unwrap_or_default()
+    }
+
     pub(super) fn is_meant(&self, number: usize, row: &Row) -> bool {
         let op = &self.ops[number].op;
+        if matches!(op.verb, Verb::CancelAll | Verb::RedriveAll) {
+            return row.key.class() == self.class_of(op);
+        }
         let keys: Vec<usize> = match &op.verb {
             Verb::CreateMany { keys, .. } => keys.clone(),
             _ => vec![op.key],
@@ -241,7 +249,7 @@ impl Judge {
             | Verb::SqlCreate { delay }
             | Verb::RespSet { delay }
             | Verb::RespExpire { delay } => *delay,
-            Verb::RunNow | Verb::Redrive => Duration::ZERO,
+            Verb::RunNow | Verb::Redrive | Verb::RedriveAll => Duration::ZERO,
             _ => {
                 return self.accuse(
                     Anomaly::ChangedWithoutCause,
@@ -260,7 +268,7 @@ impl Judge {
     pub(super) fn is_cancel(&mut self, number: usize, row: &Row) {
         let is_cancel = matches!(
             self.ops[number].op.verb,
-            Verb::Cancel | Verb::SqlCancel | Verb::RespDelete
+            Verb::Cancel | Verb::CancelAll | Verb::SqlCancel | Verb::RespDelete
         );
         if !is_cancel || !self.is_meant(number, row) {
             let text = format!("op {number} cancelled {}", brief(row));

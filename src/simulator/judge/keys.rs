@@ -115,6 +115,8 @@ impl Judge {
 
     /// A daemon may write the due time that a key has in Redis, or has had until it expired, and the time of an expiry.
     pub(super) fn is_of_a_key(&mut self, actor: Actor, now: UnixMs, row: &Row, what: &str) {
+        let flushes = self.touched.get("").map(Vec::as_slice);
+        let flushed_at = flushes.unwrap_or_default().last().map(|touch| touch.at);
         let touched = self.touched.get(row.key.as_str());
         let mut touched = touched.map(Vec::as_slice).unwrap_or_default().iter();
         let is_known = touched.any(|touch| {
@@ -124,7 +126,9 @@ impl Judge {
             // The clock of Redis may be ahead.
             let is_past = touch.at.0 <= now.0 + TOLERANCE_MS.cast_signed();
             let is_expiry = matches!(touch.what, "expired" | "forged") && is_past;
-            is_due || is_expiry && row.end_time.0 <= now.0 + 1_000
+            // A daemon that has lost events cannot tell a key that was flushed from one that has expired.
+            let is_flushed = touch.due.is_some() && flushed_at.is_some_and(|at| at >= touch.at);
+            is_due || (is_expiry || is_flushed) && row.end_time.0 <= now.0 + 1_000
         });
         if !is_known {
             let text = format!("{actor:?} {what} {} at {}", brief(row), now.0);

@@ -23,6 +23,8 @@ pub struct Looked {
     pub(super) rounds: u64,
     /// Batches of tasks that were acknowledged.
     pub(super) batches: u64,
+    /// Changes of all tasks of a class that were acknowledged.
+    pub(super) bulk: u64,
 }
 
 impl Looked {
@@ -38,6 +40,7 @@ impl Looked {
             pushes,
             rounds,
             batches,
+            bulk,
         } = self;
         [
             ("keys", keys),
@@ -50,6 +53,7 @@ impl Looked {
             ("pushes", pushes),
             ("rounds", rounds),
             ("batches", batches),
+            ("bulk", bulk),
         ]
         .into_iter()
     }

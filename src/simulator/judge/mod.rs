@@ -24,7 +24,7 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 use lapsed_model_redis::ModelRedis;
 
-use self::all_series::AllSeries;
+pub use self::all_series::AllSeries;
 use self::all_starts::Rates;
 pub use self::looked::Looked;
 
@@ -352,7 +352,7 @@ impl Judge {
         rows.map(brief).collect()
     }
 
-    /// Returns the rows that have not ended. Series go on until they are cancelled.
+    /// Returns the rows that have not ended, and the keys that must become rows. Series go on until they are cancelled.
     pub fn unfinished(&self, now: UnixMs) -> Vec<String> {
         let rows = self.rows.values().filter(|row| {
             let runs = row.lease_until >= now;
@@ -360,7 +360,8 @@ impl Judge {
         });
         let rows = rows.filter(|row| !pushes::waits_for_a_round(row, now));
         let rows = rows.filter(|row| self.series.are_over || !series::is_of_series(row));
-        rows.map(brief).collect()
+        let keys = self.without_row.iter().map(|key| format!("{key:?}"));
+        rows.map(brief).chain(keys).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use lapsed_model_redis::Change;
 use serde_json::Value;
 
 use super::{Anomaly, Judge, Push, brief};
+use crate::keyed::STEP_MS;
 use crate::plan::WHEEL;
 use crate::record::Actor;
 
@@ -38,7 +39,8 @@ impl Judge {
         let entry = entry.unwrap_or_default();
         let (op, rounds) = (entry["params"]["op"].as_u64(), entry["cycle_num"].as_i64());
         if let (Some(slot), Some(op), Some(rounds)) = (slot, op, rounds) {
-            let second = change.at.0 / 1_000;
+            // The clock of Redis may be ahead, and no entry is pushed shortly after a visit.
+            let second = (change.at.0 - STEP_MS) / 1_000;
             let visited = second + (slot - second).rem_euclid(self.slots);
             let due = visited + rounds * self.slots;
             self.looked.rounds += u64::from(rounds > 0);

@@ -5,12 +5,19 @@ use std::collections::BTreeMap;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 
+use super::all_series::AllSeries;
 use super::{Anomaly, Judge, KeyWithoutRow, TOLERANCE_MS};
 
 impl Judge {
-    /// The ledger has these rows and no others.
-    pub fn restored(&mut self, now: UnixMs, rows: Vec<Row>) {
+    /// What the judge needs to know of this moment if a dump of the ledger is restored.
+    pub fn dumped(&self) -> Box<AllSeries> {
+        Box::new(self.series.clone())
+    }
+
+    /// The ledger has these rows and no others, as it had when the series were so.
+    pub fn restored(&mut self, now: UnixMs, rows: Vec<Row>, series: AllSeries) {
         self.read_redis();
+        self.series.restored(series);
         let ends = |span: &mut Option<UnixMs>| *span = span.or(Some(now));
         let spans = self.armings.values_mut();
         spans

@@ -36,11 +36,15 @@ pub enum Verb {
         delay: Duration,
     },
     Cancel,
+    /// All tasks of the class of the key are cancelled, over HTTP.
+    CancelAll,
     Reschedule {
         delay: Duration,
     },
     RunNow,
     Redrive,
+    /// All dead tasks of the class of the key are redriven, over HTTP.
+    RedriveAll,
     Discard,
     Pause,
     Resume,
@@ -232,12 +236,15 @@ impl Plan {
             plan.draw_faults(&mut Rng::new(seed, "faults"));
         }
         plan.draw_rate(&mut Rng::new(seed, "rate"));
-        plan.draw_series(&mut Rng::new(seed, "series"));
         plan.draw_pushes(&mut Rng::new(seed, "pushes"));
+        plan.draw_bulk(&mut Rng::new(seed, "bulk"));
         if !is_calm {
             plan.draw_restore(&mut Rng::new(seed, "restore"));
             plan.draw_leftover(&mut Rng::new(seed, "leftover"));
+            plan.draw_worker_fault(&mut Rng::new(seed, "workers"));
         }
+        // Their keys have numbers behind those of the others.
+        plan.draw_series(&mut Rng::new(seed, "series"));
         plan.steps.sort_by_key(|step| step.at);
         plan
     }

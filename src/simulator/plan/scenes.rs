@@ -8,8 +8,7 @@ use crate::random::Rng;
 impl Plan {
     /// A dump of the ledger is restored. A program has armed a key since, and Redis has it.
     pub(super) fn draw_restore(&mut self, rng: &mut Rng) {
-        // The judge of series knows no ledger that forgets.
-        if !self.series.is_empty() || !rng.percent(30) {
+        if !rng.percent(30) {
             return;
         }
         let length = *rng.pick(&[1_000, 5_000, 15_000, 40_000]);
@@ -18,10 +17,28 @@ impl Plan {
         self.push_fault(at, FaultKind::LedgerRestored, self.core, length);
         if self.timer == TimerKind::KeyExpiry {
             // It falls due when all is well again.
-            let delay = length + self.lease + Duration::from_secs(25);
+            let (armed_at, due) = (
+                at + length / 4,
+                FAULTS + self.lease + Duration::from_secs(35),
+            );
+            let delay = due - armed_at;
             let key = self.push_key("Job@ok@armed");
-            self.push_op(at + length / 4, 0, key, Verb::KeySet { delay });
+            self.push_op(armed_at, 0, key, Verb::KeySet { delay });
         }
+    }
+
+    /// A worker disturbs the tasks that it takes in some part of the run.
+    pub(super) fn draw_worker_fault(&mut self, rng: &mut Rng) {
+        if !rng.percent(25) {
+            return;
+        }
+        let kinds = FaultKind::ALL.into_iter();
+        let kinds: Vec<FaultKind> = kinds.filter(|kind| kind.is_of_workers()).collect();
+        let worker = rng.below(self.workers as u64) as usize;
+        let process = self.daemons + self.producers + worker;
+        let length = Duration::from_secs(40);
+        let at = Duration::from_millis(rng.below((FAULTS - length).as_millis() as u64));
+        self.push_fault(at, *rng.pick(&kinds), process, length);
     }
 
     /// The task of a program's key is run long before the key expires, and Redis does not hear of it: the row must stay as
@@ -59,6 +76,23 @@ impl Plan {
             let delay = visited_in + Duration::from_secs(self.slots.into()) * rounds;
             let producer = rng.below(self.producers as u64) as usize;
             self.push_op(at, producer, 0, Verb::WheelPush { delay });
+        }
+    }
+
+    /// An operator cancels or redrives all tasks of a class.
+    pub(super) fn draw_bulk(&mut self, rng: &mut Rng) {
+        if !rng.percent(40) {
+            return;
+        }
+        for _ in 0..rng.within(1, 3) {
+            let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64));
+            let producer = rng.below(self.producers as u64) as usize;
+            let key = rng.below(self.keys.len() as u64) as usize;
+            let verb = match rng.percent(50) {
+                true => Verb::CancelAll,
+                false => Verb::RedriveAll,
+            };
+            self.push_op(at, producer, key, verb);
         }
     }
 

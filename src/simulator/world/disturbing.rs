@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::World;
 use crate::daemon::{Ground, Start};
+use crate::judge::AllSeries;
 use crate::keyed;
 use crate::ledger::all_rows;
 use crate::plan::{Action, FAULTS, Fault, FaultKind};
@@ -21,7 +22,7 @@ const BEFORE_HEALING: Duration = Duration::from_millis(2);
 enum AtEnd {
     Start(usize, Start),
     Thaw(Arc<Process>),
-    Restore(Dump),
+    Restore(Dump, Box<AllSeries>),
 }
 
 impl World {
@@ -81,7 +82,8 @@ impl World {
             return None;
         }
         if kind == FaultKind::LedgerRestored {
-            return Some(AtEnd::Restore(self.ground.ledger.dump()));
+            let series = self.history().judge(|judge| judge.dumped());
+            return Some(AtEnd::Restore(self.ground.ledger.dump(), series));
         }
         if kind.is_of_redis() && kind != FaultKind::MembersFalseDeath {
             let daemon = self.daemons[process].as_ref()?;
@@ -137,7 +139,7 @@ impl World {
 
     async fn end(&mut self, end: AtEnd) {
         match end {
-            AtEnd::Restore(dump) => self.restore(dump).await,
+            AtEnd::Restore(dump, series) => self.restore(dump, *series).await,
             AtEnd::Start(number, how) => self.start(number, how),
             AtEnd::Thaw(process) => {
                 self.history().struck(FaultKind::Freeze, process.actor);
@@ -147,13 +149,13 @@ impl World {
     }
 
     /// An older state of the ledger comes back, while the processes go on.
-    async fn restore(&self, dump: Dump) {
+    async fn restore(&self, dump: Dump, series: AllSeries) {
         let Ground {
             ledger, history, ..
         } = &*self.ground;
         ledger.restore(dump);
         let rows = ledger.read(Length::Short, all_rows).await;
         let rows = rows.expect("the ledger answers");
-        history.restored(self.now(), rows);
+        history.restored(self.now(), rows, series);
     }
 }
