@@ -163,6 +163,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         crashes,
         max_attempts,
         daemon,
+        lease_until: _,
         cancel_requested,
         tag,
         payload,

@@ -296,6 +296,10 @@ async fn two_hundred_thousand_tasks_are_overdue() {
     .await;
     named(&browser, ADVICE, "Slow@render").await;
     browser.picture("drill-backlog").await;
+    // What runs is found among them.
+    browser.go("/tasks?state=running").await;
+    browser.shows_in("main table", "lease ends").await;
+    browser.go("/").await;
     // They are of no use any more.
     browser.click(".verdict a", "Show these tasks").await;
     browser.click("button[data-bulk=cancel]", "").await;

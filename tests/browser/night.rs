@@ -406,3 +406,19 @@ async fn a_series_says_that_nothing_runs_it_before_it_is_due() {
     browser.picture("recurring-no-route").await;
     browser.close().await;
 }
+
+#[tokio::test]
+async fn a_running_task_names_its_daemon_and_its_lease() {
+    let daemon = started();
+    daemon.schedule([json!({"key": "Mail@send@1", "in": "0s"})]);
+    let wanted = json!({"wait": "20s", "worker": "postman-1"});
+    let taken = daemon.call("/v1/queues/mail/take", wanted).await;
+    assert_eq!(taken["tasks"][0]["key"], "Mail@send@1");
+    let browser = Browser::open(&daemon, "/tasks?state=running").await;
+    browser.shows_in("main tbody", "pull:mail").await;
+    browser.shows_in("main tbody", "lease ends in").await;
+    browser.picture("tasks-running").await;
+    browser.click("main tbody a", "Mail@send@1").await;
+    browser.shows_in(".facts", "Lease ends").await;
+    browser.close().await;
+}

@@ -44,6 +44,9 @@ pub struct TaskRecord {
     pub max_attempts: Option<u16>,
     /// Name of the daemon that runs it or ran it last.
     pub daemon: String,
+    /// If it runs: when another daemon may take it over, unless the lease is renewed.
+    #[serde(skip)]
+    pub lease_until: Option<UnixMs>,
     /// True if it is cancelled as soon as its run ends.
     pub cancel_requested: bool,
     /// Its tag.
@@ -117,6 +120,7 @@ impl TaskRecord {
             crashes: 0,
             max_attempts,
             daemon: String::new(),
+            lease_until: None,
             cancel_requested: false,
             tag,
             payload,

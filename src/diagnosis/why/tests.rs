@@ -189,6 +189,7 @@ fn task(state: State, due_at: UnixMs, attempt: u16) -> TaskRecord {
         crashes: 0,
         max_attempts: None,
         daemon: "host:1".to_owned(),
+        lease_until: None,
         cancel_requested: false,
         tag: None,
         payload: None,

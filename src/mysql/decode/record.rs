@@ -25,6 +25,10 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         attempt: narrow(row.try_get("attempt")?),
         crashes: narrow(row.try_get("crashes")?),
         daemon: row.try_get("daemon")?,
+        lease_until: match state {
+            State::Running => Some(ms(row, "lease_ms")?),
+            _ => None,
+        },
         cancel_requested: state == State::Running && deleted,
         recurrence: row.try_get("recurrence")?,
         last_error: row.try_get("last_error")?,

@@ -77,7 +77,7 @@ pub const COUNT_BEFORE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE
 /// `list` and `find`: whole rows. A list names its index, and appends its range and conditions.
 pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \
        CAST(due_at * 1000 AS SIGNED) AS due_ms, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
-       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
        CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \
@@ -89,7 +89,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
 /// `list` without payloads. As [`RECORD`].
 pub const RECORD_BRIEF: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \
        CAST(due_at * 1000 AS SIGNED) AS due_ms, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
-       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
        CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \

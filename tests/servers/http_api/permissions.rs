@@ -117,7 +117,7 @@ async fn no_endpoint_and_no_page_shows_what_is_masked() {
     }
     api.until_state("Bravo@die@masked-argument", "dead").await;
     until("the changes are in the audit log", async || {
-        let audit = api.get("/panels/audit").await;
+        let audit = api.get("/panels/audit?verb=all").await;
         audit.text.contains("Bravo@series@hidden")
     })
     .await;

@@ -17,6 +17,7 @@ impl Row {
             attempt: if self.has_run() { self.attempt } else { 0 },
             crashes: if self.has_run() { self.crashes } else { 0 },
             daemon: self.daemon.clone(),
+            lease_until: (state == State::Running).then_some(self.lease_until),
             cancel_requested: state == State::Running && self.deleted,
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
             last_error: self.last_error.clone(),

@@ -27,13 +27,14 @@ const CREATE: &str = "create";
 const ALL: &str = "all";
 
 /// The verbs to choose from.
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
     CREATE,
     "cancel",
-    "reschedule",
+    "move",
     "run",
     "redrive",
     "discard",
+    "fail",
     "pause",
     "resume",
     "release",
@@ -247,6 +248,7 @@ fn verb_name(verb: &str, language: Language) -> &str {
         "run" => "立即执行",
         "redrive" => "重新投递",
         "discard" => "丢弃",
+        "fail" => "报告失败",
         "pause" => "暂停",
         "resume" => "恢复",
         "release" => "放行",

@@ -19,6 +19,8 @@ pub struct Row {
     pub kept_back: Option<BlockedBy>,
     /// When it may start; if it has finished, when it did.
     pub at: Moment,
+    /// If it runs: the daemon, and when its lease ends.
+    pub lease: Option<(String, Moment)>,
     /// Runs started.
     pub attempt: u16,
     /// Its tag.
@@ -47,6 +49,9 @@ impl Row {
             mark,
             kept_back,
             at: f.relative(&at),
+            lease: task
+                .lease_until
+                .map(|until| (task.daemon, f.relative(&until))),
             attempt: task.attempt,
             tag: task.tag.unwrap_or_default(),
             error: first_line(task.last_error.as_deref().unwrap_or_default()),

@@ -55,6 +55,7 @@ texts! {
         of_max: "{} of {}", "{} / {}";
         crashes: "Crashes", "崩溃次数";
         daemon: "Daemon", "守护进程";
+        lease: "Lease ends", "租约到期";
         tag: "Tag", "标签";
         class: "Class@method", "类@方法";
         args: "Arguments", "参数";

@@ -125,6 +125,7 @@ texts! {
         log_out: "Log out", "退出登录";
         attempt: "Attempt", "尝试";
         recurring: "recurring", "周期任务";
+        lease_ends: "lease ends", "租约到期";
         needs_script: "Changes need JavaScript. Reading does not.", "修改操作需要 JavaScript，查看不需要。";
         read_only: "Read only", "只读";
         read_only_detail: "This daemon allows no changes over HTTP: `http.read_only` is set.", "此守护进程不允许通过 HTTP 修改：已设置 `http.read_only`。";

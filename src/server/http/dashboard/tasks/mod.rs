@@ -20,8 +20,8 @@ use crate::http::app_state::AppState;
 use crate::http::listing;
 use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
-use lapsed::ledger::{ListFilter, MalformedRow};
-use lapsed::task::Reason;
+use lapsed::ledger::{ListFilter, MalformedRow, StateFilter};
+use lapsed::task::{Reason, State as TaskState};
 
 /// Routes of the page and its panel.
 pub fn routes() -> Router<AppState> {
@@ -196,7 +196,11 @@ async fn panel(app: &AppState, f: &Frame, q: &TaskQuery) -> Panel {
 }
 
 async fn list<'a>(app: &AppState, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
-    let filter = q.filter(f.now, &f.preferences.zone)?;
+    let mut filter = q.filter(f.now, &f.preferences.zone)?;
+    if is_running_only(&filter) && is_large(app).await {
+        // A search among all that are pending would not end in time. What runs has been due.
+        filter.due_before = Some(f.now.plus(Duration::from_secs(1)));
+    }
     let cursor = Some(q.cursor.as_str()).filter(|text| !text.is_empty());
     let is_newest_first = filter.is_newest_first();
     let (page, paused, tabs) = tokio::try_join!(
@@ -216,6 +220,17 @@ async fn list<'a>(app: &AppState, f: &'a Frame, q: &'a TaskQuery) -> Result<List
         next: page.next,
         searched: page.searched,
     })
+}
+
+/// True if running tasks are asked for, whenever they were due.
+fn is_running_only(filter: &ListFilter) -> bool {
+    filter.states == [StateFilter::Is(TaskState::Running)] && filter.due_before.is_none()
+}
+
+/// True if not all unfinished tasks are looked at when they are counted.
+async fn is_large(app: &AppState) -> bool {
+    let count = app.stats_cache.count(&app.tasks).await;
+    count.is_ok_and(|count| count.stats.methods_of.is_some())
 }
 
 #[derive(serde::Deserialize)]
