@@ -1,16 +1,23 @@
 //! `lapsed dev`: a daemon without configuration and servers, to try things out.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use lapsed::config::{ConfigSource, RouteConfig};
+use lapsed::engine::Handle;
 use lapsed::ledger::Ledger as _;
 use lapsed::ledger::sqlite::SqliteLedger;
-use lapsed::{Config, ConfigError};
+use lapsed::{Config, ConfigError, UnixMs};
+use lapsed_server::resp::SetForward;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::listen::{self, Listening};
@@ -42,6 +49,32 @@ pub struct Dev {
     http: SocketAddr,
 }
 
+/// The clock of `lapsed dev`, which clients may set forward.
+struct DevClock {
+    ledger: Arc<SqliteLedger>,
+    daemon: Handle,
+}
+
+impl fmt::Debug for DevClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DevClock").finish_non_exhaustive()
+    }
+}
+
+impl SetForward for DevClock {
+    fn set_forward(&self, by: Duration) -> BoxFuture<'static, Result<UnixMs, String>> {
+        let (ledger, daemon) = (Arc::clone(&self.ledger), self.daemon.clone());
+        async move {
+            let now = ledger.set_clock_forward(by).await;
+            let now = now.map_err(|error| error.to_string())?;
+            tracing::info!(now = %now, "the clock was set forward");
+            daemon.find_due();
+            Ok(now)
+        }
+        .boxed()
+    }
+}
+
 fn address(text: &str) -> Result<SocketAddr, String> {
     let expected = |_| "expected an IP address and a port, such as `127.0.0.1:6380`".to_owned();
     text.parse().map_err(expected)
@@ -59,7 +92,13 @@ impl Dev {
         let (dev, from) = (self.clone(), source.clone());
         let load = move || dev.config(&from);
         let announce = |at| output::try_say(&self.welcome(at));
-        let result = listen::listen(config, &source, load, announce).await;
+        let clock = |daemon| -> Option<Arc<dyn SetForward>> {
+            Some(Arc::new(DevClock {
+                ledger: Arc::new(ledger),
+                daemon,
+            }))
+        };
+        let result = listen::listen(config, &source, load, announce, clock).await;
         result.map_err(|error| match is_address_in_use(&error) {
             true => error.context(
                 "another program, such as another `lapsed dev`, has an address: choose others with --resp and --http",

@@ -16,6 +16,7 @@ use lapsed::handler::Router;
 use lapsed::{Config, ConfigError, Due, Handlers, clock};
 use lapsed_doctor as doctor;
 use lapsed_server::http::{self, AppState, Checkup};
+use lapsed_server::resp::SetForward;
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,7 +57,7 @@ impl Listen {
         }
         let source = ConfigSource::find(file.as_deref());
         let load = move || Config::load(file.as_deref());
-        listen(config, &source, load, |_| ()).await
+        listen(config, &source, load, |_| (), |_| None).await
     }
 }
 
@@ -66,12 +67,14 @@ pub struct Listening {
     pub resp: Option<SocketAddr>,
 }
 
-/// Runs the daemon until a signal ends it. `load` reads the configuration again; `announce` is called when it listens.
+/// Runs the daemon until a signal ends it. `load` reads the configuration again; `announce` is called when it listens;
+/// `clock` is the clock that clients may set forward.
 pub async fn listen(
     config: Config,
     source: &ConfigSource,
     load: impl Fn() -> Result<Config, ConfigError> + Send + 'static,
     announce: impl FnOnce(Listening),
+    clock: impl FnOnce(Handle) -> Option<Arc<dyn SetForward>>,
 ) -> anyhow::Result<ExitCode> {
     log::write_from_a_thread();
     let started = config.clone();
@@ -100,7 +103,7 @@ pub async fn listen(
         tracing::warn!("{exposed}");
     }
     let http = serve_http(&config, &adapters, handle.clone(), stop_http.clone()).await?;
-    let resp = serve_resp(&config, &adapters, &handle, stop_http.clone())?;
+    let resp = serve_resp(&config, &adapters, &handle, clock, stop_http.clone())?;
     let (http_address, http) = http.unzip();
     let (resp_address, resp) = resp.unzip();
     announce(Listening {
@@ -179,6 +182,7 @@ fn serve_resp(
     config: &Config,
     adapters: &Adapters,
     handle: &Handle,
+    clock: impl FnOnce(Handle) -> Option<Arc<dyn SetForward>>,
     stop: CancellationToken,
 ) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
     let tasks = adapters.client();
@@ -186,7 +190,10 @@ fn serve_resp(
     let Some(listener) = lapsed_server::resp::Listener::open(&config.resp, tasks, metrics)? else {
         return Ok(None);
     };
-    let listener = listener.with_workers(handle.pull());
+    let mut listener = listener.with_workers(handle.pull());
+    if let Some(clock) = clock(handle.clone()) {
+        listener = listener.with_clock(clock);
+    }
     let listener = listener.with_audit_log(config.http.audit_kept);
     let address = listener.address();
     tracing::info!(resp.address = %address, "serving Redis clients");

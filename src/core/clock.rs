@@ -6,6 +6,7 @@
 
 mod steps;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +34,21 @@ pub fn simulate(clocks: MachineClocks) {
     let _ = SIMULATED.set(clocks);
 }
 
+/// How far the clocks of this process are ahead of those of the machine, in microseconds.
+static AHEAD_US: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the clocks of this process forward, for `lapsed dev`: wall clock and monotonic clock alike, as if it had run for
+/// that long. The runtime's timers do not follow.
+#[doc(hidden)] // for the program
+pub fn set_forward(by: Duration) {
+    let by_us = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+    AHEAD_US.fetch_add(by_us, Ordering::Relaxed);
+}
+
+fn ahead() -> Duration {
+    Duration::from_micros(AHEAD_US.load(Ordering::Relaxed))
+}
+
 /// Returns the time since 1970.
 #[expect(
     clippy::disallowed_methods,
@@ -41,9 +57,10 @@ pub fn simulate(clocks: MachineClocks) {
 fn since_epoch() -> Duration {
     match SIMULATED.get() {
         Some(clocks) => (clocks.wall)(),
-        None => std::time::SystemTime::UNIX_EPOCH
-            .elapsed()
-            .unwrap_or_default(),
+        None => {
+            let elapsed = std::time::SystemTime::UNIX_EPOCH.elapsed();
+            elapsed.unwrap_or_default() + ahead()
+        }
     }
 }
 
@@ -56,7 +73,7 @@ fn monotonic() -> Duration {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
     match SIMULATED.get() {
         Some(clocks) => (clocks.monotonic)(),
-        None => START.elapsed(),
+        None => START.elapsed() + ahead(),
     }
 }
 

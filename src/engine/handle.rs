@@ -20,7 +20,7 @@ use crate::diagnosis::{Daemons, Facts, LedgerState, RouteFacts, WhyCause, WhyFac
 use crate::handler::Router;
 use crate::membership::{GoneMember, Member, Ownership, Readiness};
 use crate::task::{Pause, TaskKey, UnixMs};
-use crate::timer::Listening;
+use crate::timer::{Cause, Listening};
 
 /// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
 #[derive(Clone)]
@@ -249,6 +249,11 @@ impl Handle {
         self.lifecycle.runs.close();
         self.leases.interrupt_all();
         let _ = tokio::time::timeout(PATIENCE, self.lifecycle.runs.wait()).await;
+    }
+
+    /// Looks for due tasks at once: the ledger's clock was set forward.
+    pub fn find_due(&self) {
+        self.activities.sweep.activate(Cause::Asked);
     }
 
     /// Replaces the recurring tasks of the configuration. New and changed ones are written; removed ones continue, with

@@ -28,6 +28,7 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
@@ -46,10 +47,10 @@ pub use self::transaction::SqliteTransaction;
 use self::writer::Writer;
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{ConfigError, LedgerConfig};
-use lapsed_core::ledger::rows::store::Store;
+use lapsed_core::ledger::rows::store::{RowStore as _, Store};
 use lapsed_core::ledger::rows::{Length, RowLedger};
 use lapsed_core::ledger::{Ledger, LedgerError, Reservation};
-use lapsed_core::task::{TableName, UnixMs};
+use lapsed_core::task::{DELAY_MAX, TableName, UnixMs};
 
 /// The ledger in an SQLite file. Opens the file when first used.
 ///
@@ -112,6 +113,27 @@ impl SqliteLedger {
         let file = self.file.clone();
         let migrated = spawn_blocking(move || migration::migrate(&file, dry_run)).await;
         migrated.expect("a migration does not panic")
+    }
+
+    /// Sets the clock of this process forward, for `lapsed dev`. Tasks that run keep the rest of their leases, as if they had
+    /// been renewed meanwhile.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`] if the file cannot be written. The clock may have been set then.
+    pub async fn set_clock_forward(&self, by: Duration) -> Result<UnixMs, LedgerError> {
+        let prolonged = move |store: &mut SqliteStore<'_>| {
+            let now = store.now();
+            store.run(|session| {
+                let mut prolong = session.prepare(&session.queries.prolong_leases)?;
+                let by_ms = UnixMs(0).plus(by).0;
+                prolong.execute([by_ms, now.0, now.plus(DELAY_MAX).0])
+            })?;
+            // Before the commit: no other transaction may find these leases ended.
+            lapsed_core::clock::set_forward(by);
+            Ok(())
+        };
+        self.writer.write(Length::Short, prolonged).await?;
+        Ok(self.clock.now())
     }
 
     /// Writes a copy of the database, as of one moment, to a file that must not exist. Daemons go on meanwhile.

@@ -99,6 +99,9 @@ pub(super) struct Queries {
     /// Deletes documents of a collection before a time, oldest first. `_documents_written`.
     pub delete_documents: String,
 
+    /// Prolongs the leases that end between two times.
+    pub prolong_leases: String,
+
     /// Inserts a row into a table of one row, to find out whether the file takes writes.
     pub insert_probe: String,
     /// Deletes it, in the same transaction. Reads both rows.
@@ -223,6 +226,9 @@ impl Queries {
             delete_documents: of(
                 "DELETE FROM \"{t}_documents\" WHERE rowid IN (SELECT rowid FROM \"{t}_documents\" \
                    INDEXED BY \"{t}_documents_written\" WHERE collection = ?1 AND written_at < ?2 ORDER BY written_at, name LIMIT ?3)",
+            ),
+            prolong_leases: of(
+                "UPDATE \"{t}\" SET lease_until = lease_until + ?1 WHERE status = 0 AND lease_until >= ?2 AND lease_until < ?3",
             ),
             insert_probe: of("INSERT INTO \"{t}_format\" (version, identity) VALUES (0, 'probe')"),
             delete_probe: of("DELETE FROM \"{t}_format\" WHERE identity = 'probe'"),

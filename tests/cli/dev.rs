@@ -143,6 +143,73 @@ fn a_configured_route_comes_before_the_log() {
     assert!(directory.path().join("greeted").exists());
 }
 
+fn integer(reply: Reply) -> i64 {
+    match reply {
+        Reply::Integer(number) => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_task_runs_when_its_time_has_passed_on_the_clock_that_a_client_sets() {
+    const HALF_AN_HOUR_MS: i64 = 1_800_000;
+    let directory = tempfile::tempdir().unwrap();
+    let mut dev = Dev::start(directory.path());
+    let mut client = Wire::connect(dev.port());
+    client.ask(&["SETEX", "Order@close@1", "1800", ""]);
+    client.ask(&["SETEX", "Order@close@2", "3600", ""]);
+    let due = integer(client.ask(&["PEXPIRETIME", "Order@close@1"]));
+    let half_an_hour = HALF_AN_HOUR_MS.to_string();
+    let now = integer(client.ask(&["LAPSED.ADVANCE", &half_an_hour]));
+    assert!(now >= due, "{now} {due}");
+    let log = dev.until_logged("Order@close@1");
+    assert!(!log.contains("Order@close@2"), "{log}");
+    let left = integer(client.ask(&["PTTL", "Order@close@2"]));
+    assert!((1..=HALF_AN_HOUR_MS).contains(&left), "{left}");
+
+    // A task that is created now counts from the time that was set.
+    client.ask(&["PSETEX", "Order@close@3", "10", ""]);
+    dev.until_logged("Order@close@3");
+
+    client.ask(&["LAPSED.ADVANCE", &half_an_hour]);
+    dev.until_logged("Order@close@2");
+    let too_far = Reply::Error("ERR the clock is set forward by at most 10 years".to_owned());
+    assert_eq!(client.ask(&["LAPSED.ADVANCE", "400000000000"]), too_far);
+}
+
+#[test]
+fn a_run_keeps_its_lease_when_a_client_sets_the_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    let route = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '30s' }\n";
+    std::fs::write(directory.path().join("lapsed.toml"), route).unwrap();
+    let dev = Dev::start(directory.path());
+    let mut client = Wire::connect(dev.port());
+    client.ask(&["PSETEX", "Mail@send@1", "1", ""]);
+    let claim = claim(client.ask(&["LAPSED.TAKE", "mail", "BLOCK", "10000"]));
+    client.ask(&["LAPSED.ADVANCE", "3600000"]);
+    // A lease that has ended is found within about a second.
+    let again = client.ask(&["LAPSED.TAKE", "mail", "BLOCK", "3000"]);
+    assert_eq!(again, Reply::Array(Vec::new()));
+    let done = client.ask(&["LAPSED.DONE", &claim]);
+    assert_eq!(done, Reply::Simple("OK".to_owned()));
+}
+
+/// The claim of the one task that was taken.
+fn claim(taken: Reply) -> String {
+    let Reply::Array(tasks) = taken else {
+        panic!("{taken:?}");
+    };
+    let [Reply::Array(members)] = &tasks[..] else {
+        panic!("{tasks:?}");
+    };
+    let name = Reply::Bulk(b"claim".to_vec());
+    let place = members.iter().position(|member| *member == name);
+    match &members[place.expect("a task has a claim") + 1] {
+        Reply::Bulk(claim) => String::from_utf8(claim.clone()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn an_address_needs_its_numbers() {
     let directory = tempfile::tempdir().unwrap();

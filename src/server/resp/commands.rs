@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::command::Registry;
-use super::{client, expiry, handshake, keys, lapsed, pubsub, server, strings, workers};
+use super::{client, clock, expiry, handshake, keys, lapsed, pubsub, server, strings, workers};
 
 /// The table of all commands.
 pub static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
@@ -16,6 +16,7 @@ pub static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
         expiry::COMMANDS,
         keys::COMMANDS,
         lapsed::COMMANDS,
+        clock::COMMANDS,
         workers::COMMANDS,
     ])
 });

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::guests::{Guest, Guests};
+use super::server_state::SetForward;
 use super::service::{Ends, Service};
 use super::tls;
 use crate::net::sockets::cut_silent;
@@ -124,6 +125,13 @@ impl Listener {
     #[must_use]
     pub fn with_workers(mut self, queues: PullQueues) -> Self {
         self.service = self.service.with_workers(queues);
+        self
+    }
+
+    /// As [`Service::with_clock`].
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn SetForward>) -> Self {
+        self.service = self.service.with_clock(clock);
         self
     }
 

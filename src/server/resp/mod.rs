@@ -12,6 +12,7 @@ mod actor;
 mod auth;
 mod batch;
 mod client;
+mod clock;
 mod command;
 mod commands;
 mod connection;
@@ -52,4 +53,5 @@ pub use self::auth::hash_password;
 #[cfg(all(test, feature = "http"))]
 pub(crate) use self::error_code::ErrorCode;
 pub use self::listener::{Listener, OpenError};
+pub use self::server_state::SetForward;
 pub use self::service::{Ends, Service};

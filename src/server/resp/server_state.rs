@@ -1,9 +1,12 @@
 //! The state of the RESP server: what all connections share.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -13,6 +16,7 @@ use crate::net::room::Room;
 use lapsed::client::TaskClient;
 use lapsed::config::RespConfig;
 use lapsed::engine::PullQueues;
+use lapsed::task::UnixMs;
 use lapsed_core::telemetry::Metrics;
 
 /// The version of Redis whose commands and replies these are. Clients choose their protocol and commands by it.
@@ -28,12 +32,23 @@ const LARGE_INPUTS: usize = 32;
 /// Keys of commands with several that are read or written at the same time. A command with one key does not wait for those.
 const TURNS: usize = 4096;
 
+/// The clock of a daemon for tests.
+pub trait SetForward: fmt::Debug + Send + Sync {
+    /// Sets it forward, and starts what falls due. Returns the new time.
+    ///
+    /// # Errors
+    /// Why it was not set.
+    fn set_forward(&self, by: Duration) -> BoxFuture<'static, Result<UnixMs, String>>;
+}
+
 /// What all connections share.
 pub struct ServerState {
     /// The producer.
     pub tasks: TaskClient,
     /// The pull queues of the engine, if one runs in this process.
     pub workers: Option<PullQueues>,
+    /// The clock, if it can be set.
+    pub clock: Option<Arc<dyn SetForward>>,
     /// Who may connect.
     pub users: Users,
     /// Who changed what; `None`: changes have no entries.
@@ -72,6 +87,7 @@ impl ServerState {
         Self {
             tasks,
             workers: None,
+            clock: None,
             users: Users::new(&config.users, config.masks.clone(), Arc::clone(&metrics)),
             audit_log: None,
             metrics,

@@ -14,7 +14,7 @@ use super::connection;
 use super::counters::Counters;
 use super::dispatch::Dispatch;
 use super::guests::Guest;
-use super::server_state::ServerState;
+use super::server_state::{ServerState, SetForward};
 use super::session::Session;
 use crate::net::audit_log::AuditLog;
 use crate::net::login_log::LoginLog;
@@ -57,6 +57,13 @@ impl Service {
     #[must_use]
     pub fn with_workers(mut self, queues: PullQueues) -> Self {
         self.unshared().workers = Some(queues);
+        self
+    }
+
+    /// Lets clients set this clock forward.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn SetForward>) -> Self {
+        self.unshared().clock = Some(clock);
         self
     }
 

@@ -33,7 +33,7 @@ const KEYED: [(&str, &str); 24] = [
 ];
 
 /// Every other command that needs a scope.
-const WITH_SCOPE: [(&str, &str); 8] = [
+const WITH_SCOPE: [(&str, &str); 9] = [
     ("SCAN 0", "read"),
     ("DBSIZE", "read"),
     ("LAPSED.TAKE queue", "work"),
@@ -42,6 +42,7 @@ const WITH_SCOPE: [(&str, &str); 8] = [
     ("LAPSED.SNOOZE claim 1000", "work"),
     ("LAPSED.RELEASE claim", "work"),
     ("LAPSED.RENEW claim", "work"),
+    ("LAPSED.ADVANCE 1000", "admin"),
 ];
 
 /// Every command for which a login suffices.

@@ -353,3 +353,14 @@ async fn a_task_is_scheduled_with_all_its_options() {
         .await;
     assert!(cron.starts_with(':'), "{cron}");
 }
+
+#[tokio::test]
+async fn only_the_clock_of_dev_can_be_set() {
+    let server = RespServer::with("");
+    let mut wire = server.connect().await;
+    let refused = "-ERR only `lapsed dev` has a clock that can be set: this daemon follows that of its ledger";
+    assert_eq!(wire.says("LAPSED.ADVANCE 1000").await, refused);
+    let invalid = "-ERR invalid expire time in 'lapsed.advance' command";
+    assert_eq!(wire.says("LAPSED.ADVANCE 0").await, invalid);
+    assert_eq!(wire.says("LAPSED.ADVANCE -5").await, invalid);
+}
