@@ -126,8 +126,11 @@ impl Judge {
             // The clock of Redis may be ahead.
             let is_past = touch.at.0 <= now.0 + TOLERANCE_MS.cast_signed();
             let is_expiry = matches!(touch.what, "expired" | "forged") && is_past;
-            // A daemon that has lost events cannot tell a key that was flushed from one that has expired.
-            let is_flushed = touch.due.is_some() && flushed_at.is_some_and(|at| at >= touch.at);
+            // A daemon that has lost events cannot tell a key that was flushed from one that has expired. It asks the ledger,
+            // which lacks the row after a dump was restored.
+            let is_flushed = self.has_restored
+                && touch.due.is_some()
+                && flushed_at.is_some_and(|at| at >= touch.at);
             is_due || (is_expiry || is_flushed) && row.end_time.0 <= now.0 + 1_000
         });
         if !is_known {

@@ -143,6 +143,8 @@ pub struct Judge {
     touched: BTreeMap<String, Vec<Touch>>,
     expected: Vec<Expected>,
     without_row: Vec<KeyWithoutRow>,
+    /// A dump of the ledger was restored.
+    has_restored: bool,
     /// Entries in lists of a wheel, by the operation that has pushed them.
     pushes: BTreeMap<u64, Push>,
     /// The operations that have changed a row.
