@@ -3,6 +3,7 @@
 mod access;
 mod budgets;
 mod connections;
+mod fenced_claims;
 mod permissions;
 pub mod rig;
 mod scheduling;
