@@ -22,9 +22,10 @@ fn patience() -> Duration {
 }
 
 /// Tasks of `Push` and `Mail` are pulled, those of `Slow` start one after the other, and run as long as the
-/// daemon.
+/// daemon. Once a minute has ended in which tasks started late, that is a warning for five minutes, so no limit is set.
 const SETTINGS: &str = r#"
 alerts.overdue = "4s"
+alerts.late = "none"
 [[routes]]
 match = '^Shop@'
 log = {}
