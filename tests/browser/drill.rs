@@ -55,6 +55,10 @@ fn due(class_method: &str, count: usize) -> impl Iterator<Item = Value> {
 
 /// The operator is called, and looks at the first screen: it names the cause.
 async fn named(browser: &Browser, selector: &str, cause: &str) {
+    says_within(patience(), browser, selector, cause).await;
+}
+
+async fn says_within(patience: Duration, browser: &Browser, selector: &str, cause: &str) {
     let said = RefCell::new(String::new());
     let what = format!("the first screen says `{cause}`");
     let names = until_within(DEADLINE * 2, what, async || {
@@ -63,7 +67,6 @@ async fn named(browser: &Browser, selector: &str, cause: &str) {
         said.replace(text);
         is_named
     });
-    let patience = patience();
     if timeout(patience, names).await.is_err() {
         panic!(
             "after {patience:?} it does not say `{cause}`, but: {}",
@@ -87,7 +90,7 @@ async fn until_red(daemon: &Daemon, of: &str) {
 }
 
 async fn is_well(browser: &Browser) {
-    browser.shows_in(HEADLINE, "All is well").await;
+    says_within(DEADLINE, browser, HEADLINE, "All is well").await;
 }
 
 #[tokio::test]

@@ -54,17 +54,20 @@ impl TaskGauges {
         loop {
             let asked = Instant::now();
             let counted = activity.pass(cause, self.count_tasks(&mut oldest));
-            // A failed count says nothing about whether tasks can run.
-            if let Err(error) = counted.await {
-                self.health.log_failure("count tasks", &error);
-            }
+            // A failed count says nothing about whether tasks can run, and may have waited for a connection only.
+            let rest = match counted.await {
+                Ok(()) => COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE),
+                Err(error) => {
+                    self.health.log_failure("count tasks", &error);
+                    COUNT_EVERY
+                }
+            };
             // After a start, workers may not have asked yet.
             if cause != Cause::Start
                 && let Err(error) = self.warn_of_unasked().await
             {
                 self.health.log_failure("look for overdue tasks", &error);
             }
-            let rest = COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE);
             cause = activity.next(rest).await;
         }
     }

@@ -87,6 +87,21 @@ async fn a_failing_pass_is_reported_until_one_succeeds() {
     rig.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_count_that_failed_after_a_long_wait_is_repeated_soon() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    let rig = start_with(ledger, Arc::clone(&faults), "", counting(&Arc::default()));
+    let error = || status(&rig, "task_gauges").error;
+    *faults.counts_fail_after.lock().unwrap() = Some(Duration::from_secs(5));
+    until("a failure is reported", async || error().is_some()).await;
+    *faults.counts_fail_after.lock().unwrap() = None;
+    let answered = tokio::time::Instant::now();
+    until("it has recovered", async || error().is_none()).await;
+    assert!(answered.elapsed() < Duration::from_secs(30));
+    rig.stop().await;
+}
+
 /// A timer that may lose its alarms with its server, so that it is audited.
 #[derive(Debug)]
 struct Served(LedgerPoll);

@@ -57,6 +57,8 @@ pub struct Faults {
     pub scan_leases_fails: AtomicBool,
     /// Reads of the pauses fail.
     pub pauses_fail: AtomicBool,
+    /// Counts of tasks fail, after they have waited this long for a connection.
+    pub counts_fail_after: Mutex<Option<Duration>>,
     /// Until then, statements wait for a connection: none reaches the ledger, and none fails.
     pub silent_until: Mutex<Option<Instant>>,
 }

@@ -300,7 +300,14 @@ impl Admin for Faulty {
     }
 
     async fn overdue_for(&self) -> Result<Duration, LedgerError> {
-        self.inner.overdue_for().await
+        let waits = *self.faults.counts_fail_after.lock().unwrap();
+        match waits {
+            Some(waits) => {
+                tokio::time::sleep(waits).await;
+                Err(refused())
+            }
+            None => self.inner.overdue_for().await,
+        }
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
