@@ -299,6 +299,7 @@ mod tests {
         assert_eq!(Names::new("a*[b]?").pattern(), r"a\*\[b\]\?*@*");
     }
 
+    #[cfg(feature = "engine")]
     #[test]
     fn a_channel_names_the_kind_of_its_events() {
         let kind = |channel| EventKind::of_channel(channel);
