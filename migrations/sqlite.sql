@@ -34,6 +34,36 @@ CREATE INDEX "{table}_due" ON "{table}" (status, sts, due_at); -- sweep, look-ah
 CREATE INDEX "{table}_method" ON "{table}" (substr(key, 1, instr(key || '@', '@') + instr(substr(key, instr(key || '@', '@') + 1) || '@', '@') - 1), due_at) WHERE status = 0 AND sts = 0; -- sweep, by `Class@method`
 CREATE INDEX "{table}_tag" ON "{table}" (tag) WHERE tag IS NOT NULL;
 CREATE INDEX "{table}_recurring" ON "{table}" (id) WHERE recurrence IS NOT NULL; -- lists of recurring tasks
+CREATE TABLE "{table}_archive" ( -- finished rows that retention has moved here, as they were
+  id           INTEGER PRIMARY KEY,
+  key          TEXT NOT NULL, -- may have several rows
+  status       INTEGER NOT NULL,
+  sts          INTEGER NOT NULL,
+  start_time   INTEGER NOT NULL,
+  end_time     INTEGER NOT NULL,
+  owner        BLOB,
+  daemon       TEXT NOT NULL,
+  lease_until  INTEGER NOT NULL,
+  run_end      INTEGER NOT NULL,
+  retry_at     INTEGER NOT NULL,
+  attempt      INTEGER NOT NULL,
+  crashes      INTEGER NOT NULL,
+  max_attempts INTEGER,
+  adopted      INTEGER NOT NULL,
+  finished_at  INTEGER,
+  changed_at   INTEGER NOT NULL,
+  tag          TEXT,
+  reason       TEXT,
+  last_error   TEXT,
+  history      TEXT,
+  result       TEXT,
+  recurrence   TEXT,
+  payload      TEXT,
+  due_at       INTEGER AS (iif(run_end = end_time AND retry_at > end_time, retry_at, end_time)) VIRTUAL
+) STRICT;
+CREATE INDEX "{table}_archive_key" ON "{table}_archive" (key);
+CREATE INDEX "{table}_archive_due" ON "{table}_archive" (status, sts, due_at); -- lists, and to delete the oldest
+CREATE INDEX "{table}_archive_tag" ON "{table}_archive" (tag) WHERE tag IS NOT NULL;
 CREATE TABLE "{table}_pauses" (
   kind       TEXT NOT NULL, -- pause, hold, release
   class      TEXT NOT NULL, -- empty: every class

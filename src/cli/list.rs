@@ -22,6 +22,9 @@ pub struct List {
     filters: Filters,
     #[command(flatten)]
     finished: FinishedFilters,
+    /// Tasks that retention has moved to the archive
+    #[arg(long)]
+    archived: bool,
     /// Maximum number of tasks
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
@@ -56,6 +59,7 @@ impl List {
             ..self.finished.restrict(self.filters.filter())
         };
         let filter = ListFilter {
+            archived: self.archived,
             cursor: self.cursor,
             limit: self.limit,
             ..filters::resolve(&wanted, &adapters.client()).await?
@@ -66,7 +70,7 @@ impl List {
             true => output.dead(&page.tasks)?,
             false => output.tasks(&page.tasks, &page.malformed, &paused)?,
         }
-        if !page.malformed.is_empty() {
+        if !page.malformed.is_empty() && !self.archived {
             stderr_line!(
                 "{} of these rows have a malformed key and never run: `lapsed cancel --prefix` cancels them",
                 page.malformed.len()

@@ -39,7 +39,9 @@ impl Migrate {
         let ledger = MysqlLedger::new(&config.ledger)?;
         let table = ledger.table();
         let mut connection = ledger.connection().await.context("connect to the ledger")?;
-        let options = Options::default().utf8mb4(self.utf8mb4);
+        let options = Options::default()
+            .utf8mb4(self.utf8mb4)
+            .archive(config.retention.archive);
         if self.dry_run {
             let plan = migrate::plan_with(&mut connection, table, &options)
                 .await

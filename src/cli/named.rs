@@ -1,9 +1,10 @@
 //! A task on the command line, by its key or by its id.
 
+use std::fmt;
 use std::str::FromStr;
 
 use anyhow::bail;
-use lapsed::ledger::{Ledger, ListCursor, ListFilter};
+use lapsed::ledger::{Ledger, ListCursor, ListFilter, TaskRecord};
 use lapsed::task::{Arming, KeyError, TaskKey};
 
 /// The task that an argument names.
@@ -36,18 +37,7 @@ impl NamedTask {
             Self::Key(key) => return Ok(key.clone()),
             Self::Id(arming) => arming,
         };
-        let Some(before) = arming.row.checked_sub(1) else {
-            bail!("there is no task with the id `{arming}`");
-        };
-        let filter = ListFilter {
-            cursor: Some(ListCursor::Row(before)),
-            limit: 1,
-            ..ListFilter::default()
-        };
-        let page = ledger.list(&filter).await?;
-        let found = page.tasks.into_iter().next();
-        let row = |id: &str| id.parse::<Arming>().ok().map(|arming| arming.row);
-        match found.filter(|task| row(&task.id) == Some(arming.row)) {
+        match in_row(ledger, arming, false).await? {
             Some(task) if task.id == arming.to_string() => Ok(task.key),
             Some(task) => bail!(
                 "there is no task with the id `{arming}` any more: the due time of `{}` has changed, and its id is `{}`",
@@ -55,6 +45,49 @@ impl NamedTask {
                 task.id
             ),
             None => bail!("there is no task with the id `{arming}`"),
+        }
+    }
+
+    /// Returns the archived task with this id, or the latest one of this key.
+    ///
+    /// # Errors
+    /// Those of the ledger; also if there is no archive.
+    pub async fn archived(&self, ledger: &dyn Ledger) -> anyhow::Result<Option<TaskRecord>> {
+        match self {
+            Self::Key(key) => Ok(ledger.find_archived(key).await?),
+            Self::Id(arming) => {
+                let found = in_row(ledger, arming, true).await?;
+                Ok(found.filter(|task| task.id == arming.to_string()))
+            }
+        }
+    }
+}
+
+/// Finds the task in the row of an arming.
+async fn in_row(
+    ledger: &dyn Ledger,
+    arming: &Arming,
+    archived: bool,
+) -> anyhow::Result<Option<TaskRecord>> {
+    let Some(before) = arming.row.checked_sub(1) else {
+        return Ok(None);
+    };
+    let filter = ListFilter {
+        archived,
+        cursor: Some(ListCursor::Row(before)),
+        limit: 1,
+        ..ListFilter::default()
+    };
+    let found = ledger.list(&filter).await?.tasks.into_iter().next();
+    let row = |id: &str| id.parse::<Arming>().ok().map(|arming| arming.row);
+    Ok(found.filter(|task| row(&task.id) == Some(arming.row)))
+}
+
+impl fmt::Display for NamedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.fmt(f),
+            Self::Id(arming) => arming.fmt(f),
         }
     }
 }

@@ -175,12 +175,14 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         result,
         finished,
         adopted,
+        archived,
     } = view.task;
     let occurrences = view.occurrences.as_deref().unwrap_or_default().join(", ");
     let fields = [
         ("key", Some(key.to_string())),
         ("id", Some(id.clone())),
         ("state", Some(state.to_string())),
+        ("archived", archived.then(|| "yes".to_owned())),
         ("due", Some(due.to_string())),
         (
             "retry at",

@@ -1,4 +1,4 @@
-//! `lapsed prune`: deletes finished tasks.
+//! `lapsed prune`: deletes or archives finished tasks.
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -35,6 +35,9 @@ pub struct Prune {
     /// --older-than, tasks that match either option are deleted
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
+    /// Delete them even if `[retention]` has `archive = true`, which moves them to the archive
+    #[arg(long)]
+    no_archive: bool,
     /// Only count the matching tasks
     #[arg(long)]
     dry_run: bool,
@@ -93,17 +96,32 @@ impl Prune {
         }
         let would_be = if self.dry_run { "would be " } else { "" };
         let at_least = if is_part { "at least " } else { "" };
+        let archive = self.archives(config);
+        let pruned = if archive { "archived" } else { "pruned" };
         let mut value = json!({ "pruned": counts, "dry_run": self.dry_run });
+        if archive {
+            value["archived"] = json!(true);
+        }
         if is_part {
             value["at_least"] = json!(true);
         }
-        let text = format!("{at_least}{} {would_be}pruned", words.join(", "));
+        let text = format!("{at_least}{} {would_be}{pruned}", words.join(", "));
         output.print(&value, text)?;
         if interrupted {
-            stderr_line!("interrupted: deleted rows are gone, the rest is unchanged");
+            let pruned = if archive {
+                "archived rows are in the archive"
+            } else {
+                "deleted rows are gone"
+            };
+            stderr_line!("interrupted: {pruned}, the rest is unchanged");
             return Ok(ExitCode::from(EXIT_FAILED));
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// True if the tasks are archived, as the daemon would do.
+    fn archives(&self, config: &Config) -> bool {
+        config.retention.archive && !self.no_archive
     }
 
     fn prunings(&self, config: &Config) -> Vec<Pruning> {
@@ -127,6 +145,7 @@ impl Prune {
                 state: finished.state(),
                 older_than,
                 keep,
+                archive: self.archives(config),
                 dry_run,
             }
         });

@@ -131,15 +131,22 @@ async fn print_due(
 pub struct Show {
     /// Task key: Class@method[@argument]*, or the id of a task
     key: String,
+    /// Show a task that retention has moved to the archive; of a key, the latest
+    #[arg(long)]
+    archived: bool,
 }
 
 impl Show {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
-        let key = match self.key.parse::<NamedTask>() {
-            Ok(named) => named.key(&*adapters.ledger).await?,
+        let named = match self.key.parse::<NamedTask>() {
+            Ok(named) => named,
             Err(error) => return self.show_malformed(&adapters, output, error).await,
         };
+        if self.archived {
+            return show_archived(&named, &adapters, output).await;
+        }
+        let key = named.key(&*adapters.ledger).await?;
         match adapters.ledger.find(&key).await? {
             Some(task) => {
                 let pauses = adapters.ledger.pauses().await?;
@@ -157,7 +164,14 @@ impl Show {
                 if output.json {
                     say("null")?;
                 }
-                stderr_line!("error: there is no task `{}`", key);
+                let is_archived = config.retention.archive
+                    && adapters.ledger.find_archived(&key).await?.is_some();
+                match is_archived {
+                    true => stderr_line!(
+                        "error: there is no task `{key}`, but an archived one: `lapsed show --archived '{key}'`"
+                    ),
+                    false => stderr_line!("error: there is no task `{}`", key),
+                }
                 Ok(ExitCode::from(EXIT_FAILED))
             }
         }
@@ -186,6 +200,27 @@ impl Show {
                 "invalid value '{}': {error}",
                 self.key.escape_debug()
             )),
+        }
+    }
+}
+
+async fn show_archived(
+    named: &NamedTask,
+    adapters: &Adapters,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
+    match named.archived(&*adapters.ledger).await? {
+        Some(task) => {
+            let view = TaskView::single(&task, &Paused::default());
+            output.print(&view, task_lines(&view))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => {
+            if output.json {
+                say("null")?;
+            }
+            stderr_line!("error: there is no archived task `{named}`");
+            Ok(ExitCode::from(EXIT_FAILED))
         }
     }
 }

@@ -32,6 +32,22 @@ impl TaskClient {
         Ok(self.ledger.find(&key).await?)
     }
 
+    /// Returns the latest archived task of a key; `None` if there is none. Archived tasks are listed with
+    /// [`ListFilter::archived`].
+    ///
+    /// # Errors
+    /// [`ClientError`]; also if there is no archive.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn find_archived(
+        &self,
+        key: impl IntoKey,
+    ) -> Result<Option<TaskRecord>, ClientError> {
+        let key = key.into_key()?;
+        Ok(self.ledger.find_archived(&key).await?)
+    }
+
     /// Returns a page of the tasks that match.
     ///
     /// # Errors

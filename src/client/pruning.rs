@@ -1,4 +1,4 @@
-//! Deletes finished tasks on request.
+//! Deletes or archives finished tasks on request.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::timer::{AlarmStore, Remaining};
 const PAGES_FIRST: usize = 4;
 const PAGES_MAX: usize = 40;
 
-/// The finished tasks that [`TaskClient::prune`] deletes: those that match `older_than`, and those that match `keep`.
+/// The finished tasks that [`TaskClient::prune`] deletes or archives: those that match `older_than`, and those that match `keep`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pruning {
     /// Done, dead or cancelled.
@@ -26,12 +26,14 @@ pub struct Pruning {
     pub older_than: Option<Duration>,
     /// All tasks except this number of those that fell due last. A task that finished within the last minute is kept.
     pub keep: Option<u64>,
+    /// Move them to the archive instead of deleting them.
+    pub archive: bool,
     /// Only count them.
     pub dry_run: bool,
 }
 
 impl TaskClient {
-    /// Deletes finished tasks whose keys are gone, in batches at this pace. Returns their number. Pending tasks are never
+    /// Deletes or archives finished tasks whose keys are gone, in batches at this pace. Returns their number. Pending tasks are never
     /// deleted.
     ///
     /// # Errors
@@ -63,6 +65,7 @@ impl TaskClient {
             state,
             older_than,
             keep,
+            archive,
             dry_run,
         } = pruning;
         if state == State::Cancelled && !dry_run {
@@ -81,6 +84,7 @@ impl TaskClient {
             surplus,
             after: None,
             limit: BATCH_MAX,
+            archive,
             dry_run: true,
         };
         let (mut count, mut pages_max) = (0, PAGES_FIRST);

@@ -262,6 +262,11 @@ impl Handle {
         self.recurring.send_replace(tasks);
     }
 
+    /// True if finished tasks are moved to the archive.
+    pub fn archives(&self) -> bool {
+        self.retention.borrow().archive
+    }
+
     /// Replaces the retention of finished tasks. Pruning by the old one ends with the current batch.
     pub fn take_retention(&self, retention: RetentionConfig) {
         self.retention.send_if_modified(|kept| {

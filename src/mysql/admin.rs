@@ -28,6 +28,19 @@ impl Admin for MysqlLedger {
         rows.first().map_or(Ok(None), decode::record).map_err(error)
     }
 
+    async fn find_archived(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let question = statement(self.archive.archived_by_key()).bind(key.to_string());
+        let rows = conn.fetch(question).await;
+        let rows = rows.map_err(|error| self.archive_error(error))?;
+        let found = rows.first().map_or(Ok(None), decode::record);
+        let archived = |task| TaskRecord {
+            archived: true,
+            ..task
+        };
+        Ok(found.map_err(error)?.map(archived))
+    }
+
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
         self.list_page(filter).await
     }

@@ -7,6 +7,7 @@ const DEADLOCK: u16 = 1213;
 const DUPLICATE_KEY: u16 = 1062;
 const UNKNOWN_INDEX: u16 = 1176;
 const UNKNOWN_COLUMN: u16 = 1054;
+const UNKNOWN_TABLE: u16 = 1146;
 /// MariaDB 11.6 and later: the row changed since this statement's snapshot.
 const RECORD_CHANGED: u16 = 1020;
 
@@ -54,6 +55,11 @@ pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
 /// True if the table has no index of the name in the statement. A server may look for the indexed column first.
 pub(super) fn is_missing_index(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(UNKNOWN_INDEX | UNKNOWN_COLUMN))
+}
+
+/// True if a table does not exist.
+pub(super) fn is_missing_table(error: &sqlx::Error) -> bool {
+    number(error) == Some(UNKNOWN_TABLE)
 }
 
 /// True if the same statement may succeed later, or over another connection.

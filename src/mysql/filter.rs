@@ -30,6 +30,7 @@ impl Conditions {
             method,
             tag,
             prefix,
+            archived: _,
             recurring,
             due_after,
             due_before,

@@ -5,6 +5,7 @@
 mod admin;
 mod adopt_many;
 mod adoption;
+mod archive;
 mod cancel;
 mod change;
 mod charset;
@@ -110,6 +111,8 @@ fn attempts_after(error: &sqlx::Error, rows: usize) -> u32 {
 pub struct MysqlLedger {
     pools: Pools,
     queries: Queries,
+    /// The statements that read the archive.
+    archive: Queries,
     table: TableName,
     clock: LedgerClock,
     clock_read: std::sync::Arc<std::sync::Mutex<Option<ClockRead>>>,
@@ -138,6 +141,7 @@ impl MysqlLedger {
         Ok(Self {
             pools: Pools::lazy(config)?,
             queries: Queries::new(&table),
+            archive: Queries::of_archive(&table),
             table,
             clock: LedgerClock::estimated_at(clock::wall()),
             clock_read: std::sync::Arc::default(),
@@ -190,9 +194,17 @@ impl MysqlLedger {
     /// # Errors
     /// [`LedgerError::Refused`] says what is in the way.
     pub async fn migrate(&self) -> Result<(), LedgerError> {
+        self.migrate_with(&migrate::Options::default()).await
+    }
+
+    /// As [`migrate`](Self::migrate), with these options.
+    ///
+    /// # Errors
+    /// As [`migrate`](Self::migrate).
+    #[doc(hidden)] // as the options are
+    pub async fn migrate_with(&self, options: &migrate::Options) -> Result<(), LedgerError> {
         let mut connection = self.connection().await?;
-        let options = migrate::Options::default();
-        migrate::apply(&mut connection, &self.table, &options, &mut |_| {})
+        migrate::apply(&mut connection, &self.table, options, &mut |_| {})
             .await
             .map_err(|error| LedgerError::Refused {
                 message: error.to_string(),

@@ -1,4 +1,4 @@
-//! Retention: deletes finished rows in bulk. Each statement names a few rows by primary key.
+//! Retention: deletes or archives finished rows in bulk. Each statement names a few rows by primary key.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,7 +10,9 @@ use super::error::error;
 use super::queries;
 use super::scans::END;
 use super::{BATCH_MAX, MysqlLedger, decode};
-use lapsed_core::ledger::{DuePlace, LedgerError, Prune, PruneCursor, Pruned, Retention};
+use lapsed_core::ledger::{
+    ArchiveMaintenance, DuePlace, LedgerError, Prune, PruneCursor, Pruned, Retention,
+};
 use lapsed_core::task::{State, UnixMs};
 
 /// Number of index entries that one statement skips on its way to the surplus.
@@ -41,22 +43,38 @@ impl Retention for MysqlLedger {
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
         self.surplus_of(state, keep).await
     }
+
+    async fn maintain_archive(
+        &self,
+        keep: Option<Duration>,
+    ) -> Result<ArchiveMaintenance, LedgerError> {
+        self.maintain_partitions(keep).await
+    }
 }
 
 impl MysqlLedger {
     async fn prune_batch(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        self.prune_on(&mut conn, prune).await.map_err(error)
+        let mut pruned = self.find_prunable(&mut conn, prune).await.map_err(error)?;
+        drop(conn);
+        if !prune.dry_run {
+            let found = std::mem::take(&mut pruned.found).into_iter();
+            let rows: Vec<u64> = found.map(|(row, _)| row).collect();
+            pruned.rows = self.prune_these(prune, &rows).await?;
+        }
+        Ok(pruned)
     }
 
-    async fn prune_on(&self, conn: &mut Conn, prune: &Prune) -> sqlx::Result<Pruned> {
+    /// Reads the next page, and returns those of its rows that are prunable.
+    async fn find_prunable(&self, conn: &mut Conn, prune: &Prune) -> sqlx::Result<Pruned> {
         let Prune {
             state,
             age,
             surplus,
             after,
             limit,
-            dry_run,
+            archive: _,
+            dry_run: _,
         } = *prune;
         let Some(status) = status(state) else {
             return Ok(Pruned::default());
@@ -94,20 +112,14 @@ impl MysqlLedger {
         });
         // Without an age, nothing after the last surplus row is deleted.
         let next = behind(&found, after, limit);
-        let mut pruned = Pruned {
-            rows: deletable.len() as u64,
-            found: Vec::new(),
+        let rows = deletable.len() as u64;
+        let deletable: HashSet<u64> = deletable.into_iter().collect();
+        let goes = found.into_iter().filter(|row| deletable.contains(&row.row));
+        Ok(Pruned {
+            rows,
+            found: goes.map(|row| (row.row, row.key)).collect(),
             next: next.filter(|next| age.is_some() || is_surplus(*next)),
-        };
-        if dry_run {
-            let deletable: HashSet<u64> = deletable.into_iter().collect();
-            let goes = found.into_iter().filter(|row| deletable.contains(&row.row));
-            pruned.found = goes.map(|row| (row.row, row.key)).collect();
-        } else if !deletable.is_empty() {
-            let youngest = youngest_ms_of(age);
-            pruned.rows = self.delete(conn, &deletable, status, youngest).await?;
-        }
-        Ok(pruned)
+        })
     }
 
     async fn end_cancelled_on(
@@ -153,6 +165,9 @@ impl MysqlLedger {
             return Ok(0);
         };
         let youngest = youngest_ms_of(prune.age);
+        if prune.archive {
+            return self.archive_rows(rows, status, youngest).await;
+        }
         let mut conn = self.pools.acquire().await?;
         let deleted = self.delete(&mut conn, rows, status, youngest).await;
         deleted.map_err(error)

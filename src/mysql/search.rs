@@ -16,11 +16,11 @@ use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::error_numbers::is_missing_index;
 use super::filter::Conditions;
-use super::queries;
+use super::queries::{self, Queries};
 use super::scans::END;
 use super::{MysqlLedger, decode};
 use lapsed_core::ledger::{
-    LedgerError, ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter,
+    LedgerError, ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter, TaskRecord,
 };
 use lapsed_core::task::{State, UnixMs};
 
@@ -47,10 +47,13 @@ impl MysqlLedger {
             true => queries::RECORD_BRIEF,
             false => queries::RECORD,
         };
-        let found = self
-            .search(&mut conn, template, filter)
-            .await
-            .map_err(error)?;
+        let found =
+            self.search(&mut conn, template, filter)
+                .await
+                .map_err(|failure| match filter.archived {
+                    true => self.archive_error(failure),
+                    false => error(failure),
+                })?;
         let mut page = ListPage {
             next: found.next,
             searched: found.searched,
@@ -58,7 +61,10 @@ impl MysqlLedger {
         };
         for row in &found.rows {
             match decode::record(row).map_err(error)? {
-                Some(task) => page.tasks.push(task),
+                Some(task) => page.tasks.push(TaskRecord {
+                    archived: filter.archived,
+                    ..task
+                }),
                 None => page.malformed.push(decode::malformed(row).map_err(error)?),
             }
         }
@@ -70,6 +76,7 @@ impl MysqlLedger {
             states: vec![StateFilter::Is(State::Dead)],
             ..filter.clone()
         };
+        dead.check_live()?;
         dead.check_cursor()?;
         let mut conn = self.pools.acquire().await?;
         let found = self
@@ -133,6 +140,10 @@ impl MysqlLedger {
         parts: Vec<Part>,
     ) -> sqlx::Result<Found> {
         let limit = filter.limit as usize;
+        let queries = match filter.archived {
+            true => &self.archive,
+            false => &self.queries,
+        };
         let mut found = Found::default();
         if limit == 0 {
             return Ok(found);
@@ -144,9 +155,9 @@ impl MysqlLedger {
                 continue;
             };
             loop {
-                let end = self.stride(conn, &part, &place, stride).await?;
+                let end = stride_end(conn, queries, &part, &place, stride).await?;
                 let left = u32::try_from(limit - found.rows.len()).unwrap_or(u32::MAX);
-                let page = self.fitting(template, &part, &place, end.as_ref(), filter, left);
+                let page = fitting(queries, template, &part, &place, end.as_ref(), filter, left);
                 found.rows.extend(conn.fetch(page).await?);
                 if let (true, Some(last)) = (found.rows.len() == limit, found.rows.last()) {
                     found.next = Some(part.cursor(place_of(&part, last)?));
@@ -167,51 +178,51 @@ impl MysqlLedger {
         }
         Ok(found)
     }
+}
 
-    /// Returns the end of a stride of this many rows; `None` if the range ends first.
-    async fn stride(
-        &self,
-        conn: &mut Conn,
-        part: &Part,
-        from: &Place,
-        rows: u32,
-    ) -> sqlx::Result<Option<Place>> {
-        let text = format!(
-            "{}{} ORDER BY {} LIMIT ?, 1",
-            part.select(&self.queries, queries::PLACE),
-            part.conditions(),
-            part.order()
-        );
-        let question = from.bind(part.bind(statement(text))).bind(rows - 1);
-        let found = conn.fetch(question).await?;
-        found.first().map(|row| place_of(part, row)).transpose()
-    }
+/// Returns the end of a stride of this many rows; `None` if the range ends first.
+async fn stride_end(
+    conn: &mut Conn,
+    queries: &Queries,
+    part: &Part,
+    from: &Place,
+    rows: u32,
+) -> sqlx::Result<Option<Place>> {
+    let text = format!(
+        "{}{} ORDER BY {} LIMIT ?, 1",
+        part.select(queries, queries::PLACE),
+        part.conditions(),
+        part.order()
+    );
+    let question = from.bind(part.bind(statement(text))).bind(rows - 1);
+    let found = conn.fetch(question).await?;
+    found.first().map(|row| place_of(part, row)).transpose()
+}
 
-    fn fitting(
-        &self,
-        template: &str,
-        part: &Part,
-        from: &Place,
-        end: Option<&Place>,
-        filter: &ListFilter,
-        limit: u32,
-    ) -> Statement<'static> {
-        let conditions = Conditions::of(filter);
-        let text = format!(
-            "{}{}{}{} ORDER BY {} LIMIT ?",
-            part.select(&self.queries, template),
-            part.conditions(),
-            end.map_or("", |end| part.until(end)),
-            conditions.text(),
-            part.order()
-        );
-        let question = from.bind(part.bind(statement(text)));
-        let question = match end {
-            Some(end) => end.bind_end(question),
-            None => question,
-        };
-        conditions.bind(question).bind(limit)
-    }
+fn fitting(
+    queries: &Queries,
+    template: &str,
+    part: &Part,
+    from: &Place,
+    end: Option<&Place>,
+    filter: &ListFilter,
+    limit: u32,
+) -> Statement<'static> {
+    let conditions = Conditions::of(filter);
+    let text = format!(
+        "{}{}{}{} ORDER BY {} LIMIT ?",
+        part.select(queries, template),
+        part.conditions(),
+        end.map_or("", |end| part.until(end)),
+        conditions.text(),
+        part.order()
+    );
+    let question = from.bind(part.bind(statement(text)));
+    let question = match end {
+        Some(end) => end.bind_end(question),
+        None => question,
+    };
+    conditions.bind(question).bind(limit)
 }
 
 /// Returns the ranges to search, in order.
@@ -224,7 +235,10 @@ fn parts(filter: &ListFilter) -> Vec<Part> {
         }],
         ListOrder::Key => {
             let (begin, end) = filter.key_range();
-            vec![Part::Keys(begin, end)]
+            vec![match filter.archived {
+                true => Part::ArchivedKeys(begin, end),
+                false => Part::Keys(begin, end),
+            }]
         }
         ListOrder::Due if filter.is_newest_first() => {
             let parts = filter.statuses().into_iter();

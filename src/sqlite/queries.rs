@@ -20,7 +20,7 @@ const METHOD: &str = "substr(key, 1, instr(key || '@', '@') + instr(substr(key, 
 pub(super) struct Queries {
     /// A row by id, with the bytes of its payload and result. Primary key.
     pub row_by_id: String,
-    /// A row by key, with the same. Unique key.
+    /// The latest row of a key, with the same. `_key`, which is unique outside the archive.
     pub row_by_key: String,
     /// Inserts the row of a new task, unless the key has one. Unique key.
     pub insert: String,
@@ -36,6 +36,10 @@ pub(super) struct Queries {
     pub save_brief: String,
     /// Deletes a row. Primary key.
     pub delete: String,
+    /// Copies a row to the archive. Primary key.
+    pub archive: String,
+    /// The statements about the rows of the archive. It has none of its own.
+    pub of_archive: Option<Box<Self>>,
 
     /// Places of one `status` and `sts` after a place, up to a due time, earliest first. `_due`.
     pub places_up: String,
@@ -58,7 +62,7 @@ pub(super) struct Queries {
     pub list_by_tag: String,
     /// Whole rows with a recurrence by id, after an id. `_recurring`, which a file of an earlier version lacks.
     pub list_recurring: String,
-    /// Whole rows by key: from a key on, before another, after a third. `_key`.
+    /// Whole rows by key and id: from a key on, before another, after a row of a third. `_key`.
     pub list_by_key: String,
     /// Whole rows of one `status` and `sts` by due time: after a place, before a due time. `_due`.
     pub list_by_due: String,
@@ -110,6 +114,13 @@ pub(super) struct Queries {
 
 impl Queries {
     pub fn new(table: &TableName) -> Self {
+        Self {
+            of_archive: Some(Box::new(Self::of(&table.archive()))),
+            ..Self::of(table)
+        }
+    }
+
+    fn of(table: &TableName) -> Self {
         let of = |text: &str| {
             let text = text.replace("{columns}", COLUMNS);
             text.replace("{t}", table.as_str())
@@ -141,7 +152,7 @@ impl Queries {
         let scanned = "SELECT id, due_at, key, end_time, lease_until, owner, daemon, status, sts, run_end, retry_at";
         Self {
             row_by_id: of(&format!("{one} WHERE id = ?1")),
-            row_by_key: of(&format!("{one} WHERE key = ?1")),
+            row_by_key: of(&format!("{one} WHERE key = ?1 ORDER BY id DESC LIMIT 1")),
             insert: of(
                 "INSERT INTO \"{t}\" (key, start_time, end_time, run_end, attempt, max_attempts, adopted, changed_at, tag, recurrence, payload) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (key) DO NOTHING",
@@ -157,6 +168,10 @@ impl Queries {
             )),
             save_brief: of(&format!("{save} WHERE id = ?1")),
             delete: of("DELETE FROM \"{t}\" WHERE id = ?1"),
+            archive: of(
+                "INSERT OR REPLACE INTO \"{t}_archive\" ({columns}) SELECT {columns} FROM \"{t}\" WHERE id = ?1",
+            ),
+            of_archive: None,
             places_up: of(&walk_up(places)),
             places_down: of(&walk_down(places)),
             scan_up: of(&walk_up(scanned)),
@@ -177,7 +192,8 @@ impl Queries {
                 "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_recurring\" WHERE recurrence IS NOT NULL AND id > ?1 ORDER BY id",
             ),
             list_by_key: of(
-                "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 AND key > ?3 ORDER BY key",
+                "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 AND key >= ?3 AND (key > ?3 OR id > ?4) \
+                 ORDER BY key, id",
             ),
             list_by_due: of(&walk_up(&format!("SELECT {COLUMNS}, due_at"))),
             list_by_due_down: of(&walk_down(&format!("SELECT {COLUMNS}, due_at"))),
@@ -263,6 +279,7 @@ mod tests {
             connection.execute(&statement, []).unwrap();
         }
         let queries = Queries::new(&table);
+        let archive = queries.of_archive.as_deref().unwrap();
         let primary = "USING INTEGER PRIMARY KEY (rowid";
         let up = "t_due (status=? AND sts=? AND due_at=? AND rowid>?)";
         let down = "t_due (status=? AND sts=? AND due_at=? AND rowid<?)";
@@ -275,6 +292,26 @@ mod tests {
             (&queries.save, [primary, ""]),
             (&queries.save_brief, [primary, ""]),
             (&queries.delete, [primary, ""]),
+            (&queries.archive, [primary, ""]),
+            (&archive.row_by_key, ["INDEX t_archive_key (key=?)", ""]),
+            (&archive.row_by_id, [primary, ""]),
+            (&archive.delete, [primary, ""]),
+            (&archive.list_by_id, [primary, ""]),
+            (
+                &archive.list_by_tag,
+                ["t_archive_tag (tag=? AND rowid>?)", ""],
+            ),
+            (
+                &archive.list_by_key,
+                ["t_archive_key (key>? AND key<?)", ""],
+            ),
+            (
+                &archive.list_by_due,
+                [
+                    "t_archive_due (status=? AND sts=? AND due_at=? AND rowid>?)",
+                    "t_archive_due (status=? AND sts=? AND due_at>? AND due_at<?)",
+                ],
+            ),
             (&queries.scan_row, [primary, ""]),
             (&queries.list_by_id, [primary, ""]),
             (&queries.places_up, [up, rest]),

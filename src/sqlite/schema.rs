@@ -64,9 +64,10 @@ pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::R
         return Ok(statements(table));
     }
     let mut missing = Vec::new();
-    let documents = table.documents();
-    if !connection.table_exists(None::<&str>, documents.as_str())? {
-        missing.push(format!("\"{documents}\" ("));
+    for name in [table.documents(), table.archive().to_string()] {
+        if !connection.table_exists(None::<&str>, name.as_str())? {
+            missing.push(format!("\"{name}\" ("));
+        }
     }
     for index in ["recurring", "method"].map(|name| format!("{table}_{name}")) {
         if !index_exists(connection, &index)? {

@@ -9,8 +9,8 @@ use super::queries::Queries;
 use super::rows::{self, id, ms, row_id};
 use lapsed_core::ledger::row::Row;
 use lapsed_core::ledger::rows::store::{
-    At, Columns, Count, Direction, DueRange, Parts, Range, ReverseRange, RowStore, ScanRange,
-    Scanned, Stored,
+    ArchiveStore, At, Columns, Count, Direction, DueRange, InArchive, Parts, Range, ReverseRange,
+    RowStore, ScanRange, Scanned, Stored,
 };
 use lapsed_core::ledger::{DuePlace, LedgerError, ListCursor, MethodTag};
 use lapsed_core::task::UnixMs;
@@ -67,6 +67,7 @@ enum Kept {
     SaveBrief,
     SaveAll,
     Delete,
+    Archive,
     ScanRow,
 }
 
@@ -93,6 +94,7 @@ impl<'a> Session<'a> {
                 Kept::SaveBrief => &self.queries.save_brief,
                 Kept::SaveAll => &self.queries.save,
                 Kept::Delete => &self.queries.delete,
+                Kept::Archive => &self.queries.archive,
                 Kept::ScanRow => &self.queries.scan_row,
             })?,
         };
@@ -163,7 +165,7 @@ impl RowStore for SqliteStore<'_> {
                     from,
                     before,
                     after,
-                } => statement.query((from, before, after)),
+                } => statement.query((from, before, &after.0, id(after.1))),
                 Range::Due(due) => statement.query(values(*due)),
             };
             each(found?, limit, |row| Ok(visit(rows::read(row, parts)?)))
@@ -302,6 +304,29 @@ impl RowStore for SqliteStore<'_> {
             let method = next.query_row([after], |row| row.get(0)).optional()?;
             Ok(method.map(MethodTag))
         })
+    }
+}
+
+impl ArchiveStore for SqliteStore<'_> {
+    fn archive(&mut self, row: u64) -> Result<(), LedgerError> {
+        self.run(|session| {
+            session.kept(Kept::Archive)?.execute([id(row)])?;
+            session.kept(Kept::Delete)?.execute([id(row)]).map(|_| ())
+        })
+    }
+
+    fn in_archive(&mut self, act: InArchive<'_>) -> Result<(), LedgerError> {
+        let Session {
+            connection,
+            queries,
+            now,
+            kept: _,
+        } = &self.session;
+        let queries = queries.of_archive.as_deref();
+        let queries = queries.expect("an archive has no archive, and nothing asks it for one");
+        let mut archive = SqliteStore::new(self.file, connection, queries, *now);
+        archive.run(|session| session.prepare(&queries.row_by_id).map(|_| ()))?;
+        act(&mut archive)
     }
 }
 

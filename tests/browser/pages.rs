@@ -133,3 +133,28 @@ async fn reading_needs_no_javascript() {
     }
     browser.close().await;
 }
+
+#[tokio::test]
+async fn an_archived_task_is_found_shown_and_offers_no_action() {
+    let settings =
+        "retention = { done = '7d', archive = true }\n[[routes]]\nmatch = '^Order@'\nlog = {}";
+    let daemon = Daemon::start(settings);
+    daemon.schedule((0..3).map(|n| json!({"key": format!("Order@close@{n}"), "in": "0s"})));
+    daemon.until_listed("done", 3).await;
+    daemon.run(&["prune", "--older-than", "0s"]);
+    let browser = Browser::open(&daemon, "/tasks").await;
+    browser.click(".tabs a", "Archived").await;
+    browser.shows("Order@close@1").await;
+    browser.shows("Archived tasks can only be read.").await;
+    browser.picture("archive").await;
+    browser.click("a", "Order@close@1").await;
+    browser.shows("Archived: retention has moved it here").await;
+    let actions = "return document.querySelectorAll('[data-act]').length";
+    assert_eq!(browser.get(actions).await, 0);
+    browser.picture("archived-task").await;
+    // By its key alone, as the search finds it.
+    browser.go("/task?key=Order%40close%402").await;
+    browser.shows("Archived: retention has moved it here").await;
+    assert_eq!(browser.get(actions).await, 0);
+    browser.close().await;
+}

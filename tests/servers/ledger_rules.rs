@@ -3,6 +3,7 @@
 use lapsed::Config;
 use lapsed::config::LedgerConfig;
 use lapsed::ledger::Ledger as _;
+use lapsed::ledger::migrate::Options;
 use lapsed::ledger::mysql::MysqlLedger;
 
 use crate::support::maria;
@@ -57,7 +58,8 @@ pub async fn standard_ledger(topic: &str) -> MysqlLedger {
 
 async fn migrated(config: &LedgerConfig) -> MysqlLedger {
     let ledger = MysqlLedger::new(config).unwrap();
-    ledger.migrate().await.unwrap();
+    let options = Options::default().archive(true);
+    ledger.migrate_with(&options).await.unwrap();
     ledger.check().await.unwrap();
     ledger
 }

@@ -62,6 +62,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
         result: Some(HOSTILE.to_owned()),
         finished: None,
         adopted: false,
+        archived: false,
     };
     let text = task_lines(&TaskView::single(&task, &Paused::default()));
     let titles = text

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::reader::{Problems, Reader};
-use super::rules::{at_least_or_none, section, within};
+use super::rules::{any, at_least_or_none, section, within};
 
 section! {
     /// `[retention]`
@@ -17,13 +17,17 @@ section! {
         pub cancelled: Option<Duration> = at_least_or_none(AGE_MIN); live,
         /// Maximum number of done tasks, the most recently due ones; `None`: no limit.
         pub done_max: Option<u64> = at_most_or_0; live,
-        /// Maximum number of rows deleted per second.
+        /// Maximum number of rows deleted or archived per second.
         pub rate: u32 = within(1..=100_000); live,
+        /// Moves tasks to the archive instead of deleting them.
+        pub archive: bool = any; live,
+        /// How long an archived task is kept, as its age counts for retention; `None`: forever.
+        pub archive_keep: Option<Duration> = at_least_or_none(AGE_MIN); live,
     }
 }
 
 impl RetentionConfig {
-    /// Whether all tasks are kept forever.
+    /// Whether all tasks, archived ones too, are kept forever.
     pub fn is_off(&self) -> bool {
         let Self {
             done,
@@ -31,8 +35,11 @@ impl RetentionConfig {
             cancelled,
             done_max,
             rate: _,
+            archive,
+            archive_keep,
         } = self;
-        done.or(*dead).or(*cancelled).is_none() && done_max.is_none()
+        let is_archive_kept = !archive || archive_keep.is_none();
+        done.or(*dead).or(*cancelled).is_none() && done_max.is_none() && is_archive_kept
     }
 }
 

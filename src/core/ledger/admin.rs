@@ -34,6 +34,12 @@ pub trait Admin: Send + Sync {
     /// Reads one task.
     async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError>;
 
+    /// Reads the latest archived task of a key.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] also if there is no archive yet.
+    async fn find_archived(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError>;
+
     /// Reads a page of the tasks that match. A search that takes too long ends the page early.
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError>;
 

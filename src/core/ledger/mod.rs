@@ -95,7 +95,7 @@ pub use self::pauses::{
 };
 pub use self::producer::Producer;
 pub use self::record::{MalformedRow, TaskRecord};
-pub use self::retention::{Prune, PruneCursor, Pruned, Retention};
+pub use self::retention::{ArchiveMaintenance, Prune, PruneCursor, Pruned, Retention};
 pub use self::scans::Scans;
 pub use self::settlement::{Settled, Settlement};
 pub use self::shared_key::{SharedKey, shared_key};

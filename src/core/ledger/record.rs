@@ -84,6 +84,10 @@ pub struct TaskRecord {
     pub finished: Option<UnixMs>,
     /// True if its due time comes from a key that another program armed.
     pub adopted: bool,
+    /// True if retention has moved it to the archive; missing otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>))]
+    pub archived: bool,
 }
 
 impl TaskRecord {
@@ -132,6 +136,7 @@ impl TaskRecord {
             result: None,
             finished: None,
             adopted: false,
+            archived: false,
         }
     }
 

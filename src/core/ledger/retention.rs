@@ -24,6 +24,8 @@ pub struct Prune {
     pub after: Option<PruneCursor>,
     /// Maximum number of rows to examine.
     pub limit: u32,
+    /// Moves the rows to the archive instead of deleting them.
+    pub archive: bool,
     /// Only counts.
     pub dry_run: bool,
 }
@@ -56,7 +58,7 @@ impl PruneCursor {
 /// Result of [`Retention::prune`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pruned {
-    /// Number of rows deleted; in a dry run, of rows that would be.
+    /// Number of rows deleted or archived; in a dry run, of rows that would be.
     pub rows: u64,
     /// In a dry run, the rows that would be deleted, with their keys; `None` for a key outside the grammar.
     pub found: Vec<(u64, Option<TaskKey>)>,
@@ -64,17 +66,35 @@ pub struct Pruned {
     pub next: Option<PruneCursor>,
 }
 
+/// Result of [`Retention::maintain_archive`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ArchiveMaintenance {
+    /// Number of archived rows deleted one by one.
+    pub rows: u64,
+    /// Names of the partitions that were created for months to come.
+    pub created: Vec<String>,
+    /// Names of the partitions that were dropped with their rows.
+    pub dropped: Vec<String>,
+    /// True if more archived rows are too old.
+    pub is_behind: bool,
+}
+
 /// Deletion of finished tasks. Called by the retention of the engine, and by `TaskClient` when an
 /// operator prunes.
 #[async_trait]
 pub trait Retention: Send + Sync {
-    /// Deletes a batch of finished rows in one short transaction.
+    /// Deletes or archives a batch of finished rows in one short transaction.
     ///
     /// # If we crash right after
-    /// The rows are gone. The next pass deletes the others.
+    /// The rows are gone, or in the archive alone. The next pass takes the others.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] if rows are to be archived and there is no archive: then none is deleted.
     async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError>;
 
-    /// Deletes those of `rows`, found by a dry run of `prune`, that it would still delete. Returns how many.
+    /// Deletes or archives those of `rows`, found by a dry run of `prune`, that it would still take. Returns how many.
+    ///
+    /// Each row is in exactly one table at any time, for whoever reads both in one transaction.
     async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError>;
 
     /// Ends the tasks of a page that were cancelled during a run whose lease has run out since: no run is left whose end
@@ -92,4 +112,16 @@ pub trait Retention: Send + Sync {
     /// Returns the last row, in the order of pruning, behind which there are `keep` finished tasks of this state; `None`
     /// if there are no more than `keep`.
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError>;
+
+    /// Deletes a batch of the archived rows that are older than `keep`, and prepares the archive for months to come.
+    ///
+    /// A ledger whose archive has a partition for each month drops a partition once all of its rows are older.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] says what is in the way: there is no archive, or a privilege is missing. Rows can be archived
+    /// all the same if there is an archive.
+    async fn maintain_archive(
+        &self,
+        keep: Option<Duration>,
+    ) -> Result<ArchiveMaintenance, LedgerError>;
 }

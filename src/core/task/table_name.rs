@@ -57,6 +57,12 @@ impl TableName {
         format!("{}_documents", self.0)
     }
 
+    /// Name of the table that holds archived tasks.
+    #[must_use]
+    pub fn archive(&self) -> Self {
+        Self(format!("{}_archive", self.0))
+    }
+
     /// Name of the table that keeps the surplus rows of duplicated keys.
     #[must_use]
     pub fn duplicates(&self) -> String {

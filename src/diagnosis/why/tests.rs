@@ -201,6 +201,7 @@ fn task(state: State, due_at: UnixMs, attempt: u16) -> TaskRecord {
         result: None,
         finished: None,
         adopted: false,
+        archived: false,
     }
 }
 

@@ -12,12 +12,18 @@ pub(super) const GRANTS: &str = "ledger.grants";
 pub(crate) const DOCUMENTS: &str = "ledger.documents";
 pub(super) const PAUSES: &str = "ledger.pauses";
 const RATES: &str = "ledger.rates";
+const ARCHIVE: &str = "ledger.archive";
 
 const IDENTITY: &str = "SELECT CAST(CURRENT_USER() AS CHAR), CAST(DATABASE() AS CHAR)";
 
 pub(super) const NO_SUCH_TABLE: u16 = 1146;
 const NO_SUCH_COLUMN: u16 = 1054;
 const NO_SUCH_INDEX: u16 = 1176;
+/// There is no partition of this name, or there are no partitions.
+const NO_SUCH_PARTITION: [u16; 3] = [1505, 1507, 1735];
+
+/// Privileges with which the partitions of the archive can be created and dropped.
+const PARTITIONS: &str = "ALTER, CREATE, DROP, INSERT";
 
 /// What fails without the table of documents. Tasks run.
 pub(crate) const WITHOUT_DOCUMENTS: &str =
@@ -67,7 +73,7 @@ pub(super) const TASKS: Table = Table {
 };
 
 /// The tables beside it.
-pub(super) const SIDE_TABLES: [Table; 3] = [
+pub(super) const SIDE_TABLES: [Table; 4] = [
     Table {
         check: PAUSES,
         suffix: "_pauses",
@@ -138,6 +144,36 @@ pub(super) const SIDE_TABLES: [Table; 3] = [
         effect: |_| WITHOUT_DOCUMENTS,
         fine: Some("the audit log and the history can be written"),
     },
+    Table {
+        check: ARCHIVE,
+        suffix: "_archive",
+        trials: &[
+            (
+                "SELECT",
+                "SELECT id FROM `{t}_archive` FORCE INDEX (ix_due) WHERE id = 0",
+            ),
+            (
+                "INSERT",
+                "INSERT INTO `{t}_archive` ({archived}, ended_ms) SELECT {archived}, 0 FROM `{t}` WHERE 1 = 0",
+            ),
+            (
+                PARTITIONS,
+                "ALTER TABLE `{t}_archive` DROP PARTITION `p_no_such_month`",
+            ),
+        ],
+        is_used: |config| config.retention.archive,
+        severity: |_, right| match right {
+            PARTITIONS => Severity::Warning,
+            _ => Severity::Error,
+        },
+        effect: |right| match right {
+            PARTITIONS => {
+                "tasks are archived, but no partitions are created for months to come, and `retention.archive_keep` drops none"
+            }
+            _ => "finished tasks are neither archived nor deleted",
+        },
+        fine: Some("tasks can be archived, and partitions of the archive created and dropped"),
+    },
 ];
 
 /// User and database of a connection.
@@ -206,6 +242,9 @@ async fn problems(
         let Some(refusal) = error.as_database_error() else {
             return Err(error);
         };
+        if number(&error).is_some_and(|number| NO_SUCH_PARTITION.contains(&number)) {
+            continue;
+        }
         let why = refusal.message().to_owned();
         problems.push(match number(&error) {
             Some(NO_SUCH_TABLE) => return Ok(vec![Problem::Absent]),
@@ -333,8 +372,26 @@ mod tests {
     }
 
     #[test]
+    fn an_archive_whose_partitions_cannot_be_changed_is_filled_all_the_same() {
+        let archive = &SIDE_TABLES[3];
+        let config = |text: &str| Config::from_toml(text).unwrap();
+        assert!(!(archive.is_used)(&config("retention.done = '7d'")));
+        assert!((archive.is_used)(&config("retention.archive = true")));
+        let findings = judge(archive, "", &[Problem::Forbidden(PARTITIONS)]);
+        assert_is(
+            &findings[0],
+            Severity::Warning,
+            "app@10.% may not ALTER, CREATE, DROP, INSERT on `tasks_archive`: tasks are archived",
+        );
+        let remedy = findings[0].remedy.as_deref().unwrap();
+        assert!(remedy.starts_with(
+            "`GRANT ALTER, CREATE, DROP, INSERT ON shop.tasks_archive TO 'app'@'10.%'`"
+        ));
+    }
+
+    #[test]
     fn a_table_that_is_not_as_it_should_be_is_as_bad_as_what_fails_without_it() {
-        let [pauses, rates, documents] = &SIDE_TABLES;
+        let [pauses, rates, documents, archive] = &SIDE_TABLES;
         for (table, config, severity, effect) in [
             (documents, "", Severity::Warning, "there is no audit log"),
             (documents, "http.listen = ''", Severity::Note, "no history"),
@@ -346,6 +403,7 @@ mod tests {
                 "by itself",
             ),
             (pauses, "", Severity::Note, "a daemon does not"),
+            (archive, "", Severity::Error, "neither archived nor deleted"),
         ] {
             for (problem, found, remedy) in [
                 (Problem::Absent, "does not exist: ", "run `lapsed migrate`"),

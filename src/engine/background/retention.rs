@@ -1,4 +1,4 @@
-//! Retention: prunes finished tasks as configured, in small batches far apart, so that no task is late because of it.
+//! Retention: deletes or archives finished tasks as configured, in small batches far apart, so that no task is late because of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,10 +75,15 @@ impl Retention {
             };
             is_behind = false;
             if self.ownership.is_first() {
-                let pass = self.prune_pass(&configured, retention);
-                match activity.pass(cause, pass).await {
-                    Ok(behind) => is_behind = behind,
-                    Err(error) => self.health.log_failure("prune finished tasks", &error),
+                let pass = async {
+                    is_behind = self.prune_pass(&configured, retention).await?;
+                    if retention.archive {
+                        self.maintain_archive(retention).await?;
+                    }
+                    Ok::<_, LedgerError>(())
+                };
+                if let Err(error) = activity.pass(cause, pass).await {
+                    self.health.log_failure("prune finished tasks", &error);
                 }
             }
         }
@@ -98,6 +103,8 @@ impl Retention {
             cancelled,
             done_max,
             rate,
+            archive,
+            archive_keep: _,
         } = retention;
         if cancelled.is_some() {
             let ended = end_cancelled(&*self.ledger).await?;
@@ -129,6 +136,7 @@ impl Retention {
                 surplus,
                 after: None,
                 limit: BATCH.min(rate),
+                archive,
                 dry_run: false,
             };
             passes.push((prune, 0));
@@ -158,17 +166,42 @@ impl Retention {
                     Some(_) => more.push((prune, pruned)),
                     None => {
                         self.reporter.metrics.prune_behind(prune.state, false);
-                        log_pruned(prune.state, pruned);
+                        log_pruned(&prune, pruned);
                     }
                 }
             }
             passes = more;
         }
         for (prune, pruned) in &passes {
-            log_pruned(prune.state, *pruned);
+            log_pruned(prune, *pruned);
             RetentionBehind { state: prune.state }.emit(&self.reporter);
         }
         Ok(!passes.is_empty())
+    }
+
+    /// Prepares the archive for months to come, and deletes what is older than `archive_keep`, for at most [`PASS_MAX`].
+    async fn maintain_archive(&self, retention: RetentionConfig) -> Result<(), LedgerError> {
+        let until = Instant::now() + PASS_MAX;
+        let mut rows = 0;
+        loop {
+            let done = self.ledger.maintain_archive(retention.archive_keep).await?;
+            rows += done.rows;
+            if !done.created.is_empty() {
+                tracing::info!(partitions = ?done.created, "created partitions of the archive");
+            }
+            if !done.dropped.is_empty() {
+                tracing::info!(partitions = ?done.dropped, "dropped partitions of the archive, whose tasks are past `archive_keep`");
+            }
+            if !done.is_behind || Instant::now() >= until {
+                break;
+            }
+            let due = Duration::from_secs(done.rows) / retention.rate;
+            tokio::time::sleep(due.max(REST)).await;
+        }
+        if rows > 0 {
+            tracing::info!(rows, "deleted archived tasks past `archive_keep`");
+        }
+        Ok(())
     }
 
     /// Returns the next pages of rows that may be pruned: those whose keys are gone.
@@ -199,9 +232,12 @@ enum PruneError {
 }
 
 /// Logs the number of pruned rows.
-fn log_pruned(state: State, rows: u64) {
-    if rows > 0 {
-        tracing::info!(%state, rows, "pruned finished tasks past their retention");
+fn log_pruned(prune: &Prune, rows: u64) {
+    let state = prune.state;
+    match prune.archive {
+        _ if rows == 0 => {}
+        true => tracing::info!(%state, rows, "archived finished tasks past their retention"),
+        false => tracing::info!(%state, rows, "pruned finished tasks past their retention"),
     }
 }
 

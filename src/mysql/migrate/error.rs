@@ -67,12 +67,18 @@ pub(super) mod number {
     pub const DUPLICATE_COLUMN: u16 = 1060;
     pub const DUPLICATE_KEY_NAME: u16 = 1061;
     pub const DUPLICATE_ENTRY: u16 = 1062;
+    pub const PARTITION_ENDS_EARLIER: u16 = 1493;
+    pub const NO_SUCH_PARTITION: u16 = 1507;
+    pub const PARTITION_EXISTS: u16 = 1517;
     /// The table has changed since it was planned for.
-    pub const STALE: [u16; 4] = [
+    pub const STALE: [u16; 7] = [
         TABLE_EXISTS,
         DUPLICATE_COLUMN,
         DUPLICATE_KEY_NAME,
         DUPLICATE_ENTRY,
+        PARTITION_ENDS_EARLIER,
+        NO_SUCH_PARTITION,
+        PARTITION_EXISTS,
     ];
 
     /// Privileges on the database, on the table, or for the statement are missing.

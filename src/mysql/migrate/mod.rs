@@ -12,6 +12,7 @@
 //!   `column_rules`.
 
 mod apply;
+mod archive;
 mod column_rules;
 mod compare;
 mod definition;
@@ -19,7 +20,9 @@ mod duplicates;
 mod error;
 mod identity;
 mod introspect;
+mod month;
 mod options;
+mod partitions;
 mod plan;
 mod session;
 mod side_tables;
@@ -27,9 +30,11 @@ mod step;
 mod version;
 
 pub use apply::{Progress, apply};
+pub use archive::maintain as maintain_archive;
 pub use definition::Index;
 pub use error::MigrateError;
 pub use identity::identity;
+pub use month::Month;
 pub use options::Options;
 pub use plan::{Plan, check, check_optional, check_tasks, plan, plan_with};
 pub use step::{Method, Step};

@@ -10,6 +10,8 @@ pub struct Options {
     pub lock_wait: Duration,
     /// Converts the column of keys to `utf8mb4`, so that keys may have any character. Otherwise it keeps its character set.
     pub utf8mb4: bool,
+    /// Creates the archive of finished tasks, or its partitions for months to come.
+    pub archive: bool,
 }
 
 impl Default for Options {
@@ -17,6 +19,7 @@ impl Default for Options {
         Self {
             lock_wait: Duration::from_secs(30),
             utf8mb4: false,
+            archive: false,
         }
     }
 }
@@ -26,6 +29,13 @@ impl Options {
     #[must_use]
     pub fn lock_wait(mut self, lock_wait: Duration) -> Self {
         self.lock_wait = lock_wait;
+        self
+    }
+
+    /// Sets whether to create the archive.
+    #[must_use]
+    pub fn archive(mut self, archive: bool) -> Self {
+        self.archive = archive;
         self
     }
 

@@ -5,9 +5,10 @@ use std::fmt;
 use sqlx::MySqlConnection;
 
 use super::introspect::TableSchema;
-use super::side_tables::{DOCUMENTS, PAUSES, RATES};
+use super::partitions::Partitions;
+use super::side_tables::{ARCHIVE, DOCUMENTS, PAUSES, RATES};
 use super::{MigrateError, Options, Step, compare, duplicates, generated_index_bug};
-use lapsed_core::task::TableName;
+use lapsed_core::task::{TableName, UnixMs};
 
 /// The steps that bring a table up to date. `Display` gives the output of `lapsed migrate --dry-run`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +113,7 @@ pub async fn plan_with(
     };
     let Some(found) = TableSchema::read(conn, table.as_str()).await? else {
         let mut steps = vec![Step::CreateTable];
-        steps.extend(steps_of_side_tables(conn, table).await?);
+        steps.extend(steps_of_side_tables(conn, table, options).await?);
         return Ok(plan(steps, 0));
     };
     // Refuses a table that cannot be adopted before it reads any of its rows.
@@ -122,7 +123,7 @@ pub async fn plan_with(
         let there = TableSchema::read(conn, &table.duplicates()).await?;
         steps = compare::steps(table, &found, options, surplus, there.as_ref())?;
     }
-    steps.extend(steps_of_side_tables(conn, table).await?);
+    steps.extend(steps_of_side_tables(conn, table, options).await?);
     steps.extend(compare::add_identity(&found));
     Ok(plan(steps, found.rows_estimate))
 }
@@ -152,6 +153,7 @@ async fn steps_of_tasks(
 async fn steps_of_side_tables(
     conn: &mut MySqlConnection,
     table: &TableName,
+    options: &Options,
 ) -> Result<Vec<Step>, MigrateError> {
     let mut steps = Vec::new();
     for (side_table, step) in [
@@ -163,7 +165,27 @@ async fn steps_of_side_tables(
             steps.push(step);
         }
     }
+    if options.archive {
+        let now = database_now(conn).await?;
+        if ARCHIVE.is_missing(conn, table).await? {
+            steps.push(Step::CreateArchive(now));
+        } else {
+            let partitions = Partitions::read(conn, table).await?;
+            if !partitions.is_empty() {
+                steps.extend(partitions.steps(now, None));
+            }
+        }
+    }
     Ok(steps)
+}
+
+/// Reads the clock of the server.
+pub(super) async fn database_now(conn: &mut MySqlConnection) -> Result<UnixMs, MigrateError> {
+    sqlx::query_scalar("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
+        .fetch_one(conn)
+        .await
+        .map(UnixMs)
+        .map_err(MigrateError::sql("read the clock of the server"))
 }
 
 fn refuse_differences(table: &TableName, steps: &[Step]) -> Result<(), MigrateError> {

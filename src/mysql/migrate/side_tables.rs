@@ -1,4 +1,4 @@
-//! The side tables: pauses, rates and documents.
+//! The side tables: pauses, rates, documents and the archive.
 
 use sqlx::MySqlConnection;
 
@@ -33,6 +33,13 @@ pub(super) const DOCUMENTS: SideTable = SideTable {
     create: include_str!("../migrations/tb_time_limit_task_documents.sql"),
     name: TableName::documents,
     what_for: "its documents",
+};
+
+/// Archived tasks. Only a daemon that archives needs it.
+pub(super) const ARCHIVE: SideTable = SideTable {
+    create: include_str!("../migrations/tb_time_limit_task_archive.sql"),
+    name: |table| table.archive().to_string(),
+    what_for: "its archive",
 };
 
 impl SideTable {

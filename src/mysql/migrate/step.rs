@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::definition::{self, IX_METHOD, IX_RECURRING, Index, METHOD_CRC, RECURRING};
 use super::identity;
-use super::side_tables::{DOCUMENTS, PAUSES, RATES};
-use lapsed_core::task::TableName;
+use super::month::{self, Month};
+use super::side_tables::{ARCHIVE, DOCUMENTS, PAUSES, RATES};
+use lapsed_core::task::{TableName, UnixMs};
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,17 @@ pub enum Step {
     CreateRates,
     /// Creates the table of documents.
     CreateDocuments,
+    /// Creates the archive of finished tasks, with partitions from this time on.
+    CreateArchive(UnixMs),
+    /// Creates partitions of the archive for these months.
+    AddPartitions {
+        /// The months, in order. All are later than those that have a partition.
+        months: Vec<Month>,
+        /// The partition for all later times, which is divided.
+        later: Option<String>,
+    },
+    /// Drops these partitions of the archive.
+    DropPartitions(Vec<String>),
 }
 
 /// How the server changes a table, and what other sessions can do meanwhile.
@@ -120,6 +132,22 @@ impl Step {
             Self::CreatePauses => PAUSES.create_statement(table),
             Self::CreateRates => RATES.create_statement(table),
             Self::CreateDocuments => DOCUMENTS.create_statement(table),
+            Self::CreateArchive(now) => ARCHIVE.create_statement(table) + &month::clause(*now),
+            Self::AddPartitions { months, later } => {
+                let archive = table.archive();
+                let definitions = month::definitions(months);
+                match later {
+                    Some(later) => format!(
+                        "ALTER TABLE `{archive}` REORGANIZE PARTITION `{later}` INTO ({definitions})"
+                    ),
+                    None => format!("ALTER TABLE `{archive}` ADD PARTITION ({definitions})"),
+                }
+            }
+            Self::DropPartitions(names) => {
+                let archive = table.archive();
+                let names = names.join("`, `");
+                format!("ALTER TABLE `{archive}` DROP PARTITION `{names}`")
+            }
         }
     }
 
@@ -131,7 +159,10 @@ impl Step {
             | Self::MoveDuplicates { .. }
             | Self::CreatePauses
             | Self::CreateRates
-            | Self::CreateDocuments => &[Method::Plain],
+            | Self::CreateDocuments
+            | Self::CreateArchive(_) => &[Method::Plain],
+            // No clause names the method in all servers. Only rows of the partitions that are named are touched.
+            Self::AddPartitions { .. } | Self::DropPartitions(_) => &[Method::ServersChoice],
             Self::ChangeKey { .. } | Self::ConvertKey { .. } => {
                 &[Method::Copy, Method::ServersChoice]
             }
@@ -162,7 +193,7 @@ impl Step {
     pub(super) fn may_be_there(&self) -> bool {
         matches!(
             self,
-            Self::CreatePauses | Self::CreateRates | Self::CreateDocuments
+            Self::CreatePauses | Self::CreateRates | Self::CreateDocuments | Self::CreateArchive(_)
         )
     }
 
@@ -174,7 +205,11 @@ impl Step {
             | Self::CreatePauses
             | Self::CreateRates
             | Self::CreateDocuments
+            | Self::CreateArchive(_)
             | Self::CreateDuplicates => "CREATE",
+            Self::AddPartitions { .. } | Self::DropPartitions(_) => {
+                "ALTER, CREATE, DROP and INSERT"
+            }
             Self::MoveDuplicates { .. } => "SELECT, INSERT and DELETE",
             Self::ChangeKey { .. }
             | Self::ConvertKey { .. }
@@ -231,6 +266,13 @@ impl fmt::Display for Step {
             }
             Self::CreateDocuments => {
                 f.write_str("create the table of documents, for the audit log and the history")
+            }
+            Self::CreateArchive(_) => f.write_str("create the archive of finished tasks"),
+            Self::AddPartitions { months, .. } => {
+                write!(f, "add {} partitions to the archive", months.len())
+            }
+            Self::DropPartitions(names) => {
+                write!(f, "drop the partitions {} of the archive", names.join(", "))
             }
         }
     }

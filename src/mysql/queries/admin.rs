@@ -58,11 +58,15 @@ pub const END_CANCELLED: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status =
      WHERE id IN ({ids}) AND status = 0 AND sts = 1 AND lease_until > 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
        AND finished_at >= start_time";
 
-/// `prune`: deletes rows that [`FINISHED`] found, if they are still finished and old enough. Primary key, as
-/// [`DISCARD_ROWS`].
-pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? \
+/// What makes a row prunable: it is finished in this state, no configuration wants it, and it has been finished for this long.
+/// `status + 0` matches no index.
+pub(super) const PRUNABLE: &str = "status + 0 = ? \
        AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
        AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
+
+/// `prune`: deletes rows that [`FINISHED`] found, if they are still finished and old enough. Primary key, as
+/// [`DISCARD_ROWS`].
+pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND {prunable}";
 
 /// `surplus`: the row of a status that is this many places from the end. Counts the few ended series of configurations,
 /// too. Range on `ix_due`, backwards, which covers it.

@@ -20,6 +20,7 @@
 
 mod admin;
 mod adoption;
+mod archive;
 mod claims;
 mod documents;
 mod pauses;
@@ -32,7 +33,9 @@ mod transfer;
 use lapsed_core::ledger::{IfPending, REDRIVEN_AGO};
 use lapsed_core::task::{PAYLOAD_READ_MAX, TableName};
 
+use self::admin::PRUNABLE;
 use self::adoption::ADOPT_ROW;
+use self::archive::{ARCHIVED, ENDED};
 use self::pauses::UNPAUSED;
 use self::producer::{CONTENTS, DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES, REPLACES};
 use self::settle::GIVEN_BACK;
@@ -44,6 +47,9 @@ pub use self::admin::{
     RECORD_BY_KEY, REDRIVE, REDRIVE_ROWS, RUN_NOW, STATS_DEAD, STATS_DONE, STATS_UNFINISHED,
 };
 pub use self::adoption::{ADOPT_LOOK, ADOPT_MANY, ADOPT_NEW, ADOPT_OVER, CANCEL_BY_KEY, UNDELETE};
+pub use self::archive::{
+    ARCHIVE_OTHERS, ARCHIVE_ROWS, ARCHIVED_BY_KEY, DELETE_ARCHIVED, LOCK_PRUNABLE,
+};
 pub use self::claims::{
     AS_IT_IS_NOW, CLAIM, CLAIMABLE, CLAIMED, DISOWN, END_LEASES, EXISTING, LEASES, LOOKUP, PARDON,
     RENEW, RENEWED, UNLOCKED,
@@ -105,9 +111,17 @@ impl Queries {
         }
     }
 
+    /// Builds the statements that read the archive of `table`, which has the columns that they name.
+    pub fn of_archive(table: &TableName) -> Self {
+        Self::new(&table.archive())
+    }
+
     /// Returns a statement without lists.
     pub fn plain(&self, template: &str) -> String {
         template
+            .replace("{prunable}", PRUNABLE)
+            .replace("{archived}", ARCHIVED)
+            .replace("{ended}", ENDED)
             .replace("{t}", &self.table)
             .replace("{now_ns}", NOW_NS)
             .replace("{held}", HELD)
@@ -120,6 +134,13 @@ impl Queries {
     /// Returns [`RECORD`] for one key.
     pub fn record_by_key(&self) -> String {
         self.plain(RECORD).replace("{index}", "") + RECORD_BY_KEY
+    }
+
+    /// Returns [`RECORD`] for the latest archived task of a key.
+    pub fn archived_by_key(&self) -> String {
+        self.plain(RECORD)
+            .replace("{index}", " FORCE INDEX (ix_key)")
+            + ARCHIVED_BY_KEY
     }
 
     /// Returns a statement with a list of `n` keys.

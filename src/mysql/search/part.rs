@@ -16,6 +16,7 @@ use lapsed_core::task::UnixMs;
 pub(super) enum Place {
     Row(u64),
     Key(String),
+    Archived(String, u64),
     Due(UnixMs, u64),
 }
 
@@ -28,6 +29,8 @@ pub(super) enum Part {
     Recurring,
     /// Keys from the first text on, before the second.
     Keys(String, String),
+    /// As `Keys`, in the archive, where a key may have several rows: by key and id.
+    ArchivedKeys(String, String),
     /// Rows of one `status` and `sts`: all, those overdue, or those due before a time.
     Due {
         status: u8,
@@ -48,6 +51,7 @@ pub(super) fn place_of(part: &Part, row: &MySqlRow) -> sqlx::Result<Place> {
     Ok(match part {
         Part::All | Part::Tagged(_) | Part::Recurring => Place::Row(decode::id(row)?),
         Part::Keys(..) => Place::Key(decode::text_key(row)?),
+        Part::ArchivedKeys(..) => Place::Archived(decode::text_key(row)?, decode::id(row)?),
         Part::Due { .. } | Part::DueDown { .. } => {
             let (due_at, row) = decode::place(row)?;
             Place::Due(due_at, row)
@@ -63,6 +67,7 @@ impl Part {
             Self::Tagged(_) => ("ix_tag", "id"),
             Self::Recurring => ("ix_recurring", "id"),
             Self::Keys(..) => ("uk_key", "id, `key`"),
+            Self::ArchivedKeys(..) => ("ix_key", "id, `key`"),
             Self::Due { .. } | Self::DueDown { .. } => {
                 ("ix_due", "id, CAST(due_at * 1000 AS SIGNED) AS due_ms")
             }
@@ -76,6 +81,7 @@ impl Part {
         match self {
             Self::All | Self::Tagged(_) | Self::Recurring => "id",
             Self::Keys(..) => "`key`",
+            Self::ArchivedKeys(..) => "`key`, id",
             Self::Due { .. } => "due_at, id",
             Self::DueDown { .. } => "due_at DESC, id DESC",
         }
@@ -88,6 +94,9 @@ impl Part {
             Self::Tagged(_) => "tag = ? AND id > ?",
             Self::Recurring => "recurring = 1 AND id > ?",
             Self::Keys(..) => "`key` >= ? AND `key` < ? AND `key` > ?",
+            Self::ArchivedKeys(..) => {
+                "`key` >= ? AND `key` < ? AND ((`key` = ? AND id > ?) OR `key` > ?)"
+            }
             Self::DueDown { .. } => {
                 "status = ? AND sts = ? AND due_at >= CAST(? AS SIGNED) / 1000 AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000)"
             }
@@ -106,6 +115,7 @@ impl Part {
         match (self, end) {
             (_, Place::Row(_)) => " AND id <= ?",
             (_, Place::Key(_)) => " AND `key` <= ?",
+            (_, Place::Archived(..)) => " AND `key` <= ? AND (`key` < ? OR id <= ?)",
             (Self::DueDown { .. }, Place::Due(..)) => {
                 " AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id >= ?)"
             }
@@ -120,7 +130,9 @@ impl Part {
         match self {
             Self::All | Self::Recurring => statement,
             Self::Tagged(tag) => statement.bind(tag.clone()),
-            Self::Keys(begin, end) => statement.bind(begin.clone()).bind(end.clone()),
+            Self::Keys(begin, end) | Self::ArchivedKeys(begin, end) => {
+                statement.bind(begin.clone()).bind(end.clone())
+            }
             Self::Due {
                 status,
                 deleted,
@@ -140,6 +152,10 @@ impl Part {
         Some(match (self, &filter.cursor) {
             (Self::Keys(..), Some(ListCursor::Key(key))) => Place::Key(key.clone()),
             (Self::Keys(..), _) => Place::Key(String::new()),
+            (Self::ArchivedKeys(..), Some(ListCursor::Archived(key, row))) => {
+                Place::Archived(key.clone(), *row)
+            }
+            (Self::ArchivedKeys(..), _) => Place::Archived(String::new(), 0),
             (
                 Self::Due {
                     status, deleted, ..
@@ -190,6 +206,7 @@ impl Part {
         match place {
             Place::Row(row) => ListCursor::Row(row),
             Place::Key(key) => ListCursor::Key(key),
+            Place::Archived(key, row) => ListCursor::Archived(key, row),
             Place::Due(due_at, row) => ListCursor::Due {
                 status,
                 deleted,
@@ -206,6 +223,7 @@ impl Place {
         match self {
             Self::Row(row) => statement.bind(*row),
             Self::Key(key) => statement.bind(key.clone()),
+            Self::Archived(key, row) => statement.bind(key.clone()).bind(*row).bind(key.clone()),
             Self::Due(due_at, row) => statement.bind(due_at.0).bind(*row).bind(due_at.0),
         }
     }
@@ -215,6 +233,7 @@ impl Place {
         match self {
             Self::Row(row) => statement.bind(*row),
             Self::Key(key) => statement.bind(key.clone()),
+            Self::Archived(key, row) => statement.bind(key.clone()).bind(key.clone()).bind(*row),
             Self::Due(due_at, row) => statement.bind(due_at.0).bind(due_at.0).bind(*row),
         }
     }

@@ -65,6 +65,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for InQuery<T> {
     }
 }
 
+/// `true` or `false`, as a query has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Truth {
+    /// `true`
+    True,
+    /// `false`
+    False,
+}
+
 /// A JSON body. The header `Content-Type` is required: a page of another site cannot send it without asking.
 pub struct JsonBody<T>(pub T);
 

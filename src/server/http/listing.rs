@@ -91,7 +91,7 @@ pub fn visible(caller: &Caller, filter: ListFilter) -> Result<ListFilter, Proble
     })
 }
 
-/// Finds the task in a row; `None` if there is none that the caller may touch.
+/// Finds the task in a row, of the ledger or of its archive; `None` if there is none that the caller may touch.
 ///
 /// # Errors
 /// The ledger fails.
@@ -99,11 +99,13 @@ pub async fn task_in_row(
     app: &AppState,
     caller: &Caller,
     row: u64,
+    archived: bool,
 ) -> Result<Option<TaskRecord>, Problem> {
     let Some(before) = row.checked_sub(1) else {
         return Ok(None);
     };
     let filter = ListFilter {
+        archived,
         cursor: Some(ListCursor::Row(before)),
         limit: 1,
         ..ListFilter::default()

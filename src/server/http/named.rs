@@ -11,6 +11,7 @@ use super::app_state::AppState;
 use super::input::InPath;
 use super::listing::task_in_row;
 use super::problem::Problem;
+use lapsed::ledger::TaskRecord;
 use lapsed::task::{Arming, TaskKey};
 
 /// A task in the path.
@@ -88,7 +89,7 @@ impl TaskInPath {
                 Ok(TaskRef { key, display_key })
             }
             Self::Row(row, arming) => {
-                let task = task_in_row(app, caller, row).await?;
+                let task = task_in_row(app, caller, row, false).await?;
                 let is_same = |id: &str| arming.is_none_or(|it| it.to_string() == id);
                 let task = task.filter(|task| is_same(&task.id));
                 let key = task.ok_or_else(Problem::no_task)?.key;
@@ -96,6 +97,37 @@ impl TaskInPath {
                 Ok(TaskRef { key, display_key })
             }
         }
+    }
+
+    /// Finds the archived task, the latest of a key, without what is masked; `None` if there is none that the caller may touch.
+    ///
+    /// # Errors
+    /// The caller may not read it, or the ledger fails: also if there is no archive.
+    pub async fn archived(
+        self,
+        app: &AppState,
+        caller: &Caller,
+    ) -> Result<Option<TaskRecord>, Problem> {
+        caller.require(Scope::Read)?;
+        let found = match self {
+            Self::Key(key) => {
+                caller.require_key(&key)?;
+                app.tasks.find_archived(key).await?
+            }
+            Self::Row(row, arming) => {
+                let task = task_in_row(app, caller, row, true).await?;
+                let is_same = |id: &str| arming.is_none_or(|it| it.to_string() == id);
+                let task = task.filter(|task| is_same(&task.id));
+                task.map(|task| TaskRecord {
+                    key: caller.masks.shown(&task.key),
+                    ..task
+                })
+            }
+        };
+        Ok(found.map(|mut task| {
+            task.mask(&caller.masks);
+            task
+        }))
     }
 }
 

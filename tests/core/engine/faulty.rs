@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelByKey, CancelByKeyAnswer,
-    CancelPage, Changed, Claim, Claimant, Claims, Created, Decide, DetailedStats,
-    DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
-    LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan, MethodTag, NearScan,
-    NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned, ReleaseAnswer,
-    Renewal, RescheduleAnswer, Retention, RowSnapshot, RunNowAnswer, Scans, See, Settled,
-    Settlement, TaskRecord, Upcoming, Window,
+    Admin, Adopted, Adoption, AdoptionRequest, ArchiveMaintenance, CancelAnswer, CancelByKey,
+    CancelByKeyAnswer, CancelPage, Changed, Claim, Claimant, Claims, Created, Decide,
+    DetailedStats, DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease,
+    LeasePage, Ledger, LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan,
+    MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor,
+    Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot, RunNowAnswer, Scans,
+    See, Settled, Settlement, TaskRecord, Upcoming, Window,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 
@@ -288,6 +288,10 @@ impl Admin for Faulty {
         self.inner.find(key).await
     }
 
+    async fn find_archived(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
+        self.inner.find_archived(key).await
+    }
+
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
         self.inner.list(filter).await
     }
@@ -354,6 +358,13 @@ impl Retention for Faulty {
 
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
         self.inner.surplus(state, keep).await
+    }
+
+    async fn maintain_archive(
+        &self,
+        keep: Option<Duration>,
+    ) -> Result<ArchiveMaintenance, LedgerError> {
+        self.inner.maintain_archive(keep).await
     }
 }
 

@@ -145,6 +145,7 @@ async fn manual_pruning_counts_first_and_keeps_the_requested_rows() {
         state: State::Done,
         older_than: None,
         keep: Some(2),
+        archive: false,
         dry_run: true,
     };
     let prune = async |pruning| people.prune(pruning, Pace::default()).await.unwrap();

@@ -1,5 +1,6 @@
 //! The pages of the dashboard, read without JavaScript.
 
+mod archive;
 mod recurring;
 mod rig;
 

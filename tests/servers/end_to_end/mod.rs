@@ -2,6 +2,7 @@
 
 mod adopting;
 mod alerts;
+mod archive;
 mod cancelling;
 mod cancelling_many;
 pub mod clock_steps;

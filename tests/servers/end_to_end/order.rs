@@ -367,6 +367,7 @@ async fn no_row_is_pruned_while_redis_cannot_be_asked_for_keys() {
         state: State::Done,
         older_than: Some(Duration::from_secs(60)),
         keep: None,
+        archive: false,
         dry_run: false,
     };
     let client = rig.client().await;

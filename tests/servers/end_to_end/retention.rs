@@ -15,7 +15,7 @@ use crate::support::shell::Shell;
 use crate::support::wait::until;
 
 /// Rows of every kind, `count` each: old (two hours) and young.
-async fn rows(rig: &Rig, count: u32) {
+pub async fn rows(rig: &Rig, count: u32) {
     let numbers = numbers(count.into());
     // What they are called, status, sts, due, finished, lease: seconds from now.
     let kinds = [
@@ -51,13 +51,13 @@ async fn rows(rig: &Rig, count: u32) {
 }
 
 /// Which kinds are left, with how many of each.
-async fn left(rig: &Rig) -> Vec<(String, i64)> {
+pub async fn left(rig: &Rig) -> Vec<(String, i64)> {
     let question = "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) AS kind, COUNT(*) \
                     FROM tb_time_limit_task GROUP BY kind ORDER BY kind";
     sqlx::query_as(question).fetch_all(&rig.sql).await.unwrap()
 }
 
-fn names(left: &[(String, i64)]) -> Vec<&str> {
+pub fn names(left: &[(String, i64)]) -> Vec<&str> {
     left.iter().map(|(name, _)| name.as_str()).collect()
 }
 
@@ -190,6 +190,7 @@ async fn manual_pruning_starts_before_counting_ends_and_stops_when_interrupted()
         state: State::Done,
         older_than: Some(Duration::from_secs(3600)),
         keep: None,
+        archive: false,
         dry_run: false,
     };
     let dry_run = Pruning {

@@ -172,6 +172,7 @@ async fn finished_rows_beyond_a_maximum_are_pruned_oldest_first() {
         surplus,
         after: None,
         limit: 100,
+        archive: false,
         dry_run: false,
     };
     let mut pruned = 0;

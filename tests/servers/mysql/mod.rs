@@ -1,6 +1,7 @@
 //! What only the MySQL ledger can be asked: its statements, and other sessions' locks.
 
 mod adopting;
+mod archive;
 mod assumptions;
 mod bounds;
 mod charset;

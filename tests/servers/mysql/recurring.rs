@@ -181,6 +181,7 @@ async fn change(ledger: &MysqlLedger, connection: &mut MySqlConnection, random: 
                     surplus: None,
                     after: None,
                     limit: 3,
+                    archive: false,
                     dry_run: false,
                 };
                 ledger.prune(&prune).await.unwrap();

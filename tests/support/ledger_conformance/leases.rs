@@ -227,6 +227,7 @@ async fn a_task_cancelled_during_a_run_whose_lease_expired_is_cancelled(ledger: 
         surplus: None,
         after: None,
         limit: 1_000,
+        archive: false,
         dry_run: false,
     };
     let rows: Vec<u64> = claims.iter().map(|it| it.lease.arming.row).collect();

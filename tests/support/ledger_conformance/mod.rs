@@ -6,6 +6,7 @@
 
 mod adopted_tasks;
 mod adoption;
+mod archive;
 mod arming;
 mod cancelling;
 mod changes;

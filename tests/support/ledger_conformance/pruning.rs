@@ -49,6 +49,7 @@ async fn prune_ended(ledger: &impl Ledger, keys: &[TaskKey; 3], wanted: bool) ->
             surplus: ledger.surplus(state, 0).await.unwrap(),
             after: None,
             limit: 100,
+            archive: false,
             dry_run: false,
         };
         prune_all(ledger, prune).await;
@@ -98,6 +99,7 @@ async fn pruning_deletes_old_finished_rows_and_no_others(ledger: &impl Ledger) {
         surplus: None,
         after: None,
         limit: 2,
+        archive: false,
         dry_run: false,
     };
     let before = prune_all(ledger, prune(State::Done, 3_600_000)).await;

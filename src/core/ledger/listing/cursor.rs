@@ -13,6 +13,8 @@ pub enum ListCursor {
     Row(u64),
     /// After this key.
     Key(String),
+    /// After this row of this key, in the archive: a key may have several rows there.
+    Archived(String, u64),
     /// After this entry of the index by status and due time.
     Due {
         /// The column `status`.
@@ -26,18 +28,18 @@ pub enum ListCursor {
     },
 }
 
-/// The text form: `42`, `key.Order@close@7`, `due.0.0.1763750000000.42`.
+/// The text form: `42`, `key.Order@close@7`, `archived.42.Order@close@7`, `due.0.0.1763750000000.42`.
 impl fmt::Display for ListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Row(row) => write!(f, "{row}"),
             Self::Key(key) => {
                 f.write_str("key.")?;
-                key.bytes().try_for_each(|byte| match byte {
-                    b'@' | b'_' | b'-' | b'.' | b':' => write!(f, "{}", char::from(byte)),
-                    _ if byte.is_ascii_alphanumeric() => write!(f, "{}", char::from(byte)),
-                    _ => write!(f, "%{byte:02x}"),
-                })
+                escape(f, key)
+            }
+            Self::Archived(key, row) => {
+                write!(f, "archived.{row}.")?;
+                escape(f, key)
             }
             Self::Due {
                 status,
@@ -57,6 +59,10 @@ impl FromStr for ListCursor {
             if let Some(key) = text.strip_prefix("key.") {
                 return Some(Self::Key(unescaped(key)?));
             }
+            if let Some(place) = text.strip_prefix("archived.") {
+                let (row, key) = place.split_once('.')?;
+                return Some(Self::Archived(unescaped(key)?, row.parse().ok()?));
+            }
             let Some(place) = text.strip_prefix("due.") else {
                 return text.parse().ok().map(Self::Row);
             };
@@ -71,6 +77,14 @@ impl FromStr for ListCursor {
         };
         read().ok_or("expected the value that the previous page printed after `--cursor`")
     }
+}
+
+fn escape(f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
+    key.bytes().try_for_each(|byte| match byte {
+        b'@' | b'_' | b'-' | b'.' | b':' => write!(f, "{}", char::from(byte)),
+        _ if byte.is_ascii_alphanumeric() => write!(f, "{}", char::from(byte)),
+        _ => write!(f, "%{byte:02x}"),
+    })
 }
 
 fn unescaped(text: &str) -> Option<String> {

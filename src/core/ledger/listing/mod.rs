@@ -27,6 +27,8 @@ pub struct ListFilter {
     pub tag: Option<String>,
     /// Has a key that begins with this.
     pub prefix: Option<String>,
+    /// Searches the archive of finished tasks instead of the ledger.
+    pub archived: bool,
     /// Is recurring; false for any task.
     pub recurring: bool,
     /// May start at this time or later: `due_at`, so a retry counts.
@@ -115,6 +117,7 @@ impl ListFilter {
     /// # Errors
     /// [`LedgerError::Invalid`] says what is wrong.
     pub fn check_cancel(&self) -> Result<(), LedgerError> {
+        self.check_live()?;
         let refuse = |what: &str| Err(LedgerError::Invalid(what.to_owned()));
         let texts = [
             &self.tag,
@@ -143,6 +146,19 @@ impl ListFilter {
         }
     }
 
+    /// Refuses a filter of archived tasks.
+    ///
+    /// # Errors
+    /// [`LedgerError::Invalid`]: archived tasks can only be read.
+    pub fn check_live(&self) -> Result<(), LedgerError> {
+        match self.archived {
+            false => Ok(()),
+            true => Err(LedgerError::Invalid(
+                "archived tasks can only be read, expected tasks of the ledger".to_owned(),
+            )),
+        }
+    }
+
     /// True if no field but the states and the globs of classes restricts the tasks. An empty text restricts nothing.
     pub fn is_open(&self) -> bool {
         let Self {
@@ -151,6 +167,7 @@ impl ListFilter {
             method,
             tag,
             prefix,
+            archived: _,
             recurring: false,
             due_after: None,
             due_before: None,
@@ -222,13 +239,14 @@ impl ListFilter {
 
     /// Refuses a cursor of another order.
     pub fn check_cursor(&self) -> Result<(), LedgerError> {
-        let order = match self.cursor {
-            None => return Ok(()),
-            Some(ListCursor::Row(_)) => ListOrder::Row,
-            Some(ListCursor::Key(_)) => ListOrder::Key,
-            Some(ListCursor::Due { .. }) => ListOrder::Due,
+        let fits = match self.cursor {
+            None => true,
+            Some(ListCursor::Row(_)) => self.order() == ListOrder::Row,
+            Some(ListCursor::Key(_)) => self.order() == ListOrder::Key && !self.archived,
+            Some(ListCursor::Archived(..)) => self.order() == ListOrder::Key && self.archived,
+            Some(ListCursor::Due { .. }) => self.order() == ListOrder::Due,
         };
-        match order == self.order() {
+        match fits {
             true => Ok(()),
             false => Err(LedgerError::Invalid(
                 "the cursor belongs to a list with other filters, expected those of the previous page".to_owned(),

@@ -9,7 +9,8 @@ fn a_cursor_is_read_back_as_it_was_told() {
         row: 42,
     };
     let keys = ["Order@close@7", "not a key%\n\u{1f600}"].map(|key| ListCursor::Key(key.into()));
-    for cursor in [ListCursor::Row(7), due].into_iter().chain(keys) {
+    let archived = ListCursor::Archived("Order@close@7.5".into(), 42);
+    for cursor in [ListCursor::Row(7), due, archived].into_iter().chain(keys) {
         let text = cursor.to_string();
         assert!(text.is_ascii() && !text.contains(' '), "{text}");
         assert_eq!(text.parse(), Ok(cursor), "{text}");
@@ -19,6 +20,8 @@ fn a_cursor_is_read_back_as_it_was_told() {
         "x",
         "due.1.2",
         "due.0.0.1.2.3",
+        "archived.7",
+        "archived.x.Order@close",
         "key.%f",
         "key.%ff",
         "-1",

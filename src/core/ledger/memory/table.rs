@@ -8,23 +8,25 @@ use std::ops::{Bound, DerefMut};
 
 use crate::ledger::row::{Row, Status};
 use crate::ledger::rows::store::{
-    At, Columns, Count, Direction, DueRange, END, Parts, Range, Result, ReverseRange, RowStore,
-    ScanRange, Scanned, Stored,
+    ArchiveStore, At, Columns, Count, Direction, DueRange, END, InArchive, Parts, Range, Result,
+    ReverseRange, RowStore, ScanRange, Scanned, Stored,
 };
 use crate::ledger::transfer::MovePlace;
 use crate::ledger::{Collection, Document, DuePlace, ListCursor, MethodTag};
-use crate::task::{Pause, UnixMs};
+use crate::task::{Pause, TaskKey, UnixMs};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
     rows: BTreeMap<u64, Row>,
-    by_key: BTreeMap<String, u64>,
+    by_key: BTreeSet<(String, u64)>,
     by_due: BTreeSet<MovePlace>,
     /// The id of the latest row. The id of a deleted row is not given again.
     latest: u64,
     /// Oldest first.
     pub(super) pauses: Vec<Pause>,
     pub(super) documents: BTreeMap<(Collection, String), Document>,
+    /// Archived rows. It has no archive of its own.
+    archive: Option<Box<Table>>,
 }
 
 impl Table {
@@ -79,9 +81,9 @@ impl Table {
                 before,
                 after,
             } => {
-                let keys = self.by_key.range(from..);
-                let keys = keys.take_while(move |(key, _)| **key < before);
-                let keys = keys.filter(move |(key, _)| **key > after);
+                let keys = self.by_key.range((from, 0)..);
+                let keys = keys.take_while(move |(key, _)| *key < before);
+                let keys = keys.filter(move |place| **place > after);
                 Box::new(keys.map(|(_, id)| &self.rows[id]))
             }
             Range::Due(range) => Box::new(self.due(range)),
@@ -91,20 +93,27 @@ impl Table {
     fn find(&self, at: At<'_>) -> Option<&Row> {
         match at {
             At::Row(id) => self.rows.get(&id),
-            At::Key(key) => self.rows.get(self.by_key.get(key.as_str())?),
+            At::Key(key) => self.rows.get(&self.latest_of(key)?),
         }
+    }
+
+    /// Returns the id of the latest row of a key.
+    fn latest_of(&self, key: &TaskKey) -> Option<u64> {
+        let key = |id| (key.to_string(), id);
+        let ids = self.by_key.range(key(0)..=key(u64::MAX)).map(|(_, id)| *id);
+        ids.last()
     }
 
     fn put(&mut self, row: Row) {
         self.by_due.insert(row.place());
-        self.by_key.insert(row.key.to_string(), row.id);
+        self.by_key.insert((row.key.to_string(), row.id));
         self.rows.insert(row.id, row);
     }
 
     fn delete(&mut self, id: u64) {
         if let Some(row) = self.rows.remove(&id) {
             self.by_due.remove(&row.place());
-            self.by_key.remove(row.key.as_str());
+            self.by_key.remove(&(row.key.to_string(), id));
         }
     }
 }
@@ -126,7 +135,7 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
     }
 
     fn insert(&mut self, row: &Row) -> Result<Option<u64>> {
-        if self.table.by_key.contains_key(row.key.as_str()) {
+        if self.table.latest_of(&row.key).is_some() {
             return Ok(None);
         }
         self.table.latest += 1;
@@ -240,8 +249,8 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
                 ids.take(limit).collect()
             }
             ReverseRange::Keys { from, before } => {
-                let keys = table.by_key.range(..before.clone()).rev();
-                let keys = keys.take_while(|(key, _)| *key >= from);
+                let keys = table.by_key.range(..(before.clone(), 0)).rev();
+                let keys = keys.take_while(|(key, _)| key >= from);
                 let ids = keys.map(|(key, id)| (*id, ListCursor::Key(key.clone())));
                 ids.take(limit).collect()
             }
@@ -286,6 +295,26 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
         let methods = self.table.due(pending()).map(|row| row.key.class_method());
         let next = methods.filter(|method| *method > after).min();
         Ok(next.map(|method| MethodTag(method.to_owned())))
+    }
+}
+
+impl<T: DerefMut<Target = Table>> ArchiveStore for MemoryStore<T> {
+    fn archive(&mut self, id: u64) -> Result<()> {
+        let table = &mut *self.table;
+        if let Some(row) = table.rows.get(&id).cloned() {
+            table.delete(id);
+            let archive = table.archive.get_or_insert_default();
+            archive.delete(id);
+            archive.put(row);
+        }
+        Ok(())
+    }
+
+    fn in_archive(&mut self, act: InArchive<'_>) -> Result<()> {
+        act(&mut MemoryStore {
+            table: &mut **self.table.archive.get_or_insert_default(),
+            now: self.now,
+        })
     }
 }
 

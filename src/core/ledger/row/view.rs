@@ -37,6 +37,7 @@ impl Row {
             method,
             tag,
             prefix,
+            archived: _,
             recurring,
             due_after,
             due_before,

@@ -25,6 +25,19 @@ impl<L: RowLedger> Admin for L {
         .await
     }
 
+    async fn find_archived(&self, key: &TaskKey) -> Result<Option<TaskRecord>> {
+        let key = key.clone();
+        self.read(Length::Short, move |store| {
+            let mut found = None;
+            store.in_archive(&mut |archive| {
+                found = archive.row(At::Key(&key), Parts::Whole)?;
+                Ok(())
+            })?;
+            Ok(found.map(|stored| archived(stored.row.record(store.now()))))
+        })
+        .await
+    }
+
     async fn list(&self, filter: &ListFilter) -> Result<ListPage> {
         filter.check_cursor()?;
         let filter = filter.clone();
@@ -38,6 +51,7 @@ impl<L: RowLedger> Admin for L {
             for stored in found.rows {
                 match stored.as_malformed(now) {
                     Some(row) => page.malformed.push(row),
+                    None if filter.archived => page.tasks.push(archived(stored.row.record(now))),
                     None => page.tasks.push(stored.row.record(now)),
                 }
             }
@@ -83,6 +97,7 @@ impl<L: RowLedger> Admin for L {
             brief: true,
             ..filter.clone()
         };
+        dead.check_live()?;
         dead.check_cursor()?;
         self.read(Length::Long, move |store| {
             let found = search(store, &dead)?;
@@ -124,6 +139,13 @@ impl<L: RowLedger> Admin for L {
             count += discard.await?;
         }
         Ok(count)
+    }
+}
+
+fn archived(record: TaskRecord) -> TaskRecord {
+    TaskRecord {
+        archived: true,
+        ..record
     }
 }
 

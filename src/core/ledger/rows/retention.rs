@@ -1,44 +1,83 @@
-//! Retention: deletes finished rows in batches.
+//! Retention: deletes or archives finished rows in batches.
 
 use std::ops::ControlFlow::Continue;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::admin::{delete_rows, update_rows};
-use super::store::{Count, DueRange, END, Parts, Range, RowStore, START, ScanRange, Store, Stored};
+use super::admin::update_rows;
+use super::store::{
+    At, Count, DueRange, END, Parts, Range, RowStore, START, ScanRange, Store, Stored,
+};
 use super::{Length, Result, RowLedger};
 use crate::ledger::row::{NEVER, Row, Status};
-use crate::ledger::{DuePlace, Prune, PruneCursor, Pruned, Retention};
+use crate::ledger::{ArchiveMaintenance, DuePlace, Prune, PruneCursor, Pruned, Retention};
 use crate::task::{State, UnixMs};
 
 /// Number of rows of a page of [`end_cancelled`](Retention::end_cancelled).
 const DELETED_ROWS: usize = 10_000;
 
+/// Number of archived rows of a state that are deleted in a transaction, and of pages that are read to find them.
+const EXPIRED_ROWS: u32 = 500;
+const EXPIRED_PAGES_MAX: usize = 20;
+
 #[async_trait]
 impl<L: RowLedger> Retention for L {
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
-        let (prune, dry_run) = (*prune, prune.dry_run);
-        let batch = move |store: &mut dyn Store| batch(store, &prune);
-        match dry_run {
-            true => self.read(Length::Long, batch).await,
-            false => self.write(Length::Long, batch).await,
+        let prune = *prune;
+        if prune.dry_run {
+            let find = move |store: &mut dyn Store| find(store, &prune);
+            return self.read(Length::Long, find).await;
         }
+        self.write(Length::Long, move |store| {
+            let mut pruned = find(store, &prune)?;
+            for (row, _) in std::mem::take(&mut pruned.found) {
+                remove(store, row, prune.archive)?;
+            }
+            Ok(pruned)
+        })
+        .await
     }
 
     async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64> {
         let Some(status) = status_of(prune.state) else {
             return Ok(0);
         };
-        let rows = rows.to_vec();
+        let (rows, archive) = (rows.to_vec(), prune.archive);
         let least = Prune::AGE_MIN.min(prune.age.unwrap_or(Duration::MAX));
         self.write(Length::Long, move |store| {
-            let now = store.now();
-            delete_rows(store, &rows, |row| {
-                row.status == status
-                    && !row.is_configured()
-                    && age(now, row.finished()) >= Some(least)
-            })
+            let (now, mut count) = (store.now(), 0);
+            for id in rows {
+                let found = store.row(At::Row(id), Parts::Brief)?;
+                let goes = found.is_some_and(|Stored { row, .. }| {
+                    row.status == status
+                        && !row.is_configured()
+                        && age(now, row.finished()) >= Some(least)
+                });
+                if goes {
+                    remove(store, id, archive)?;
+                    count += 1;
+                }
+            }
+            Ok(count)
+        })
+        .await
+    }
+
+    async fn maintain_archive(&self, keep: Option<Duration>) -> Result<ArchiveMaintenance> {
+        let Some(keep) = keep else {
+            // There is none in a file that was last migrated before there were archives.
+            let is_there = |store: &mut dyn Store| store.in_archive(&mut |_| Ok(()));
+            self.read(Length::Short, is_there).await?;
+            return Ok(ArchiveMaintenance::default());
+        };
+        self.write(Length::Long, move |store| {
+            let mut done = ArchiveMaintenance::default();
+            store.in_archive(&mut |archive| {
+                done = expire(archive, keep)?;
+                Ok(())
+            })?;
+            Ok(done)
         })
         .await
     }
@@ -59,15 +98,54 @@ impl<L: RowLedger> Retention for L {
     }
 }
 
-/// Deletes the rows of a batch that are old enough, or surplus.
-fn batch(store: &mut dyn RowStore, prune: &Prune) -> Result<Pruned> {
+/// Deletes a row, or moves it to the archive.
+fn remove(store: &mut dyn Store, id: u64, archive: bool) -> Result<()> {
+    match archive {
+        true => store.archive(id),
+        false => store.delete(id),
+    }
+}
+
+/// Deletes the oldest rows of the archive, up to [`EXPIRED_ROWS`].
+fn expire(archive: &mut dyn RowStore, keep: Duration) -> Result<ArchiveMaintenance> {
+    let mut done = ArchiveMaintenance::default();
+    for state in [State::Done, State::Dead, State::Cancelled] {
+        let mut prune = Prune {
+            state,
+            age: Some(keep),
+            surplus: None,
+            after: None,
+            limit: EXPIRED_ROWS,
+            archive: false,
+            dry_run: false,
+        };
+        // Rows that fell due long ago and finished later may come first.
+        for _ in 0..EXPIRED_PAGES_MAX {
+            let found = find(archive, &prune)?;
+            for (row, _) in found.found {
+                archive.delete(row)?;
+            }
+            done.rows += found.rows;
+            prune.after = found.next;
+            done.is_behind |= found.rows > 0 && found.next.is_some();
+            if found.rows > 0 || found.next.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Finds the rows of a batch that are old enough, or surplus.
+fn find(store: &mut dyn RowStore, prune: &Prune) -> Result<Pruned> {
     let Prune {
         state,
         age: age_min,
         surplus,
         after,
         limit,
-        dry_run,
+        archive: _,
+        dry_run: _,
     } = *prune;
     let Some(status) = status_of(state) else {
         return Ok(Pruned::default());
@@ -106,10 +184,7 @@ fn batch(store: &mut dyn RowStore, prune: &Prune) -> Result<Pruned> {
             continue;
         }
         pruned.rows += 1;
-        match dry_run {
-            true => pruned.found.push((row.id, stored.key())),
-            false => store.delete(row.id)?,
-        }
+        pruned.found.push((row.id, stored.key()));
     }
     Ok(pruned)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Result;
-use super::store::{Direction, DueRange, END, Parts, Range, RowStore, START, Stored};
+use super::store::{Direction, DueRange, END, Parts, Range, RowStore, START, Store, Stored};
 use crate::ledger::{DuePlace, ListCursor, ListFilter, ListOrder, StateFilter};
 use crate::task::UnixMs;
 
@@ -29,8 +29,21 @@ pub struct Found {
     pub searched: Option<u64>,
 }
 
+/// Searches in the table or the archive, as the filter says.
+pub fn search(store: &mut dyn Store, filter: &ListFilter) -> Result<Found> {
+    if !filter.archived {
+        return search_in(store, filter);
+    }
+    let mut found = Found::default();
+    store.in_archive(&mut |archive| {
+        found = search_in(archive, filter)?;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// Searches until the page is full, the end is reached, or the time limit has passed.
-pub fn search(store: &mut dyn RowStore, filter: &ListFilter) -> Result<Found> {
+fn search_in(store: &mut dyn RowStore, filter: &ListFilter) -> Result<Found> {
     let (now, limit) = (store.now(), filter.limit as usize);
     let (mut found, mut read) = (Found::default(), 0);
     if limit == 0 {
@@ -43,13 +56,13 @@ pub fn search(store: &mut dyn RowStore, filter: &ListFilter) -> Result<Found> {
             read += 1;
             if fits(&stored, filter, now) {
                 let is_full = found.rows.len() + 1 == limit;
-                found.next = is_full.then(|| cursor(&range, &stored));
+                found.next = is_full.then(|| cursor(filter, &range, &stored));
                 found.rows.push(stored);
                 if is_full {
                     return Break(());
                 }
             } else if read % LOOK_EVERY == 0 && Instant::now() >= until {
-                found.next = Some(cursor(&range, &stored));
+                found.next = Some(cursor(filter, &range, &stored));
                 found.searched = Some(read);
                 return Break(());
             }
@@ -103,8 +116,9 @@ fn ranges(filter: &ListFilter, now: UnixMs) -> Vec<Range> {
         ListOrder::Key => {
             let (from, before) = filter.key_range();
             let after = match &filter.cursor {
-                Some(ListCursor::Key(key)) => key.clone(),
-                _ => String::new(),
+                Some(ListCursor::Key(key)) => (key.clone(), u64::MAX),
+                Some(ListCursor::Archived(key, row)) => (key.clone(), *row),
+                _ => (String::new(), 0),
             };
             vec![Range::Keys {
                 from,
@@ -175,10 +189,13 @@ fn begin_at(filter: &ListFilter, first: DuePlace, status: u8, deleted: bool) -> 
     }
 }
 
-fn cursor(range: &Range, at: &Stored) -> ListCursor {
+fn cursor(filter: &ListFilter, range: &Range, at: &Stored) -> ListCursor {
     match range {
         Range::All { .. } | Range::Tagged { .. } | Range::Recurring { .. } => {
             ListCursor::Row(at.row.id)
+        }
+        Range::Keys { .. } if filter.archived => {
+            ListCursor::Archived(at.key_text().to_owned(), at.row.id)
         }
         Range::Keys { .. } => ListCursor::Key(at.key_text().to_owned()),
         Range::Due(range) => ListCursor::Due {

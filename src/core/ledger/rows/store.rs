@@ -19,9 +19,9 @@ pub const START: DuePlace = (UnixMs(0), 0);
 pub const END: DuePlace = (UnixMs(i64::MAX), u64::MAX);
 
 /// Everything that a ledger stores, in one transaction.
-pub trait Store: RowStore + PauseStore + DocumentStore {}
+pub trait Store: RowStore + ArchiveStore + PauseStore + DocumentStore {}
 
-impl<S: RowStore + PauseStore + DocumentStore> Store for S {}
+impl<S: RowStore + ArchiveStore + PauseStore + DocumentStore> Store for S {}
 
 /// Rows of tasks, in one transaction.
 ///
@@ -91,6 +91,18 @@ pub trait RowStore {
     ///
     /// A verb of the store, since it skips the rows in between: it seeks one entry of the index.
     fn next_method(&mut self, after: &str) -> Result<Option<MethodTag>>;
+}
+
+/// What [`ArchiveStore::in_archive`] runs on the rows of the archive.
+pub type InArchive<'a> = &'a mut dyn FnMut(&mut dyn RowStore) -> Result<()>;
+
+/// The archive of finished rows, in one transaction.
+pub trait ArchiveStore {
+    /// Moves a row to the archive, where it replaces a row with its id.
+    fn archive(&mut self, id: u64) -> Result<()>;
+
+    /// Runs `act` on the rows of the archive, of which a key may have several. Then `At::Key` finds the latest.
+    fn in_archive(&mut self, act: InArchive<'_>) -> Result<()>;
 }
 
 /// Pauses and holds, in one transaction.
@@ -295,11 +307,11 @@ pub enum Range {
     Tagged { tag: String, after: u64 },
     /// Those with a recurrence after an id, by id. Without an index for it, all rows after the id.
     Recurring { after: u64 },
-    /// By key: from one on, before another, after a third.
+    /// By key, and by id where a key has several rows: keys from one on, before another, after a row of a third.
     Keys {
         from: String,
         before: String,
-        after: String,
+        after: (String, u64),
     },
     /// By due time.
     Due(DueRange),

@@ -11,7 +11,7 @@ use super::answers::AnyProblem;
 use super::task_view::{MalformedView, TaskSummary};
 use crate::http::access::{Caller, Scope};
 use crate::http::app_state::AppState;
-use crate::http::input::InQuery;
+use crate::http::input::{InQuery, Truth};
 use crate::http::listing::{self, Listed};
 use crate::http::problem::Problem;
 use lapsed::contract::TaskFilter;
@@ -35,6 +35,8 @@ struct ListQuery {
     #[serde(flatten)]
     filter: TaskFilter,
     #[serde(default)]
+    archived: Option<Truth>,
+    #[serde(default)]
     limit: Option<u32>,
     #[serde(default)]
     cursor: Option<String>,
@@ -53,6 +55,7 @@ impl ListQuery {
             )));
         }
         Ok(ListFilter {
+            archived: self.archived == Some(Truth::True),
             limit,
             ..self.filter.resolve(app.tasks.clock_now())?
         })
@@ -82,6 +85,7 @@ struct TaskPage {
     get, path = "/tasks", tag = "tasks",
     params(
         TaskFilter,
+        ("archived" = Option<bool>, Query, description = "True for tasks that retention has moved to the archive."),
         ("limit" = Option<u32>, Query, description = "Maximum number of tasks: 1 to 1000, 100 by default.", minimum = 1, maximum = 1000),
         ("cursor" = Option<String>, Query, description = "`next` of the previous page. The filters have to be the same."),
     ),

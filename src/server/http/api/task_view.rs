@@ -51,6 +51,10 @@ pub struct TaskSummary {
     pub finished: Option<String>,
     /// True if its due time comes from a key that another program armed.
     pub adopted: bool,
+    /// True if retention has moved it to the archive; missing otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(value_type = Option<bool>)]
+    pub archived: bool,
     /// Why it does not start though it may be due: `paused` or `held`.
     pub kept_back: Option<&'static str>,
 }
@@ -129,6 +133,7 @@ impl TaskSummary {
             reason: task.reason.map(|reason| reason.as_str()),
             finished: task.finished.map(|finished| finished.to_string()),
             adopted: task.adopted,
+            archived: task.archived,
             kept_back: kept_back(task, paused).map(BlockedBy::as_str),
         }
     }

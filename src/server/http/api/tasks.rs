@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -13,13 +14,13 @@ use super::task_changes::changed;
 use super::task_view::{ReceiptView, etag};
 use crate::http::access::{Caller, Scope};
 use crate::http::app_state::AppState;
-use crate::http::input::{KeyInPath, TaskBody};
+use crate::http::input::{InQuery, KeyInPath, TaskBody, Truth};
 use crate::http::named::{TaskInPath, TaskRef};
 use crate::http::problem::{Problem, ProblemKind};
 use lapsed::client::{CreateResult, NotArmed, Receipt, Replaced, Task};
 use lapsed::contract::{TaskRequest, TaskSpec, TaskView};
-use lapsed::ledger::IfPending;
-use lapsed::task::{Due, TaskKey};
+use lapsed::ledger::{IfPending, TaskRecord};
+use lapsed::task::{Due, Paused, TaskKey};
 
 /// Routes of single tasks.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -117,11 +118,21 @@ pub fn checked(spec: TaskSpec, app: &AppState) -> Result<TaskRequest, Problem> {
     Ok(request)
 }
 
+/// The query of a single task.
+#[derive(Deserialize)]
+struct ShowQuery {
+    #[serde(default)]
+    archived: Option<Truth>,
+}
+
 /// Returns a task.
 #[utoipa::path(
     operation_id = "getTask",
     get, path = "/tasks/{key}", tag = "tasks",
-    params(TaskInPath),
+    params(
+        TaskInPath,
+        ("archived" = Option<bool>, Query, description = "True for a task that retention has moved to the archive: of a key, the latest."),
+    ),
     responses(
         (status = 200, description = "The task.", body = TaskView),
         NoTask,
@@ -132,7 +143,16 @@ async fn show(
     State(app): State<AppState>,
     caller: Caller,
     task: TaskInPath,
+    InQuery(query): InQuery<ShowQuery>,
 ) -> Result<Response, Problem> {
+    if query.archived == Some(Truth::True) {
+        let found = task.archived(&app, &caller).await?;
+        return Ok(shown(
+            &found.ok_or_else(Problem::no_task)?,
+            &Paused::default(),
+            &caller,
+        ));
+    }
     let TaskRef { key, display_key } = task.resolve(&app, &caller, Scope::Read).await?;
     let (found, paused) = tokio::try_join!(
         async { app.tasks.find(key).await.map_err(Problem::from) },
@@ -141,11 +161,16 @@ async fn show(
     let mut task = found.ok_or_else(Problem::no_task)?;
     task.mask(&caller.masks);
     task.key = display_key;
+    Ok(shown(&task, &paused, &caller))
+}
+
+/// The answer that shows a task, from which has been taken what is masked.
+fn shown(task: &TaskRecord, paused: &Paused, caller: &Caller) -> Response {
     let view = TaskView {
         masked: Some(caller.masks.hides_payload(&task.key)),
-        ..TaskView::single(&task, &paused)
+        ..TaskView::single(task, paused)
     };
-    Ok(([(header::ETAG, etag(&task.id))], Json(view)).into_response())
+    ([(header::ETAG, etag(&task.id))], Json(view)).into_response()
 }
 
 /// A task that was created, or existed.

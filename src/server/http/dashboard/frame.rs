@@ -248,6 +248,10 @@ impl Frame {
     /// The page of a task of a list. If its arguments are masked, its address has the row instead of the key.
     pub fn task_href(&self, task: &TaskRecord) -> String {
         match self.hides_arguments(&task.key) {
+            // A key may have several archived tasks.
+            _ if task.archived => {
+                format!("{}/task?id={}&archived=true", self.base, encoded(&task.id))
+            }
             true => format!("{}/task?id={}", self.base, encoded(&task.id)),
             false => self.key_href(&task.key),
         }

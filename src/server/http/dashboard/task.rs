@@ -79,6 +79,7 @@ texts! {
         not_found: "There is no task with this key", "没有此键的任务";
         not_found_detail: "Retention may have deleted it, or the key is wrong.", "可能已按保留期删除，或键有误。";
         bad_key: "This is not a task key", "这不是任务键";
+        archived: "Archived: retention has moved it here, and nothing changes it any more.", "已归档：已按保留期移入归档，不再变化。";
         similar: "Show tasks that begin with it", "查看以此开头的任务";
     }
 }
@@ -90,6 +91,9 @@ struct Wanted {
     key: String,
     #[serde(default)]
     id: String,
+    /// Not empty for a task of the archive.
+    #[serde(default)]
+    archived: String,
 }
 
 impl Wanted {
@@ -126,9 +130,13 @@ impl PanelContent for Details<'_> {
     type Content<'a> = Details<'a>;
 
     fn address(query: &Wanted) -> String {
-        match query.id.is_empty() {
+        let task = match query.id.is_empty() {
             true => format!("key={}", encoded(&query.key)),
             false => format!("id={}", encoded(&query.id)),
+        };
+        match query.archived.is_empty() {
+            true => task,
+            false => task + "&archived=true",
         }
     }
 
@@ -141,18 +149,23 @@ impl PanelContent for Details<'_> {
         let wanted = TaskInPath::parse(key);
         let is_key = matches!(wanted, Ok(TaskInPath::Key(_)));
         let found = match wanted {
+            Ok(wanted) if !query.archived.is_empty() => archived(app, f, wanted).await?,
             Ok(TaskInPath::Key(key)) => {
                 f.caller.require_key(&key)?;
                 let (task, facts) = tokio::join!(app.tasks.find(&key), why::facts(app, &f.caller));
                 let facts = facts?;
-                task?.map(|mut task| {
-                    task.mask(&f.caller.masks);
-                    found(app, task, key.to_string(), &facts, f)
-                })
+                match task? {
+                    Some(mut task) => {
+                        task.mask(&f.caller.masks);
+                        Some(found(app, task, key.to_string(), &facts, f))
+                    }
+                    None if app.engine.archives() => archived(app, f, TaskInPath::Key(key)).await?,
+                    None => None,
+                }
             }
             // A moved task stays in its row, so the page goes on showing it.
             Ok(TaskInPath::Row(row, _)) => {
-                let task = listing::task_in_row(app, &f.caller, row);
+                let task = listing::task_in_row(app, &f.caller, row, false);
                 let (task, facts) = tokio::try_join!(task, why::facts(app, &f.caller))?;
                 task.map(|mut task| {
                     task.mask(&f.caller.masks);
@@ -174,6 +187,16 @@ impl PanelContent for Details<'_> {
     }
 }
 
+/// Finds an archived task, without what is masked.
+async fn archived(app: &AppState, f: &Frame, wanted: TaskInPath) -> Result<Option<Found>, Problem> {
+    let task = wanted.archived(app, &f.caller);
+    let (task, facts) = tokio::try_join!(task, why::facts(app, &f.caller))?;
+    Ok(task.map(|task| {
+        let id = task.id.clone();
+        found(app, task, id, &facts, f)
+    }))
+}
+
 /// What can be done with a task now.
 #[derive(Debug, Clone, Copy, Default)]
 struct Actions {
@@ -186,6 +209,9 @@ struct Actions {
 
 impl Actions {
     fn of(task: &TaskRecord, f: &Frame) -> Self {
+        if task.archived {
+            return Self::default();
+        }
         let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
         Self {
             run: waits && f.may_operate(),
@@ -236,7 +262,13 @@ impl Found {
 
     /// The command that shows it.
     fn command(&self) -> String {
-        format!("lapsed show '{}'", self.named.replace('\'', "'\\''"))
+        let archived = if self.task.archived {
+            "--archived "
+        } else {
+            ""
+        };
+        let named = self.named.replace('\'', "'\\''");
+        format!("lapsed show {archived}'{named}'")
     }
 
     /// Its payload and its result, to be read.

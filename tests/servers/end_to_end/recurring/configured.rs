@@ -186,6 +186,7 @@ async fn retention_revives_no_configured_task_and_deletes_the_others() {
         older_than: Some(Duration::from_secs(3_600)),
         state: State::Cancelled,
         keep: None,
+        archive: false,
         dry_run: false,
     };
     assert_eq!(client.prune(older, Pace::default()).await.unwrap(), 1);

@@ -21,7 +21,7 @@ use crate::http::listing;
 use crate::http::named::TaskInPath;
 use crate::http::problem::Problem;
 use lapsed::ledger::{ListFilter, MalformedRow, StateFilter};
-use lapsed::task::{Reason, State as TaskState};
+use lapsed::task::{Reason, State as TaskState, TaskKey};
 
 /// Routes of the page and its panel.
 pub fn routes() -> Router<AppState> {
@@ -38,6 +38,9 @@ texts! {
         states: "States", "状态";
         unfinished: "Unfinished", "未完成";
         all: "All", "全部";
+        archived: "Archived", "已归档";
+        only_archived: "Archived tasks instead", "改为已归档的任务";
+        read_only: "Archived tasks can only be read.", "已归档的任务只能查看。";
         newest: "Newest first.", "最新的在前。";
         prefix: "Key begins with", "键的开头";
         class: "Class", "类";
@@ -81,6 +84,8 @@ struct Page<'a> {
     f: &'a Frame,
     t: &'static TasksTexts,
     q: &'a TaskQuery,
+    /// True if there may be archived tasks.
+    has_archive: bool,
     reasons: [Reason; 5],
     states: [&'static str; 7],
     /// The same list as a command.
@@ -101,6 +106,7 @@ async fn page(State(app): State<AppState>, frame: Frame, Query(query): Parameter
         f: &f,
         t: TasksTexts::of(f.language()),
         q: &q,
+        has_archive: q.archived || app.engine.archives(),
         reasons: Reason::ALL,
         states: STATES,
         command: q.command(&f.preferences.zone),
@@ -157,7 +163,7 @@ async fn tabs(app: &AppState, f: &Frame, q: &TaskQuery) -> Vec<Tab> {
                 .first()
                 .filter(|_| states.len() == 1)
                 .and_then(|it| number(it)),
-            is_here: q.states == of.states,
+            is_here: q.states == of.states && !q.archived,
         }
     };
     let t = TasksTexts::of(f.language());
@@ -165,6 +171,14 @@ async fn tabs(app: &AppState, f: &Frame, q: &TaskQuery) -> Vec<Tab> {
     let mut tabs = vec![tab(t.unfinished, &UNFINISHED)];
     tabs.extend(of_state);
     tabs.push(tab(t.all, &[]));
+    if q.archived || app.engine.archives() {
+        tabs.push(Tab {
+            name: t.archived.to_owned(),
+            href: format!("{}/tasks?{}", f.base, q.in_archive().address("")),
+            count: None,
+            is_here: q.archived,
+        });
+    }
     tabs
 }
 
@@ -197,7 +211,7 @@ async fn panel(app: &AppState, f: &Frame, q: &TaskQuery) -> Panel {
 
 async fn list<'a>(app: &AppState, f: &'a Frame, q: &'a TaskQuery) -> Result<List<'a>, Problem> {
     let mut filter = q.filter(f.now, &f.preferences.zone)?;
-    if is_running_only(&filter) && is_large(app).await {
+    if !filter.archived && is_running_only(&filter) && is_large(app).await {
         // A search among all that are pending would not end in time. What runs has been due.
         filter.due_before = Some(f.now.plus(Duration::from_secs(1)));
     }
@@ -233,6 +247,16 @@ async fn is_large(app: &AppState) -> bool {
     count.is_ok_and(|count| count.stats.methods_of.is_some())
 }
 
+/// True if the page of this key shows a task, be it an archived one.
+async fn is_there(app: &AppState, key: &TaskKey) -> bool {
+    match app.tasks.find(key).await {
+        Ok(None) if app.engine.archives() => {
+            matches!(app.tasks.find_archived(key).await, Ok(Some(_)))
+        }
+        found => matches!(found, Ok(Some(_))),
+    }
+}
+
 #[derive(serde::Deserialize)]
 struct Wanted {
     #[serde(default)]
@@ -250,14 +274,12 @@ async fn find(
     let to = |path: String| Redirect::to(&path).into_response();
     match TaskInPath::parse(text) {
         Ok(TaskInPath::Key(key)) => {
-            if f.caller.require_key(&key).is_ok()
-                && let Ok(Some(_)) = app.tasks.find(&key).await
-            {
+            if f.caller.require_key(&key).is_ok() && is_there(&app, &key).await {
                 return to(f.key_href(&key));
             }
         }
         Ok(TaskInPath::Row(row, _)) => {
-            if let Ok(Some(_)) = listing::task_in_row(&app, &f.caller, row).await {
+            if let Ok(Some(_)) = listing::task_in_row(&app, &f.caller, row, false).await {
                 return to(format!("{}/task?id={}", f.base, encoded(text)));
             }
         }

@@ -52,14 +52,25 @@ pub struct TaskQuery {
     pub due_before: String,
     /// Only recurring tasks.
     pub recurring: bool,
+    /// Tasks of the archive instead.
+    pub archived: bool,
     /// Place in the list.
     pub cursor: String,
 }
 
 impl TaskQuery {
-    /// The same with these states, from its first page on.
+    /// The same in the archive, from its first page on.
+    pub fn in_archive(&self) -> Self {
+        Self {
+            archived: true,
+            ..self.with_states(&[])
+        }
+    }
+
+    /// The same with these states in the ledger, from its first page on.
     pub fn with_states(&self, states: &[&str]) -> Self {
         Self {
+            archived: false,
             states: states.iter().map(|state| (*state).to_owned()).collect(),
             cursor: String::new(),
             ..self.clone()
@@ -86,6 +97,7 @@ impl TaskQuery {
                 "due_after" => query.due_after = value,
                 "due_before" => query.due_before = value,
                 "recurring" => query.recurring = !value.is_empty(),
+                "archived" => query.archived = !value.is_empty(),
                 "cursor" => query.cursor = value,
                 _ => {}
             }
@@ -109,7 +121,8 @@ impl TaskQuery {
 
     /// True if a filter is set.
     pub fn is_filtered(&self) -> bool {
-        self.recurring || !self.states.is_empty() || self.has_more() || !self.prefix.is_empty()
+        let has_states = self.archived || !self.states.is_empty();
+        has_states || self.recurring || self.has_more() || !self.prefix.is_empty()
     }
 
     /// True if a filter besides the states is set.
@@ -131,6 +144,9 @@ impl TaskQuery {
         }
         if filter.recurring {
             command += " --recurring";
+        }
+        if self.archived {
+            command += " --archived";
         }
         Some(command)
     }
@@ -158,6 +174,9 @@ impl TaskQuery {
         }
         if self.recurring {
             parts.push("recurring=true".to_owned());
+        }
+        if self.archived {
+            parts.push("archived=true".to_owned());
         }
         parts.join("&")
     }
@@ -202,6 +221,7 @@ impl TaskQuery {
         Ok(ListFilter {
             limit: LIMIT,
             newest: true,
+            archived: self.archived,
             ..self.api(zone)?.resolve(now)?
         })
     }
@@ -210,12 +230,12 @@ impl TaskQuery {
     pub fn may_cancel(&self) -> bool {
         const FINISHED: [&str; 3] = ["done", "dead", "cancelled"];
         let is_finished = |state: &String| FINISHED.contains(&state.as_str());
-        self.reason.is_empty() && !self.states.iter().any(is_finished)
+        self.reason.is_empty() && !self.archived && !self.states.iter().any(is_finished)
     }
 
     /// True if all tasks that match can be redriven and discarded: they are dead.
     pub fn may_redrive(&self) -> bool {
-        self.states == ["dead"]
+        self.states == ["dead"] && !self.archived
     }
 
     /// The body of a change of all tasks that match, JSON; `{}` if a filter does not fit.
@@ -262,7 +282,8 @@ mod tests {
 
     #[test]
     fn an_address_and_its_query_are_the_same() {
-        let text = "state=pending%2Cdead&prefix=Order%40a%26b&tag=%E5%BA%97&recurring=true";
+        let text =
+            "state=pending%2Cdead&prefix=Order%40a%26b&tag=%E5%BA%97&recurring=true&archived=true";
         let read = query(text);
         assert_eq!(read.states, ["pending", "dead"]);
         assert_eq!(
@@ -292,8 +313,8 @@ mod tests {
             "lapsed list --state 'dead' --due-after '2026-11-21T20:00:00.000Z' --error 'it'\\''s'"
         );
         assert_eq!(
-            command("recurring=true").unwrap(),
-            "lapsed list --recurring"
+            command("recurring=true&archived=true").unwrap(),
+            "lapsed list --recurring --archived"
         );
         assert_eq!(command("error_kind=x"), None);
     }
@@ -318,6 +339,8 @@ mod tests {
             ("state=dead,done", false, false),
             ("state=running,done", false, false),
             ("reason=poison", false, false),
+            ("archived=true&tag=a", false, false),
+            ("archived=true&state=dead", false, false),
         ] {
             let query = query(text);
             assert_eq!(

@@ -1,0 +1,1 @@
+../../../migrations/tb_time_limit_task_archive.sql
