@@ -141,6 +141,51 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
 }
 
 #[tokio::test]
+async fn an_archive_that_is_missing_or_cannot_be_changed_is_named_with_its_remedy() -> Result {
+    let url = ledger("archive_rights").await?;
+    let mut config = ledger_only(&url)?;
+    config.retention.archive = true;
+    let report = doctor::examine(&config).await;
+    let missing = finding(&report, "ledger.archive", Severity::Error);
+    assert_contains(
+        &missing.found,
+        "does not exist: finished tasks are neither archived nor deleted",
+    );
+    assert_contains(remedy(missing), "lapsed migrate");
+
+    let mut conn = MySqlConnection::connect(&url).await?;
+    let table = TableName::new("tb_time_limit_task")?;
+    let options = Options::default().archive(true);
+    migrate::apply(&mut conn, &table, &options, &mut |_| {}).await?;
+    let report = doctor::examine(&config).await;
+    finding(&report, "ledger.archive", Severity::Ok);
+
+    sql(
+        &url,
+        "CREATE USER filler@'%' IDENTIFIED BY 's3cret'; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON archive_rights.tb_time_limit_task TO filler@'%'; \
+         GRANT SELECT ON archive_rights.tb_time_limit_task_pauses TO filler@'%'; \
+         GRANT SELECT, INSERT ON archive_rights.tb_time_limit_task_archive TO filler@'%'",
+    )
+    .await?;
+    let mut fills = ledger_only(&url.replace("root@", "filler:s3cret@"))?;
+    fills.retention.archive = true;
+    let report = doctor::examine(&fills).await;
+    let lacks = finding(&report, "ledger.archive", Severity::Warning);
+    assert_contains(
+        &lacks.found,
+        "tasks are archived, but no partitions are created",
+    );
+    let grant = "GRANT ALTER, CREATE, DROP, INSERT ON archive_rights.tb_time_limit_task_archive TO 'filler'@'%'";
+    assert_contains(remedy(lacks), grant);
+    // What the remedy says is enough.
+    sql(&url, grant).await?;
+    let report = doctor::examine(&fills).await;
+    finding(&report, "ledger.archive", Severity::Ok);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_table_of_documents_that_is_missing_or_has_another_shape_is_a_warning() -> Result {
     let url = ledger("documents").await?;
     let config = ledger_only(&url)?;

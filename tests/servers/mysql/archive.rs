@@ -19,7 +19,8 @@ const DAY_S: i64 = 86_400;
 
 /// A server, a ledger with an archive, and its URL.
 async fn start() -> (PrivateMaria, MysqlLedger, String) {
-    let server = PrivateMaria::start().await.unwrap();
+    let server = PrivateMaria::options().durable(true).start();
+    let server = server.await.unwrap();
     let url = server.create_database("app").await.unwrap();
     let ledger = connect(&url);
     let options = Options::default().archive(true);
@@ -123,7 +124,7 @@ async fn a_commit_whose_answer_is_lost_leaves_each_row_in_one_table() {
     caller.abort();
     proxy.let_go();
     until("it is committed", async || {
-        rows(&mut admin).await == (0, 20)
+        rows(&mut session(&url).await).await == (0, 20)
     })
     .await;
     assert_eq!(archive_all(&ledger).await, 0);
@@ -227,7 +228,7 @@ async fn without_an_archive_nothing_is_deleted_and_the_error_says_what_to_do() {
     for error in errors {
         assert_eq!(
             error.to_string(),
-            "there is no table `tb_time_limit_task_archive`: set `archive = true` in `[retention]`, and run `lapsed migrate`"
+            "ledger refused: there is no table `tb_time_limit_task_archive`: set `archive = true` in `[retention]`, and run `lapsed migrate`"
         );
     }
     let there = number(&mut admin, "SELECT COUNT(*) FROM tb_time_limit_task").await;
@@ -352,7 +353,7 @@ async fn a_daemon_that_may_not_alter_archives_all_the_same_and_says_what_to_gran
     done(&mut session(&user.url).await, "then", 7, 7_200).await;
     let error = ledger.maintain_archive(None).await.unwrap_err().to_string();
     assert!(
-        error.starts_with("cannot add ")
+        error.contains("cannot add ")
             && error.contains(
                 "partitions to the archive: grant ALTER, CREATE, DROP and INSERT on `tb_time_limit_task_archive` to this user, \
                  or run `lapsed migrate` each month"
@@ -402,6 +403,9 @@ async fn statements_of_the_archive_use_the_index_that_is_meant_for_them() {
         .execute("ANALYZE TABLE tb_time_limit_task, tb_time_limit_task_archive")
         .await
         .unwrap();
+    // The server reads nothing for a row that is not there.
+    let first = "SELECT CAST(MIN(id) AS SIGNED) FROM tb_time_limit_task";
+    let first = number(&mut admin, first).await;
     let queries = Queries::new(ledger.table());
     let archive = Queries::of_archive(ledger.table());
     let place = |index: &str, columns: &str| {
@@ -429,7 +433,12 @@ async fn statements_of_the_archive_use_the_index_that_is_meant_for_them() {
         ),
     ];
     for (statement, index) in expected {
-        let values = statement.replace('?', "3");
+        // Eight rows, then the status and the age.
+        let mut values = statement.clone();
+        for n in 0..statement.matches('?').count() {
+            let value = if n < 8 { first + n as i64 } else { 1 };
+            values = values.replacen('?', &value.to_string(), 1);
+        }
         let explain = format!("EXPLAIN FORMAT=TRADITIONAL {values}");
         let explained = sqlx::query(AssertSqlSafe(explain)).fetch_all(&mut admin);
         for row in explained.await.unwrap() {

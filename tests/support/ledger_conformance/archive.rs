@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Admin, Ledger, LedgerError, ListFilter, NewTask, Producer, Prune, Retention, StateFilter,
-    TaskRecord,
+    Admin, Ledger, LedgerError, ListFilter, NewTask, Prune, StateFilter, TaskRecord,
 };
 use lapsed::task::{Contents, State, TaskKey, UnixMs, Verdict};
 
