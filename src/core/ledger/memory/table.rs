@@ -100,8 +100,8 @@ impl Table {
     /// Returns the id of the latest row of a key.
     fn latest_of(&self, key: &TaskKey) -> Option<u64> {
         let key = |id| (key.to_string(), id);
-        let ids = self.by_key.range(key(0)..=key(u64::MAX)).map(|(_, id)| *id);
-        ids.last()
+        let latest = self.by_key.range(key(0)..=key(u64::MAX)).next_back()?;
+        Some(latest.1)
     }
 
     fn put(&mut self, row: Row) {
