@@ -10,8 +10,8 @@ use super::bench;
 use super::dev;
 use super::log::stderr_line;
 use super::{
-    cancel, dead_letters, doctor, import, list, listen, migrate, moving, pauses, prune, rearm,
-    schedule, stats, take, tasks, token, why,
+    cancel, dead_letters, doctor, healthcheck, import, list, listen, migrate, moving, pauses,
+    prune, rearm, schedule, stats, take, tasks, token, why,
 };
 
 #[derive(Subcommand)]
@@ -120,6 +120,10 @@ pub(super) enum Command {
     Backup(backup::Backup),
     /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness
     Doctor(doctor::Doctor),
+    /// Ask the daemon of this machine whether it is healthy
+    ///
+    /// For containers without a shell: the exit code is 0 if it answers on `http.listen` within 2 s, else 1.
+    Healthcheck(healthcheck::Healthcheck),
     /// Benchmark this installation, or private servers started for the run
     #[cfg(feature = "bench")]
     Bench(bench::Bench),

@@ -18,6 +18,7 @@ mod doctor;
 mod failure;
 mod filters;
 mod hash_password;
+mod healthcheck;
 mod import;
 mod list;
 mod listen;
@@ -169,6 +170,7 @@ impl Cli {
             Command::Rearm(rearm) => rearm.run(&config, output).await,
             Command::Move(move_tasks) => move_tasks.run(&config, output).await,
             Command::Backup(backup) => backup.run(&config, output).await,
+            Command::Healthcheck(healthcheck) => healthcheck.run(&config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, source, output).await,
             #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::log;
+use super::migrate;
 use super::otel::Export;
 use super::usage;
 
@@ -35,6 +36,9 @@ pub struct Listen {
     /// Hold tasks that are overdue now for review, e.g. after restoring a dump, until `lapsed resume --held`
     #[arg(long)]
     hold_overdue: bool,
+    /// Create or upgrade the ledger first if it is in an SQLite file
+    #[arg(long)]
+    migrate_sqlite: bool,
     /// When the timer that visited the lists of `[wheel]` before was stopped, e.g. 2026-11-21T20:00:00Z. Used at the first
     /// start only: entries whose visit was missed since then run now
     #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
@@ -54,6 +58,9 @@ impl Listen {
                 return usage("`--wheel-stopped-at` is in the future");
             }
             config.wheel.stopped_at = Some(moment);
+        }
+        if self.migrate_sqlite {
+            migrate::create_file(&config).await?;
         }
         let source = ConfigSource::find(file.as_deref());
         let load = move || Config::load(file.as_deref());

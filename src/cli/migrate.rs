@@ -111,6 +111,16 @@ impl Migrate {
     }
 }
 
+/// Creates or upgrades the ledger if it is in an SQLite file, as `lapsed migrate --sqlite-only` does, without a word.
+pub async fn create_file(config: &Config) -> anyhow::Result<()> {
+    if config.ledger.sqlite_file().is_some() {
+        let ledger = SqliteLedger::new(&config.ledger)?;
+        ledger.migrate(false).await.context("create the ledger")?;
+        ledger.close().await;
+    }
+    Ok(())
+}
+
 /// A step as JSON.
 fn step_json(step: &Step, method: Method, table: &TableName, done: bool) -> Value {
     json!({

@@ -1,6 +1,7 @@
 //! Readiness check: asks the daemon at `http.listen`, if one answers there, whether tasks start. It knows what no query of
 //! another process finds, such as claims that cannot be read back.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -31,8 +32,18 @@ struct Readiness {
 /// The finding; `None` if no daemon answers.
 pub(super) async fn examine(config: &Config) -> Option<Finding> {
     let address = reachable(config.http.listen?);
-    let answer = timeout(ANSWER_WITHIN, ask(address)).await.ok()?.ok()?;
-    Some(judge(address, &parse(&answer)?))
+    let (_, body) = probe(address, "/readyz").await.ok()?;
+    Some(judge(address, &parse(&body)?))
+}
+
+/// Asks a daemon of this machine for a path. Returns the status and the body.
+///
+/// # Errors
+/// If there is no answer within 2 s, or it is not HTTP.
+pub async fn probe(listen: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+    let asked = timeout(ANSWER_WITHIN, ask(reachable(listen), path)).await;
+    let answer = asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    split(&answer).ok_or_else(|| io::Error::other("the answer is not HTTP"))
 }
 
 /// An address at which a listener on every address is reached.
@@ -46,18 +57,24 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn ask(address: SocketAddr) -> std::io::Result<String> {
+async fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
-    let question = format!("GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let question = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     stream.write_all(question.as_bytes()).await?;
     let mut answer = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut answer).await?;
     Ok(answer)
 }
 
+/// The status and the body of an answer.
+fn split(answer: &str) -> Option<(u16, String)> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
 /// `None` if it is the answer of another program.
-fn parse(answer: &str) -> Option<Readiness> {
-    let (_, body) = answer.split_once("\r\n\r\n")?;
+fn parse(body: &str) -> Option<Readiness> {
     serde_json::from_str(body).ok()
 }
 
@@ -88,13 +105,16 @@ mod tests {
         let body = r#"{"ready":false,"ledger":false,"subscription":null,"stopping":false,"members":1,
             "reasons":["The ledger does not answer, so no task starts: could not claim tasks."]}"#;
         let address = "127.0.0.1:8787".parse().unwrap();
-        let found = judge(address, &parse(&format!("{head}{body}")).unwrap());
+        let (status, body) = split(&format!("{head}{body}")).unwrap();
+        assert_eq!(status, 503);
+        let found = judge(address, &parse(&body).unwrap());
         assert_is(&found, Severity::Error, "is not ready: The ledger does not");
         let body = r#"{"ready":true,"ledger":true,"reasons":[]}"#;
-        let found = judge(address, &parse(&format!("{head}{body}")).unwrap());
+        let found = judge(address, &parse(body).unwrap());
         assert_is(&found, Severity::Ok, "127.0.0.1:8787 is ready");
         for other in ["", "HTTP/1.1 200 OK\r\n\r\n<html>", "220 mail\r\n\r\n{}"] {
-            assert!(parse(other).is_none(), "{other}");
+            let read = split(other).and_then(|(_, body)| parse(&body));
+            assert!(read.is_none(), "{other}");
         }
     }
 

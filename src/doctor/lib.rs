@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+pub use daemon::probe;
 pub use lapsed::diagnosis::{Finding, Severity};
 pub use programs::missing_programs;
 pub use report::Report;

@@ -4,6 +4,7 @@ mod backup;
 mod bench;
 mod check_config;
 mod dev;
+mod healthcheck;
 mod options;
 mod refusals;
 mod soak;

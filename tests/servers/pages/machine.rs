@@ -175,7 +175,7 @@ impl Machine {
         let before = self.listening().await?;
         self.leave_without_port(command).await?;
         // Workers, and what moves tasks, listen nowhere.
-        if !["listen", "dev", ".mjs", ".py", " -S "]
+        if !["listen", "dev", "docker run", ".mjs", ".py", " -S "]
             .iter()
             .any(|word| command.contains(word))
         {

@@ -42,6 +42,32 @@ const DAEMON: &str = "lapsed migrate\nlapsed listen";
 /// The program is there already: this test has built it.
 const CARGO_INSTALL: (&str, &str) = ("cargo", "[ \"$*\" = 'install --locked --path src/cli' ]");
 
+/// What `scripts/package` builds, but with this program, which is then not where tests have it.
+const PACKAGES: &str = concat!(
+    "strip -o ../lapsed $(realpath ../bin/lapsed)\n",
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../scripts/package --program ../lapsed target/package
+    rm ../lapsed"
+);
+
+/// What a reader of packages has, who has no other `lapsed`.
+const PACKAGE_MANAGERS: &str = "rm ../bin/lapsed
+    ! command -v lapsed
+    export npm_config_cache=$PWD/../npm npm_config_update_notifier=false npm_config_audit=false npm_config_fund=false
+    export COMPOSER_HOME=$PWD/../composer COMPOSER_ALLOW_SUPERUSER=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+    echo '{}' > composer.json
+    composer config --global repo.packagist false";
+
+/// A Docker that needs no rights to start a container.
+const DOCKER: (&str, &str) = (
+    "docker",
+    concat!(
+        "exec python3 '",
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/servers/pages/docker.py' \"$@\""
+    ),
+);
+
 /// Where pages tell their reader to be.
 const ROOT: &str = concat!("cd '", env!("CARGO_MANIFEST_DIR"), "/../..'");
 
@@ -63,6 +89,16 @@ pages! {
     readme: Page {
         programs: &[CARGO_INSTALL],
         ..Page::new("README.md")
+    };
+    install: Page {
+        before: PACKAGES,
+        // The modules of the reader are those of other tests, too.
+        first: &[
+            ("pip install --quiet", PACKAGE_MANAGERS),
+            ("npm install --save-dev", "mkdir shop; cd shop; ln -s ../target target; echo '{}' > package.json"),
+            ("createClient", "cd .."),
+        ],
+        ..Page::new("docs/install.md")
     };
     readme_in_chinese: Page {
         programs: &[CARGO_INSTALL],
@@ -284,9 +320,11 @@ pages! {
         ..Page::new("docs/troubleshooting.md")
     };
     containers: Page {
-        files: &[("lapsed.toml", "timer = 'ledger_poll'\nledger.url = 'sqlite://./lapsed.db'\nhttp.listen = ''\n")],
+        before: PACKAGES,
+        programs: &[DOCKER],
+        not_tried: "a container: the image is unpacked, and its program runs in it as its user",
         then: "ip address add 203.0.113.5/32 dev lo; ip address add 172.17.0.9/32 dev lo
-            lapsed show Order@close@42
+            docker exec lapsed lapsed show Order@close@42
             redis-cli -h 203.0.113.5 -p 6380 PING 2>&1 | grep 'not served without TLS'
             redis-cli -h 172.17.0.9 -p 6380 --pass 'a long password' PING | grep PONG
             redis-cli -h 172.17.0.9 -p 6380 PING 2>&1 | grep NOAUTH",

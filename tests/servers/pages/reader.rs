@@ -28,6 +28,8 @@ pub struct Page {
     pub first: &'static [(&'static str, &'static str)],
     /// What is so when the reader has followed it.
     pub then: &'static str,
+    /// What a stand-in in `programs` cannot show. It needs root.
+    pub not_tried: &'static str,
     /// Text of blocks that stands for something of the reader's.
     pub means: &'static [(&'static str, &'static str)],
 }
@@ -41,6 +43,7 @@ impl Page {
             before: "",
             first: &[],
             then: "",
+            not_tried: "",
             means: &[],
         }
     }
@@ -53,6 +56,12 @@ impl Page {
         if let Some(refusal) = refusal().await {
             not_tried(self.path, &refusal);
             return;
+        }
+        if !self.not_tried.is_empty() {
+            not_tried(self.path, self.not_tried);
+            if !rustix::process::geteuid().is_root() {
+                return;
+            }
         }
         let tries = std::env::var("LAPSED_TEST_READINGS");
         let tries = tries.map_or(TRIES, |tries| tries.parse().unwrap());
