@@ -114,6 +114,7 @@ impl Dev {
             (LEDGER_URL, self.ledger_url()),
             ("LAPSED__TIMER", "ledger_poll".to_owned()),
             ("LAPSED__RESP__LISTEN", self.resp.to_string()),
+            ("LAPSED__RESP__SOCKET", String::new()),
             ("LAPSED__HTTP__LISTEN", self.http.to_string()),
         ];
         let mut config = Config::load_with(source, &settings)?;

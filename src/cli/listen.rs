@@ -115,7 +115,7 @@ pub async fn listen(
     let (resp_address, resp) = resp.unzip();
     announce(Listening {
         http: http_address,
-        resp: resp_address,
+        resp: resp_address.flatten(),
     });
     survive_file_size_limit()?;
     let helpers = [
@@ -184,14 +184,14 @@ fn checkup(config: &Config) -> Arc<Checkup> {
     })
 }
 
-/// Opens the RESP server if the configuration has an address for it, until `stop` is cancelled.
+/// Opens the RESP server if the configuration has an address or a socket for it, until `stop` is cancelled.
 fn serve_resp(
     config: &Config,
     adapters: &Adapters,
     handle: &Handle,
     clock: impl FnOnce(Handle) -> Option<Arc<dyn SetForward>>,
     stop: CancellationToken,
-) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
+) -> anyhow::Result<Option<(Option<SocketAddr>, JoinHandle<()>)>> {
     let tasks = adapters.client();
     let metrics = Arc::clone(&adapters.metrics);
     let Some(listener) = lapsed_server::resp::Listener::open(&config.resp, tasks, metrics)? else {
@@ -203,7 +203,12 @@ fn serve_resp(
     }
     let listener = listener.with_audit_log(config.http.audit_kept);
     let address = listener.address();
-    tracing::info!(resp.address = %address, "serving Redis clients");
+    if let Some(address) = address {
+        tracing::info!(resp.address = %address, "serving Redis clients");
+    }
+    if let Some(path) = listener.socket() {
+        tracing::info!(resp.socket = %path.display(), "serving Redis clients");
+    }
     let serving = listener.serve(stop.cancelled_owned());
     Ok(Some((address, tokio::spawn(serving))))
 }

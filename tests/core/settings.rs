@@ -243,3 +243,30 @@ fn settings_of_alerts() {
         ),
     ]);
 }
+
+#[test]
+fn settings_of_the_socket_of_resp() {
+    refuses(&[
+        (
+            "resp.socket = 'resp.sock'",
+            "`resp.socket`: expected \"\" or a path from `/` of at most 107 bytes, found \"resp.sock\"",
+        ),
+        (
+            "resp.socket_mode = '0999'",
+            "`resp.socket_mode`: expected permissions such as \"0660\", found \"0999\"",
+        ),
+        (
+            "resp.socket_mode = '02770'",
+            "`resp.socket_mode`: expected permissions such as \"0660\", found \"02770\"",
+        ),
+        (
+            "resp.socket_mode = 660",
+            "`resp.socket_mode`: invalid type: integer `660`, expected a string",
+        ),
+        (
+            "resp.listen = 'unix:/run/resp.sock'",
+            "`resp.listen`: `unix:/run/resp.sock` is not an address, expected `127.0.0.1:6380` or \"\"",
+        ),
+    ]);
+    assert!(problems(&format!("resp.socket = '/{}'", "x".repeat(107))).contains("at most 107"));
+}

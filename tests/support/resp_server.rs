@@ -1,5 +1,6 @@
 //! RESP servers in this process, on each ledger. No engine runs: tasks stay pending.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lapsed::engine::Metrics;
@@ -27,6 +28,14 @@ pub struct RespServer {
 impl RespServer {
     pub fn in_memory() -> Self {
         let config = Config::from_toml(SETTINGS).unwrap();
+        let (_, tasks) = lapsed::in_memory(&config, Handlers::new());
+        Self::open(&config, tasks)
+    }
+
+    /// On a Unix socket with this path, and on no port.
+    pub fn on_socket(path: &Path) -> Self {
+        let settings = format!("resp.socket = '{}'", path.display());
+        let config = Config::from_toml(&settings).unwrap();
         let (_, tasks) = lapsed::in_memory(&config, Handlers::new());
         Self::open(&config, tasks)
     }
@@ -63,7 +72,7 @@ impl RespServer {
     fn open(config: &Config, tasks: TaskClient) -> Self {
         let listener = Listener::open(&config.resp, tasks, Arc::new(Metrics::default()));
         let listener = listener.unwrap().unwrap();
-        let port = listener.address().port();
+        let port = listener.address().map_or(0, |address| address.port());
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(listener.serve(async move {
             let _ = stopped.await;

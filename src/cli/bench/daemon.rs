@@ -102,6 +102,7 @@ impl BenchDaemon {
         if let Some(connections) = self.resp {
             config.resp = RespConfig {
                 listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+                socket: None,
                 users: Vec::new(),
                 tls: None,
                 max_connections: connections as usize,
@@ -159,7 +160,8 @@ impl BenchDaemon {
         let resp = Listener::open(&config.resp, client, Arc::clone(&adapters.metrics))?;
         let resp = match resp {
             Some(resp) => {
-                say(&format!("resp {}", resp.address()))?;
+                let address = resp.address().context("the RESP server has no address")?;
+                say(&format!("resp {address}"))?;
                 let resp = resp.with_workers(handle.pull());
                 Some(tokio::spawn(
                     resp.serve(stop_servers.clone().cancelled_owned()),

@@ -81,7 +81,7 @@ pub use self::member_rule::{MemberPlace, MemberRule};
 pub use self::otel::OtelConfig;
 pub use self::pull::PullConfig;
 pub use self::recurring::RecurringConfig;
-pub use self::resp::{Plaintext, RespConfig, RespTls};
+pub use self::resp::{Plaintext, RespConfig, RespSocket, RespTls};
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
 pub use self::secret::Secret;

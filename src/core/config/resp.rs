@@ -23,7 +23,9 @@ section! {
     pub struct RespConfig(redis_prefix: &str, masks: &Masks) {
         /// Address to listen on; `None`: the RESP server is closed.
         pub listen: Option<SocketAddr> = address("127.0.0.1:6380"),
-        /// Users; none: every client may do everything, on a loopback address only.
+        /// Unix socket to listen on besides; `None`: none.
+        pub socket: Option<RespSocket> = socket,
+        /// Users; none: every client may do everything, on a loopback address and the Unix socket only.
         pub users: Vec<Arc<Principal>> = users(exposed(listen), masks),
         /// Which clients are served without TLS, if there is no certificate.
         pub plaintext: Plaintext = any,
@@ -64,6 +66,18 @@ impl Plaintext {
     }
 }
 
+/// A Unix socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RespSocket {
+    /// Its file.
+    pub path: PathBuf,
+    /// Permissions of the file: who may write to it may connect.
+    pub mode: u32,
+}
+
+/// Longest path of a Unix socket, in bytes: what Linux allows.
+const SOCKET_BYTES_MAX: usize = 107;
+
 /// Files in PEM format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RespTls {
@@ -71,6 +85,31 @@ pub struct RespTls {
     pub cert: PathBuf,
     /// Private key.
     pub key: PathBuf,
+}
+
+/// `socket` and `socket_mode`
+fn socket(section: &mut Reader, _: &str, p: &mut Problems) -> Option<Option<RespSocket>> {
+    let path: Option<String> = section.take("socket", p);
+    let mode: Option<String> = section.take("socket_mode", p);
+    let mode = mode.and_then(|text| {
+        let mode = u32::from_str_radix(&text, 8).ok();
+        let mode = mode.filter(|mode| *mode <= 0o777 && text.len() <= 4);
+        let expected = || format!("expected permissions such as \"0660\", found \"{text}\"");
+        section.parsed("socket_mode", mode.ok_or_else(expected), p)
+    });
+    let path = match path? {
+        none if none.is_empty() => None,
+        path if path.starts_with('/') && path.len() <= SOCKET_BYTES_MAX => Some(path.into()),
+        path => {
+            let expected = format!(
+                "expected \"\" or a path from `/` of at most {SOCKET_BYTES_MAX} bytes, found \"{path}\""
+            );
+            p.add(&section.at("socket"), expected);
+            return None;
+        }
+    };
+    let mode = mode?;
+    Some(path.map(|path| RespSocket { path, mode }))
 }
 
 /// `password` and `[[resp.users]]`

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -19,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::guests::{Guest, Guests};
 use super::server_state::SetForward;
 use super::service::{Ends, Service};
+use super::socket::Socket;
 use super::tls;
 use crate::net::sockets::cut_silent;
 use lapsed::client::TaskClient;
@@ -45,6 +47,9 @@ const GIVE_WAY_TIME: Duration = Duration::from_secs(2);
 /// Of all connections, one in this number is kept for other addresses than the one with the most.
 const KEPT_FOR_OTHERS: usize = 16;
 
+/// The address of clients of the Unix socket, and of the server for them: they are of this machine.
+const OF_SOCKET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 
 const WITHOUT_TLS: &[u8] =
@@ -67,6 +72,14 @@ pub enum OpenError {
         /// Why.
         source: io::Error,
     },
+    /// The Unix socket cannot be used.
+    #[error("cannot listen on `{}` (`resp.socket`): {source}", path.display())]
+    Socket {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Certificate or key cannot be used.
     #[error("{0}")]
     Tls(String),
@@ -82,14 +95,26 @@ pub enum OpenError {
 
 /// The RESP server, open.
 pub struct Listener {
-    listener: TcpListener,
+    listeners: Listeners,
     tls: Option<TlsAcceptor>,
     service: Service,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
+}
+
+/// Where clients come in.
+struct Listeners {
+    tcp: Option<TcpListener>,
+    socket: Option<Socket>,
+}
+
+/// The stream of a client.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
 impl Listener {
-    /// Opens the RESP server of a configuration. `None` if that has no address for it.
+    /// Opens the RESP server of a configuration. `None` if that has neither an address nor a socket for it.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -98,9 +123,9 @@ impl Listener {
         tasks: TaskClient,
         metrics: Arc<Metrics>,
     ) -> Result<Option<Self>, OpenError> {
-        let Some(address) = config.listen else {
+        if config.listen.is_none() && config.socket.is_none() {
             return Ok(None);
-        };
+        }
         for user in &config.users {
             if !user.password_hash().is_some_and(super::auth::is_hash) {
                 let user = user.name.clone();
@@ -109,14 +134,26 @@ impl Listener {
         }
         let tls = config.tls.as_ref().map(tls::acceptor).transpose();
         let tls = tls.map_err(OpenError::Tls)?;
-        let listener = listen(address).map_err(|source| OpenError::Listen { address, source })?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| OpenError::Listen { address, source })?;
+        let tcp = config.listen.map(|address| {
+            listen(address)
+                .and_then(|listener| Ok((listener.local_addr()?, listener)))
+                .map_err(|source| OpenError::Listen { address, source })
+        });
+        let (address, tcp) = tcp.transpose()?.unzip();
+        let socket = config.socket.as_ref().map(|socket| {
+            Socket::open(socket, BACKLOG).map_err(|source| OpenError::Socket {
+                path: socket.path.clone(),
+                source,
+            })
+        });
+        let listeners = Listeners {
+            tcp,
+            socket: socket.transpose()?,
+        };
         Ok(Some(Self {
-            listener,
+            listeners,
             tls,
-            service: Service::new(config, tasks, metrics, address),
+            service: Service::new(config, tasks, metrics, address.unwrap_or(OF_SOCKET)),
             address,
         }))
     }
@@ -142,9 +179,14 @@ impl Listener {
         self
     }
 
-    /// The address, with the port that was chosen if the configuration has 0.
-    pub fn address(&self) -> SocketAddr {
+    /// The address, with the port that was chosen if the configuration has 0. `None` if there is a Unix socket only.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// The file of the Unix socket.
+    pub fn socket(&self) -> Option<&Path> {
+        self.listeners.socket.as_ref().map(Socket::path)
     }
 
     /// Serves until `stop` resolves. Then commands that have begun are answered, and connections are closed.
@@ -161,7 +203,7 @@ impl Listener {
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => break,
-                accepted = self.listener.accept() => accepted,
+                accepted = self.listeners.accept() => accepted,
             };
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
@@ -174,7 +216,7 @@ impl Listener {
             if self.tls.is_none() && !service.server.config.plaintext.serves(address.ip()) {
                 service.server.metrics.resp_refused("plaintext");
                 tracing::debug!(client.address = %address, "refused a client without TLS");
-                connections.spawn(refuse(stream, WITHOUT_TLS));
+                connections.spawn(stream.refuse(WITHOUT_TLS));
                 continue;
             }
             let permit = Arc::clone(&room).try_acquire_owned().ok();
@@ -182,7 +224,7 @@ impl Listener {
             let is_full = permit.is_none() || others >= of_one_address;
             if is_full && !guests.close_oldest() {
                 service.server.metrics.resp_refused("max_connections");
-                connections.spawn(refuse(stream, FULL));
+                connections.spawn(stream.refuse(FULL));
                 continue;
             }
             let service = Arc::clone(&service);
@@ -196,7 +238,7 @@ impl Listener {
                     // That of the connection that gives way.
                     None => match timeout(GIVE_WAY_TIME, room.acquire_owned()).await {
                         Ok(Ok(permit)) => permit,
-                        _ => return refuse(stream, FULL).await,
+                        _ => return stream.refuse(FULL).await,
                     },
                 };
                 let count = |change: i64| {
@@ -219,6 +261,28 @@ impl Listener {
         let _ = timeout(END_TIME, connections.wait()).await;
         if let Some(audit_log) = &service.server.audit_log {
             audit_log.flush().await;
+        }
+    }
+}
+
+impl Listeners {
+    /// The next client, and its address.
+    async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        let tcp = async {
+            match &self.tcp {
+                Some(tcp) => tcp.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        let unix = async {
+            match &self.socket {
+                Some(socket) => socket.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = tcp => accepted.map(|(stream, address)| (Stream::Tcp(stream), address)),
+            accepted = unix => accepted.map(|stream| (Stream::Unix(stream), OF_SOCKET)),
         }
     }
 }
@@ -274,13 +338,22 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 async fn serve_one(
-    stream: TcpStream,
+    stream: Stream,
     client: SocketAddr,
     tls: Option<TlsAcceptor>,
     service: &Service,
     guest: Option<Guest>,
     closing: CancellationToken,
 ) -> io::Result<()> {
+    let stream = match stream {
+        Stream::Tcp(stream) => stream,
+        // It leaves the machine nowhere, and the kernel knows when the client is gone.
+        Stream::Unix(stream) => {
+            let server = OF_SOCKET;
+            let ends = Ends { client, server };
+            return service.serve_guest(stream, ends, guest, closing).await;
+        }
+    };
     cut_silent(&stream, SILENT_TIME)?;
     let server = stream.local_addr()?;
     let ends = Ends { client, server };
@@ -297,6 +370,16 @@ async fn serve_one(
     }
 }
 
-async fn refuse(mut stream: TcpStream, error: &'static [u8]) {
+impl Stream {
+    /// Tells the client why it is not served, and closes the connection.
+    async fn refuse(self, error: &'static [u8]) {
+        match self {
+            Self::Tcp(stream) => write(stream, error).await,
+            Self::Unix(stream) => write(stream, error).await,
+        }
+    }
+}
+
+async fn write(mut stream: impl AsyncWrite + Unpin, error: &'static [u8]) {
     let _ = timeout(Duration::from_secs(1), stream.write_all(error)).await;
 }

@@ -42,6 +42,7 @@ mod server;
 mod server_state;
 mod service;
 mod session;
+mod socket;
 mod strings;
 mod tls;
 mod transactions;

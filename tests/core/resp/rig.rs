@@ -61,7 +61,7 @@ impl RespServer {
         if let Some(workers) = workers.clone() {
             listener = listener.with_workers(workers);
         }
-        let address = listener.address();
+        let address = listener.address().unwrap();
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(listener.serve(async move {
             let _ = stopped.await;

@@ -47,6 +47,7 @@ mod receiver;
 mod recurring;
 mod redis_faults;
 mod resp_server;
+mod resp_socket;
 mod retention;
 mod sentinels;
 mod several_daemons;

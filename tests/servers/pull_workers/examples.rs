@@ -58,7 +58,7 @@ fn daemon() -> (TaskClient, String) {
         .unwrap()
         .unwrap()
         .with_workers(engine.handle().pull());
-    let address = listener.address().to_string();
+    let address = listener.address().unwrap().to_string();
     tokio::spawn(listener.serve(std::future::pending()));
     tokio::spawn(engine.run_until(std::future::pending()));
     (tasks, address)

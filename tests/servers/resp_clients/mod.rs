@@ -4,6 +4,8 @@ mod handshakes;
 mod programs;
 mod redis_rs;
 
+use std::ffi::OsStr;
+
 use lapsed_sandbox::PrivateRedis;
 
 use self::programs::Client;
@@ -37,8 +39,8 @@ macro_rules! clients {
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
             let (redis, server) = servers().await;
-            check($client, redis.port());
-            check($client, server.port());
+            check($client, redis.port().to_string());
+            check($client, server.port().to_string());
         }
     )*};
 }
@@ -76,6 +78,23 @@ async fn redis_rs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn clients_connect_to_a_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    for client in [
+        Client::RedisCli,
+        Client::RedisPy,
+        Client::NodeRedis,
+        Client::Ioredis,
+        Client::Phpredis,
+        Client::Predis,
+    ] {
+        let socket = directory.path().join(format!("{client:?}"));
+        let _server = RespServer::on_socket(&socket);
+        check(client, &socket);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn handshakes_of_clients_that_cannot_be_had() {
     let (redis, server) = servers().await;
     handshakes::all(redis.port());
@@ -90,8 +109,8 @@ async fn handshakes_of_clients_that_cannot_be_had() {
 const KEY: &str = "Order@close@1";
 
 /// Runs the program of a client and compares what it prints.
-fn check(client: Client, port: u16) {
-    assert_expected(&format!("{client:?}"), &client.run(port, KEY));
+fn check(client: Client, server: impl AsRef<OsStr>) {
+    assert_expected(&format!("{client:?}"), &client.run(server, KEY));
 }
 
 fn assert_expected(client: &str, printed: &str) {

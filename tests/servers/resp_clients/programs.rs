@@ -1,5 +1,6 @@
 //! The programs of the clients.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,8 +27,8 @@ pub enum Client {
 }
 
 impl Client {
-    /// Runs its program with this prefix of keys. Returns what it prints.
-    pub fn run(self, port: u16, key: &str) -> String {
+    /// Runs its program with this prefix of keys on a server, a port or the path of a socket. Returns what it prints.
+    pub fn run(self, server: impl AsRef<OsStr>, key: &str) -> String {
         let mut command = match self {
             Self::RedisCli | Self::RedisCliResp3 => with("bash", "redis_cli.sh"),
             Self::Hiredis => with("bash", "hiredis.sh"),
@@ -54,7 +55,7 @@ impl Client {
                 command
             }
         };
-        command.arg(port.to_string()).arg(key);
+        command.arg(server).arg(key);
         if matches!(self, Self::RedisCliResp3) {
             command.arg("-3");
         }

@@ -1,9 +1,9 @@
 <?php
-// phpredis. Arguments: the port, and what the keys begin with. Prints the lines that `resp_clients/mod.rs` expects.
+// phpredis. Arguments: the port or the path of a socket, and what the keys begin with. Prints the lines that `resp_clients/mod.rs` expects.
 
 [, $port, $key] = $argv;
 $redis = new Redis();
-$redis->connect('127.0.0.1', (int) $port);
+$port[0] === '/' ? $redis->connect($port) : $redis->connect('127.0.0.1', (int) $port);
 
 function text(mixed $answer): string
 {

@@ -1,11 +1,11 @@
 <?php
-// Predis. Arguments: the port, and what the keys begin with. Prints the lines that `resp_clients/mod.rs` expects.
+// Predis. Arguments: the port or the path of a socket, and what the keys begin with. Prints the lines that `resp_clients/mod.rs` expects.
 
 require 'Predis/Autoloader.php';
 Predis\Autoloader::register();
 
 [, $port, $key] = $argv;
-$redis = new Predis\Client(['host' => '127.0.0.1', 'port' => (int) $port]);
+$redis = new Predis\Client($port[0] === '/' ? ['scheme' => 'unix', 'path' => $port] : ['host' => '127.0.0.1', 'port' => (int) $port]);
 
 function said(string $step, mixed $answer): void
 {

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# redis-cli. Arguments: the port, what the keys begin with, and options of redis-cli. Prints the lines that `resp_clients/mod.rs` expects.
+# redis-cli. Arguments: the port or the path of a socket, what the keys begin with, and options of redis-cli. Prints the lines that `resp_clients/mod.rs` expects.
 set -euo pipefail
 port=$1 key=$2
 options=("${@:3}")
+server=(-p "$port")
+[ "${port:0:1}" != / ] || server=(-s "$port")
 
-cli() { redis-cli -p "$port" "${options[@]}" "$@"; }
+cli() { redis-cli "${server[@]}" "${options[@]}" "$@"; }
 said() { echo "$1: $2"; }
 # Without a terminal an answer that is nil is an empty line.
 or_nil() { local answer; answer=$(cat); echo "${answer:-nil}"; }

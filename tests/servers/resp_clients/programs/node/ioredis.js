@@ -1,10 +1,10 @@
-// ioredis. Arguments: the port, and what the keys begin with.
+// ioredis. Arguments: the port or the path of a socket, and what the keys begin with.
 import { Redis } from "ioredis";
 
 import { refused, said } from "./said.js";
 
 const [port, key] = process.argv.slice(2);
-const redis = new Redis(Number(port));
+const redis = new Redis(port);
 redis.on("error", (error) => console.log(`error: ${error.message}`));
 const answers = (results) => results.map(([error, answer]) => error ?? answer);
 

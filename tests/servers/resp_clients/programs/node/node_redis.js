@@ -1,10 +1,10 @@
-// node-redis. Arguments: the port, and what the keys begin with.
+// node-redis. Arguments: the port or the path of a socket, and what the keys begin with.
 import { createClient } from "redis";
 
 import { refused, said } from "./said.js";
 
 const [port, key] = process.argv.slice(2);
-const client = createClient({ url: `redis://127.0.0.1:${port}` });
+const client = createClient(port[0] === "/" ? { socket: { path: port } } : { url: `redis://127.0.0.1:${port}` });
 client.on("error", (error) => console.log(`error: ${error.message}`));
 await client.connect();
 

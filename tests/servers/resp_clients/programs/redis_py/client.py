@@ -1,11 +1,11 @@
-"""redis-py. Arguments: the port, and what the keys begin with. Prints the lines that `resp_clients/mod.rs` expects."""
+"""redis-py. Arguments: the port or the path of a socket, and what the keys begin with. Prints the lines that `resp_clients/mod.rs` expects."""
 
 import sys
 
 import redis
 
-port, key = int(sys.argv[1]), sys.argv[2]
-r = redis.Redis(host="127.0.0.1", port=port)
+port, key = sys.argv[1:]
+r = redis.Redis(unix_socket_path=port) if port[0] == "/" else redis.Redis(host="127.0.0.1", port=int(port))
 
 
 def text(answer):
