@@ -8,13 +8,14 @@ RUN target=$(uname -m)-unknown-linux-musl && rustup target add $target && \
     cargo build --release --locked --package lapsed-cli --target $target && \
     install -D target/$target/release/lapsed /image/lapsed && \
     install -m 644 dist/image/lapsed.toml /etc/ssl/certs/ca-certificates.crt /image && \
-    mkdir -m 700 /image/data && mkdir -m 1777 /image/tmp
+    mkdir -m 700 /image/data && mkdir /image/run && mkdir -m 1777 /image/tmp
 
 FROM scratch
 COPY --from=build /image/lapsed /usr/bin/lapsed
 COPY --from=build /image/lapsed.toml /etc/lapsed/lapsed.toml
 COPY --from=build /image/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build --chown=65532:65532 /image/data /var/lib/lapsed
+COPY --from=build --chown=65532:65532 /image/run /run/lapsed
 COPY --from=build /image/tmp /tmp
 # A number, so that Kubernetes can see that it is not root.
 USER 65532:65532

@@ -19,6 +19,7 @@ mod importing;
 mod key_expiry;
 #[path = "../support/ledger_conformance/mod.rs"]
 mod ledger_conformance;
+mod manifests;
 mod migrate;
 mod mysql;
 mod pages;

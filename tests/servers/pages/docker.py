@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What pages need of Docker, where no container can be started: `docker load`, `run` and `exec`. A container is a directory with
-the layers of its image, in which its program runs as its user; it has the network of the machine of the page."""
+"""What pages need of Docker, where no container can be started: `docker load`, `run`, `exec` and `compose up`. A container is a
+directory with the layers of its image, in which its program runs as its user; it has the network of the machine of the page. An
+image that is built from a base image is not: its program runs where its Dockerfile is."""
 
 import gzip
 import hashlib
@@ -9,6 +10,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 HERE = Path(os.environ["PWD"]).resolve() / "../docker"
@@ -104,11 +106,65 @@ def mount(volume, words):
     subprocess.run(["mount", "--bind", source, destination], check=True)
 
 
+def yaml(file):
+    """What a file says, as Ruby reads it."""
+    words = ["ruby", "-ryaml", "-rjson", "-e", "puts JSON.dump(YAML.load(ARGF.read))", file]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def compose_up(file):
+    """Starts the services in the order of the file, each when those that it names are healthy."""
+    services, home = yaml(file)["services"], Path(file).parent.resolve()
+    volumes, healthy = {}, set()
+    for name, service in services.items():
+        if "image" in service:
+            compose_image(name, service, home, volumes)
+            healthy.add(name)
+        else:
+            waits = {of for of, how in service["depends_on"].items() if how == {"condition": "service_healthy"}}
+            assert waits and waits <= healthy, f"{name} starts before {waits}"
+            compose_build(service, home, volumes)
+    os.wait()  # until one of them ends
+
+
+def compose_image(name, service, home, volumes):
+    """Starts a container of a loaded image, and waits until it is healthy."""
+    tag, options = service["image"], ["--name", name]
+    for volume in service["volumes"]:
+        source, destination = volume.split(":")[:2]
+        if source.startswith("./"):
+            options += ["--volume", f"{home / source}:{destination}"]
+        else:
+            volumes[source] = HERE / tag / "root" / destination.lstrip("/")
+    subprocess.Popen(["docker", "run", *options, tag])
+    test = service["healthcheck"]["test"]
+    assert test[0] == "CMD", test
+    for _ in range(600):
+        if subprocess.run(["docker", "exec", name, *test[1:]], stderr=subprocess.DEVNULL).returncode == 0:
+            return
+        time.sleep(0.1)
+    sys.exit(f"{name} is not healthy")
+
+
+def compose_build(service, home, volumes):
+    """Starts the program of a Dockerfile, where that is."""
+    directory = home / service["build"]
+    lines = (directory / "Dockerfile").read_text().splitlines()
+    (command,) = [json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD ")]
+    env = dict(service["environment"])
+    for volume in service["volumes"]:
+        source, destination = volume.split(":")[:2]
+        env = {name: value.replace(destination, str(volumes[source])) for name, value in env.items()}
+    subprocess.Popen(command, cwd=directory, env={**os.environ, **env})
+
+
 match sys.argv[1:]:
     case ["load", "--input", archive]:
         load(archive)
     case ["run", *words]:
         run(words)
+    case ["compose", "--file", file, "up"]:
+        compose_up(file)
     case ["exec", name, *command]:
         enter(*json.loads((HERE / name).read_text()), command)
     case words:

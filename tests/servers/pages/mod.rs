@@ -322,7 +322,8 @@ pages! {
     containers: Page {
         before: PACKAGES,
         programs: &[DOCKER],
-        not_tried: "a container: the image is unpacked, and its program runs in it as its user",
+        first: &[("compose.yaml", concat!("cp -r '", env!("CARGO_MANIFEST_DIR"), "/../../examples' ."))],
+        not_tried: "a container: the image is unpacked, and its program runs in it as its user; images that applications are built into",
         then: "ip address add 203.0.113.5/32 dev lo; ip address add 172.17.0.9/32 dev lo
             docker exec lapsed lapsed show Order@close@42
             redis-cli -h 203.0.113.5 -p 6380 PING 2>&1 | grep 'not served without TLS'
