@@ -422,7 +422,7 @@ async fn statements_of_the_archive_use_the_index_that_is_meant_for_them() {
         (queries.with_rows(queries::ARCHIVE_OTHERS, 8), "PRIMARY"),
         (queries.with_rows(queries::DELETE_ARCHIVED, 8), "PRIMARY"),
         (
-            queries.archived_by_key().replacen('?', "'Done@a@1'", 1),
+            archive.archived_by_key().replacen('?', "'Done@a@1'", 1),
             "ix_key",
         ),
         (by_due, "ix_due"),
