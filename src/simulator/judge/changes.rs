@@ -85,6 +85,12 @@ impl Judge {
         if new.end_time != old.end_time || new.run_end != new.end_time {
             self.accuse(Anomaly::RanOlderArming, &what);
         }
+        let has_run = old.run_end == old.end_time;
+        let attempt = if has_run { old.attempt + 1 } else { 1 };
+        if new.attempt != attempt || !has_run && new.crashes > 0 {
+            let text = format!("{what}: attempt {attempt} is wanted, {}", brief(new));
+            self.accuse(Anomaly::Miscounted, text);
+        }
         if !matches!(actor, Actor::Daemon { .. }) {
             self.accuse(Anomaly::ChangedWithoutCause, &what);
         }
@@ -149,6 +155,10 @@ impl Judge {
             .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
         let Some(claim) = claim else { return };
         let is_dead = claim.is_disturbed;
+        let is_given_back = claim.by == actor
+            && !claim.is_called
+            && claim.due == new.end_time
+            && new.status == Status::Unprocessed;
         if claim.by != actor && !is_dead && !is_pulled(old) && !matches!(actor, Actor::Op(_)) {
             let text = format!(
                 "{actor:?} ended the lease of {:?}: {} -> {}",
@@ -157,6 +167,14 @@ impl Judge {
                 brief(new)
             );
             self.accuse(Anomaly::Doubled, text);
+        }
+        if is_given_back && new.attempt >= old.attempt {
+            let text = format!(
+                "{actor:?} gave back what had not started: {} -> {}",
+                brief(old),
+                brief(new)
+            );
+            self.accuse(Anomaly::Miscounted, text);
         }
     }
 

@@ -47,6 +47,7 @@ pub enum Anomaly {
     ChangedWithoutCause,
     LeaseLostWithoutCause,
     WrongPayload,
+    Miscounted,
     NotEmpty,
     TooMany,
 }
