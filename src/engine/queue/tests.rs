@@ -22,14 +22,23 @@ fn armed(name: &str, source: Source) -> Signal {
 }
 
 fn queue() -> SignalQueue {
-    let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
-    let share = Ownership::new(crate::membership::MemberId(1), clock);
     let mut handlers = crate::Handlers::new();
     handlers.on(("C", "m"), |_: Vec<String>| async { Ok(()) });
+    queue_of(Router::new(handlers, &crate::Config::default()))
+}
+
+fn queue_with(routes: &str) -> SignalQueue {
+    let config = crate::Config::from_toml(routes).unwrap();
+    queue_of(Router::new(crate::Handlers::new(), &config))
+}
+
+fn queue_of(router: Router) -> SignalQueue {
+    let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
+    let share = Ownership::new(crate::membership::MemberId(1), clock);
     SignalQueue::new(
         Arc::new(Metrics::default()),
         Arc::new(share),
-        Arc::new(Router::new(handlers, &crate::Config::default())),
+        Arc::new(router),
         256,
     )
 }
@@ -246,4 +255,30 @@ async fn after_a_reload_signals_are_routed_in_batches() {
     }
     assert_eq!((taken, waiting(&queue)), (count, 0));
     assert!(!queue.queues().has_unrouted());
+}
+
+#[test]
+fn what_waits_is_counted_by_class_and_route_and_says_why_it_is_blocked() {
+    let free = queue();
+    for name in ["a", "b", "c"] {
+        free.push(signal(name, Source::Event));
+    }
+    assert_eq!(free.startable(SignalClass::Fresh), 3);
+    assert_eq!(free.startable(SignalClass::Backlog), 0);
+    let waiting = free.waiting_by_route();
+    assert_eq!(waiting.iter().map(|(_, count)| count).sum::<usize>(), 3);
+    let (route, _) = waiting.iter().find(|(_, count)| *count == 3).unwrap();
+    assert_eq!(free.blocked(route), None);
+    assert!(!free.is_crowded());
+
+    let one_slot = queue_with("[[routes]]\nmatch = '^C@'\nlog = {}\nconcurrency = 1");
+    for name in ["a", "b"] {
+        one_slot.push(signal(name, Source::Event));
+    }
+    let (route, _) = one_slot.waiting_by_route().pop().unwrap();
+    let taken = one_slot.take(SignalClass::Fresh, 1);
+    assert_eq!(taken.len(), 1);
+    assert_eq!(one_slot.blocked(&route), Some(Blocked::Concurrency));
+    assert_eq!(one_slot.startable(SignalClass::Fresh), 0);
+    assert!(!one_slot.is_crowded(), "a slot would not help");
 }

@@ -232,3 +232,6 @@ impl Row {
         self.finished_at.unwrap_or(self.end_time)
     }
 }
+
+#[cfg(test)]
+mod tests;

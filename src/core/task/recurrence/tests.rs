@@ -1,4 +1,5 @@
 use super::*;
+use crate::task::{KEY_BYTES_MAX, TaskKey};
 use proptest::prelude::*;
 
 fn every(text: &str) -> Recurrence {
@@ -146,6 +147,49 @@ fn a_series_ends_at_its_end_or_after_its_number_of_times() {
     let three = every("1s").times(3).unwrap().anchored(UnixMs(500));
     assert_eq!(three.next(UnixMs(2_500)), Some(UnixMs(3_500)));
     assert_eq!(three.next(UnixMs(3_500)), None);
+    assert_eq!(three.end(), Some(UnixMs(3_500)));
+    assert_eq!(every("1s").end(), None);
+    assert_eq!(every("1s").next(UnixMs(i64::MAX)), None);
+}
+
+#[test]
+fn a_series_that_starts_just_now_has_its_start_if_that_is_an_occurrence() {
+    let daily = cron("0 9 * * *", "UTC");
+    let nine = UnixMs(9 * 3_600_000);
+    assert!(daily.has(nine) && !daily.has(UnixMs(nine.0 + 1)));
+    for (start, expected) in [(nine.0, nine.0 - 1), (nine.0 + 1, nine.0 + 5)] {
+        let rule = daily.clone().starting(UnixMs(start));
+        assert_eq!(rule.starts_after(UnixMs(nine.0 + 5)), UnixMs(expected));
+    }
+}
+
+#[test]
+fn a_rule_takes_the_start_of_a_stored_series_with_the_same_rule() {
+    let stored = every("15m").starting(UnixMs(77));
+    let start = |rule: Recurrence| rule.starting_like(&stored).start();
+    assert_eq!(start(every("15m")), Some(UnixMs(77)));
+    assert_eq!(start(every("15m").starting(UnixMs(5))), Some(UnixMs(5)));
+    assert_eq!(start(every("16m")), None);
+    assert_ne!(cron("0 9 * * *", "UTC"), cron("0 10 * * *", "UTC"));
+    assert_ne!(cron("0 9 * * *", "UTC"), cron("0 9 * * *", "Europe/Berlin"));
+}
+
+#[test]
+fn a_key_whose_occurrences_overlap_leaves_room_for_their_times() {
+    const ROOM: usize = "@~1763750000000".len();
+    let key = |bytes: usize| {
+        let name = format!("Order@close@{}", "x".repeat(bytes - "Order@close@".len()));
+        TaskKey::parse(&name).unwrap()
+    };
+    let max = KEY_BYTES_MAX - ROOM;
+    let overlapping = every("15m").overlap(Overlap::Allow);
+    assert_eq!(overlapping.check_room(&key(max)), Ok(()));
+    let bytes = max + 1;
+    assert_eq!(
+        overlapping.check_room(&key(bytes)),
+        Err(RecurrenceError::KeyTooLong { bytes, max })
+    );
+    assert_eq!(every("15m").check_room(&key(bytes)), Ok(()));
 }
 
 #[test]
@@ -185,7 +229,12 @@ fn unset_options_are_ignored_in_comparisons() {
     assert!(!every("15m").starting(UnixMs(78)).is_same_as(&stored));
     assert!(!every("16m").is_same_as(&stored));
     assert!(!every("15m").catch_up(CatchUp::All).is_same_as(&stored));
-    assert!(!every("15m").is_same_as(&stored.until(UnixMs(9))));
+    let until = stored.clone().until(UnixMs(9));
+    assert!(!every("15m").is_same_as(&until));
+    assert!(every("15m").until(UnixMs(9)).is_same_as(&until));
+    assert!(!every("15m").until(UnixMs(8)).is_same_as(&until));
+    let thrice = every("15m").times(3).unwrap();
+    assert!(thrice.is_same_as(&thrice.clone().anchored(UnixMs(77))));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 mod legacy;
+mod limits;
 
 use super::*;
 

@@ -75,6 +75,14 @@ fn hourly_occurrences_follow_elapsed_time() {
 }
 
 #[test]
+fn hourly_occurrences_follow_the_wall_after_a_change_by_half_an_hour() {
+    // On 2026-04-05, the clocks of Lord Howe Island go from 02:00 back to 01:30.
+    let rule = CronRule::parse("0 * * * *", "Australia/Lord_Howe").unwrap();
+    let hour = UnixMs(1_775_311_200_000);
+    assert_eq!(rule.next(hour), Some(UnixMs(hour.0 + 90 * 60_000)));
+}
+
+#[test]
 fn a_skipped_day_occurs_at_its_end() {
     // Samoa skipped the 30th of December 2011.
     let found = occurrences("0 12 * * *", "Pacific/Apia", "2011-12-29T22:30:00Z", 3);
