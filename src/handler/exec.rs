@@ -1,6 +1,6 @@
 //! A program as the target of a route. Its arguments are those of the configuration, without a shell. It receives the task
-//! as JSON on stdin, and the environment variables that the configuration names. It runs in a process group of its own,
-//! which is killed at the end of the run.
+//! as JSON on stdin, and the environment variables that the configuration names. It starts in the directory of the
+//! configuration, and runs in a process group of its own, which is killed at the end of the run.
 //!
 //! Exit code 0 is success, 65 is a permanent failure. With any other code, the last line on stdout may give advice:
 //! `lapsed: retry-after 30s`, `lapsed: snooze 10m` or `lapsed: permanent`. Without it the retry policy of the route
@@ -79,6 +79,9 @@ impl Exec {
     fn command(&self, args: Vec<String>, trace: Option<Traceparent>) -> Command {
         let mut command = Command::new(&self.config.program);
         command.args(args).env_clear();
+        if let Some(directory) = &self.config.cwd {
+            command.current_dir(directory);
+        }
         for name in &self.config.env {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -103,8 +106,13 @@ impl Handler for Exec {
         let spawned = self
             .command(self.args(&context)?, context.traceparent())
             .spawn();
-        let mut child =
-            spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
+        let mut child = spawned.map_err(|error| match &self.config.cwd {
+            Some(directory) => HandlerError::new(format!(
+                "start `{program}` in `{}`: {error}",
+                directory.display()
+            )),
+            None => HandlerError::new(format!("start `{program}`: {error}")),
+        })?;
         let group = ProcessGroup::of(&child);
         let input = context.to_json_line();
         let waited = wait(&mut child, input).await;

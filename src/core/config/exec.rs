@@ -1,4 +1,6 @@
-//! Target `exec`: a program, its arguments and its environment.
+//! Target `exec`: a program, its arguments, its directory and its environment.
+
+use std::path::PathBuf;
 
 /// `exec = [..]` and the keys beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +15,9 @@ pub struct ExecConfig {
     pub keep_result: bool,
     /// Names of environment variables that it inherits.
     pub env: Vec<String>,
+    /// The directory in which it starts, an absolute path. `None`: that of the daemon. A relative path of the program counts
+    /// from here.
+    pub cwd: Option<PathBuf>,
 }
 
 /// An argument of a program: a placeholder or plain text.

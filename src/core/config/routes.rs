@@ -1,6 +1,6 @@
 //! Routes: `[[routes]]` maps keys to targets.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use regex::Regex;
@@ -92,8 +92,9 @@ const TARGETS: [&str; 7] = [
 ];
 
 /// Keys that belong to certain targets.
-const BESIDE: [(&str, &[&str]); 3] = [
+const BESIDE: [(&str, &[&str]); 4] = [
     ("allow_dash", &["exec"]),
+    ("cwd", &["exec"]),
     ("env", &["exec"]),
     ("keep_result", &["exec", "webhook"]),
 ];
@@ -319,6 +320,10 @@ fn exec(section: &mut Reader, p: &mut Problems) -> Option<ExecConfig> {
     let env = section
         .optional("env", p)
         .unwrap_or_else(|| EXEC_ENV.map(str::to_owned).to_vec());
+    let cwd = section.optional::<PathBuf>("cwd", p);
+    if cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
+        p.add(&section.at("cwd"), "expected an absolute path");
+    }
     let mut argv = argv?.into_iter();
     let program = argv.next()?;
     match argv.map(|arg| ExecArg::parse(&arg)).collect() {
@@ -328,6 +333,7 @@ fn exec(section: &mut Reader, p: &mut Problems) -> Option<ExecConfig> {
             allow_dash,
             keep_result,
             env,
+            cwd,
         }),
         Err(problem) => {
             p.add(&section.at("exec"), problem);

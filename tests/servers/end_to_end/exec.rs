@@ -196,6 +196,24 @@ async fn an_argument_that_looks_like_an_option_passes_where_the_route_says_so() 
 }
 
 #[tokio::test]
+async fn a_program_starts_in_the_directory_of_its_route() {
+    let script = Script::new(r#"pwd > "$0/pwd""#, "cwd = '/usr/share'").await;
+    script.daemon.create("Run@it", 0).await;
+    script.rig.until_done(1).await;
+    assert_eq!(script.read("pwd"), "/usr/share\n");
+
+    let route = "cwd = '/no/such/directory'\nretry = { max_attempts = 1 }";
+    let script = Script::new("true", route).await;
+    script.daemon.create("Run@it", 0).await;
+    script.rig.until_state("Run@it", State::Dead).await;
+    let error = script.rig.record("Run@it").await.last_error.unwrap();
+    assert!(
+        error.contains("in `/no/such/directory`: No such file"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_program_gets_only_the_variables_that_are_listed() {
     // This process has PATH, and cargo's variables, which must not go through.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());

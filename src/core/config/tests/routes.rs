@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::time::Duration;
 
 use super::*;
@@ -193,6 +194,20 @@ fn a_key_beside_a_target_it_does_not_belong_to_says_where_it_does() {
             "`routes[1].allow_dash`: belongs to `exec`: this target has no such key",
         ]
     );
+}
+
+#[test]
+fn the_directory_of_a_program_is_an_absolute_path() {
+    let exec = "[[routes]]\nmatch = 'x'\nexec = ['sh']\n";
+    assert_eq!(
+        problems(&format!("{exec}cwd = 'srv/shop'")),
+        ["`routes[0].cwd`: expected an absolute path"]
+    );
+    let config = Config::from_toml(&format!("{exec}cwd = '/srv/shop'")).unwrap();
+    let TargetConfig::Exec(exec) = &config.routes[0].target else {
+        panic!("{:?}", config.routes[0].target);
+    };
+    assert_eq!(exec.cwd.as_deref(), Some(Path::new("/srv/shop")));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 
 /// The keys of a route.
-const ROUTE_KEYS: [&str; 22] = [
+const ROUTE_KEYS: [&str; 23] = [
     "match",
     "exec",
     "webhook",
@@ -11,6 +11,7 @@ const ROUTE_KEYS: [&str; 22] = [
     "log",
     "pull",
     "allow_dash",
+    "cwd",
     "env",
     "keep_result",
     "timeout",
