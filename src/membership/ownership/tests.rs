@@ -1,4 +1,5 @@
 mod adoption;
+mod limits;
 
 use std::time::Duration;
 
