@@ -20,7 +20,7 @@ match = '^Retry@'
 exec = ["sh", "-c", "echo 'it is busy' >&2; exit 1"]
 [[routes]]
 match = '^Mail@'
-pull = { queue = "mail" }
+pull = { queue = "mail", visibility = "10m" }
 "#;
 
 fn started() -> Daemon {
