@@ -25,6 +25,7 @@ mod mysql;
 mod pages;
 mod prometheus;
 mod pull_workers;
+mod random_operations;
 mod redis_model;
 mod resp_clients;
 mod resp_differential;

@@ -21,6 +21,7 @@ pub async fn standard_server() -> &'static PrivateMaria {
     static MARIA: OnceCell<PrivateMaria> = OnceCell::const_new();
     let start = || {
         PrivateMaria::options()
+            .set("max-connections", "1000")
             .set("sql-mode", "SIMULTANEOUS_ASSIGNMENT")
             .start()
     };

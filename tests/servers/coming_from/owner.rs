@@ -378,7 +378,7 @@ pub fn batch(name: &str, count: usize) -> Vec<(String, Fate, usize)> {
         };
         let delay = match fate {
             // Last, so that a busy machine has time to cancel them.
-            Fate::Cancelled => 12 + window(),
+            Fate::Cancelled => 40 + window(),
             _ => 12 + number * window() / count,
         };
         (format!("{word}-{name}-{number}"), fate, delay)

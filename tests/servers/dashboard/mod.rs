@@ -227,9 +227,9 @@ async fn a_large_table_is_read_page_by_page_and_counted_with_a_bound() {
             .expect("a next page");
         path = next.split('"').next().unwrap().replace("&#38;", "&");
     }
-    let overview = pages.body("/panels/counts").await;
+    let overview = pages.panel("counts").await;
     assert!(overview.contains(">10,500</a>"), "{overview}");
-    let methods = pages.body("/panels/methods").await;
+    let methods = pages.panel("methods").await;
     assert!(
         methods.contains("Of the 10,000 unfinished tasks") && methods.contains(">≥ 10,000<"),
         "{methods}"

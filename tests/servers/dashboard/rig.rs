@@ -1,5 +1,6 @@
 //! A daemon whose pages a test reads as a browser without JavaScript does.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -9,7 +10,7 @@ use tokio::time::timeout;
 use crate::support::process::Process;
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
-use crate::support::wait::DEADLINE;
+use crate::support::wait::{DEADLINE, until};
 
 /// A daemon process that serves HTTP.
 pub struct Pages {
@@ -74,6 +75,20 @@ impl Pages {
         let Page { status, body, .. } = self.get(path).await;
         assert_eq!(status, 200, "GET {path}: {body}");
         body
+    }
+
+    /// A panel as it loads again by itself, until the ledger answers within the time that a page has.
+    pub async fn panel(&self, name: &str) -> String {
+        let path = format!("/panels/{name}");
+        let found = RefCell::new(String::new());
+        until(format!("GET {path} is answered"), async || {
+            let page = self.get(&path).await;
+            assert!([200, 504].contains(&page.status), "{path}: {}", page.body);
+            found.replace(page.body);
+            page.status == 200
+        })
+        .await;
+        found.into_inner()
     }
 }
 

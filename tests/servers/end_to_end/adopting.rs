@@ -206,7 +206,7 @@ async fn keys_that_expire_unheard_outlive_the_daemon_although_their_route_is_bus
     const COUNT: i64 = 10;
     for signal in [Signal::TERM, Signal::KILL] {
         let redis = lapsed_sandbox::PrivateRedis::options().set("notify-keyspace-events", "Ex");
-        let settings = "engine.drain_timeout = '1s'\n[[routes]]\nmatch = '^Slow@'\n\
+        let settings = "engine.drain_timeout = '10s'\n[[routes]]\nmatch = '^Slow@'\n\
                         exec = ['sleep', '600']\nconcurrency = 1";
         let rig = Setup::new(settings).redis(redis).start().await;
         let rules: Vec<&str> = "ACL SETUSER default -config|set".split(' ').collect();

@@ -214,9 +214,14 @@ fn compare(redis: &mut Client, model: &mut Client, commands: &[Vec<String>]) -> 
         if let [due, key] = &words[..]
             && due == "DUE"
         {
-            for client in [&mut *redis, &mut *model] {
-                client.run(&["PEXPIRE", key, "1"]);
-            }
+            let armed = redis.run(&["PEXPIRE", key, "1"]);
+            // Redis before 7.2 reads its clock twice, and deletes a key that has fallen due in between.
+            let model_does: &[&str] =
+                match armed.events.iter().any(|event| event.starts_with("del ")) {
+                    true => &["DEL", key],
+                    false => &["PEXPIRE", key, "1"],
+                };
+            model.run(model_does);
             redis.wait(1);
             model.wait(1);
             continue;

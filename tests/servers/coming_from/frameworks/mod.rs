@@ -144,7 +144,7 @@ impl Shop {
             let (word, fate) = fate(number);
             let delay = match fate {
                 // Last, so that a busy machine has time to cancel them.
-                Fate::Cancelled | Fate::Removed => 16 + window(),
+                Fate::Cancelled | Fate::Removed => 40 + window(),
                 _ => 8 + number * window() / count,
             };
             (format!("{word}-{batch}-{number}"), fate, delay)

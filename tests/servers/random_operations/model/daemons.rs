@@ -60,7 +60,11 @@ impl Daemons {
 
     /// One more, which hears events.
     pub async fn join(&mut self, rig: &Rig) {
-        let daemon = Process::program("end_to_end::model::daemons::serve", config_file(rig), &[]);
+        let daemon = Process::program(
+            "random_operations::model::daemons::serve",
+            config_file(rig),
+            &[],
+        );
         daemon.until_logged(SUBSCRIBED).await;
         self.running.push(daemon);
     }

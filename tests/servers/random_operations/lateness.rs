@@ -1,7 +1,7 @@
 //! Random armings by programs, while one of two daemons hears of them late: a proxy holds what it and Redis say to each
 //! other, for up to six seconds, and loses nothing. Every arming runs once, none after its cancellation was acknowledged.
 //!
-//! `LAPSED_LATE_SEED=7 cargo test --test servers random_lateness` runs one seed.
+//! `LAPSED_LATE_SEED=7 cargo test --test servers random_operations::lateness` runs one seed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

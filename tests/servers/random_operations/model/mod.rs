@@ -2,7 +2,7 @@
 //! never after an acknowledged cancellation, never for an older due time than the last acknowledged one, and as often as
 //! was asked for. What the README does not promise is not planned: see [`task`].
 //!
-//! `LAPSED_MODEL_SEED=7 cargo test --test servers end_to_end::model` runs one seed.
+//! `LAPSED_MODEL_SEED=7 cargo test --test servers random_operations::model` runs one seed.
 
 mod compare;
 mod daemons;
