@@ -13,7 +13,7 @@ use super::{BATCH_MAX, MysqlLedger, decode, retried};
 use lapsed_core::ledger::LedgerError;
 use lapsed_core::ledger::row::{Arrival, Row};
 use lapsed_core::ledger::transfer::{
-    GiveUp, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers,
+    GiveUp, HeldTask, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers,
 };
 use lapsed_core::task::{AttemptError, Contents, TaskKey, UnixMs};
 
@@ -102,7 +102,10 @@ impl Transfers for MysqlLedger {
             });
         }
         let unfit = self.insert_whole(&mut conn, new).await?;
-        let held = self.held_keys(&mut conn, &keys).await.map_err(error)?;
+        let held = self
+            .held_keys(&mut conn, &held(tasks))
+            .await
+            .map_err(error)?;
         for (task, answer) in tasks.iter().zip(&mut answers) {
             if let Some(why) = unfit.get(task.key()) {
                 *answer = Staged::Unfit(why.clone());
@@ -128,46 +131,47 @@ impl Transfers for MysqlLedger {
             |conn, batch| Box::pin(conn.execute(self.freezing(batch))),
         );
         frozen.await.map_err(error)?;
-        let keys: Vec<TaskKey> = tasks.iter().map(|task| task.key().clone()).collect();
-        let held = self.held_keys(&mut conn, &keys).await.map_err(error)?;
-        Ok(keys.iter().map(|key| held.contains(key)).collect())
+        let held = self
+            .held_keys(&mut conn, &held(tasks))
+            .await
+            .map_err(error)?;
+        Ok(tasks.iter().map(|task| held.contains(task.key())).collect())
     }
 
-    async fn admit(&self, keys: &[TaskKey]) -> Result<(), LedgerError> {
-        self.each_of(queries::REVIVE, keys).await?;
-        self.each_of(queries::END_HOLD, keys).await
+    async fn admit(&self, tasks: &[HeldTask]) -> Result<(), LedgerError> {
+        self.each_of(queries::REVIVE, tasks).await?;
+        self.each_of(queries::END_HOLD, tasks).await
     }
 
-    async fn unstage(&self, keys: &[TaskKey]) -> Result<(), LedgerError> {
-        self.each_of(queries::UNSTAGE, keys).await?;
-        self.each_of(queries::END_HOLD, keys).await
+    async fn unstage(&self, tasks: &[HeldTask]) -> Result<(), LedgerError> {
+        self.each_of(queries::UNSTAGE, tasks).await?;
+        self.end_other_holds(tasks).await
     }
 
     async fn give_up(
         &self,
-        keys: &[TaskKey],
+        tasks: &[HeldTask],
         how: GiveUp,
         note: &str,
-    ) -> Result<Vec<TaskKey>, LedgerError> {
-        if keys.is_empty() {
+    ) -> Result<Vec<HeldTask>, LedgerError> {
+        if tasks.is_empty() {
             return Ok(Vec::new());
         }
         match how {
             GiveUp::Moved => {
                 let give_up = || {
-                    let update = self
-                        .queries
-                        .with_keys(queries::GIVE_UP, padded(&refs(keys)).len());
-                    bind_keys(statement(update).bind(note.to_owned()), keys)
+                    let update = self.of_tasks(queries::GIVE_UP, tasks);
+                    bind_tasks(statement(update).bind(note.to_owned()), tasks)
                 };
                 retried!(self, |conn| conn.execute(give_up()))?;
-                self.each_of(queries::END_OTHER_HOLD, keys).await?;
+                self.end_other_holds(tasks).await?;
             }
-            GiveUp::Cancelled => self.each_of(queries::END_CANCELLED_HOLD, keys).await?,
+            GiveUp::Cancelled => self.each_of(queries::END_CANCELLED_HOLD, tasks).await?,
         }
         let mut conn = self.pools.acquire().await?;
-        let held = self.held_keys(&mut conn, keys).await.map_err(error)?;
-        Ok(held.into_iter().collect())
+        let held = self.held_keys(&mut conn, tasks).await.map_err(error)?;
+        let tasks = tasks.iter().filter(|task| held.contains(&task.key));
+        Ok(tasks.cloned().collect())
     }
 
     async fn copy(&self, tasks: &[MovingTask]) -> Result<u64, LedgerError> {
@@ -202,28 +206,46 @@ impl MysqlLedger {
             .collect()
     }
 
-    async fn held_keys(&self, conn: &mut Conn, keys: &[TaskKey]) -> sqlx::Result<HashSet<TaskKey>> {
-        if keys.is_empty() {
+    async fn held_keys(
+        &self,
+        conn: &mut Conn,
+        tasks: &[HeldTask],
+    ) -> sqlx::Result<HashSet<TaskKey>> {
+        if tasks.is_empty() {
             return Ok(HashSet::new());
         }
-        let question = self
-            .queries
-            .with_keys(queries::HELD_KEYS, padded(&refs(keys)).len());
-        let found = conn.fetch(bind_keys(statement(question), keys)).await?;
+        let question = self.of_tasks(queries::HELD_KEYS, tasks);
+        let found = conn.fetch(bind_tasks(statement(question), tasks)).await?;
         let held = found.iter().filter_map(|row| decode::key(row).transpose());
         held.collect()
     }
 
-    async fn each_of(&self, template: &str, keys: &[TaskKey]) -> Result<(), LedgerError> {
-        if keys.is_empty() {
+    async fn each_of(&self, template: &str, tasks: &[HeldTask]) -> Result<(), LedgerError> {
+        if tasks.is_empty() {
             return Ok(());
         }
+        let update = || bind_tasks(statement(self.of_tasks(template, tasks)), tasks);
+        retried!(self, |conn| conn.execute(update()))?;
+        Ok(())
+    }
+
+    async fn end_other_holds(&self, tasks: &[HeldTask]) -> Result<(), LedgerError> {
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<TaskKey> = tasks.iter().map(|task| task.key.clone()).collect();
         let update = || {
-            let update = self.queries.with_keys(template, padded(&refs(keys)).len());
-            bind_keys(statement(update), keys)
+            let update = self.of_tasks(queries::END_OTHER_HOLD, tasks);
+            bind_keys(statement(update), &keys)
         };
         retried!(self, |conn| conn.execute(update()))?;
         Ok(())
+    }
+
+    /// A statement with lists of keys and tokens.
+    fn of_tasks(&self, template: &str, tasks: &[HeldTask]) -> String {
+        let tasks: Vec<&HeldTask> = tasks.iter().collect();
+        self.queries.with_keys(template, padded(&tasks).len())
     }
 
     fn freezing(&self, rows: &[&Row]) -> Statement<'static> {
@@ -252,6 +274,8 @@ impl MysqlLedger {
             .bind(over.owner.map(|owner| owner.0.to_vec()))
             .bind(over.changed_at.0)
             .bind(over.lease_until.0)
+            .bind(over.attempt)
+            .bind(over.retry_at.0)
     }
 
     /// Inserts rows, some at a time. Returns those that the server refuses, with its reason.
@@ -309,6 +333,22 @@ fn bind_keys(about: Statement<'static>, keys: &[TaskKey]) -> Statement<'static> 
     let keys = padded(&refs(keys));
     keys.iter()
         .fold(about, |about, key| about.bind(key.to_string()))
+}
+
+/// The keys, then the tokens.
+fn bind_tasks(about: Statement<'static>, tasks: &[HeldTask]) -> Statement<'static> {
+    let tasks: Vec<&HeldTask> = tasks.iter().collect();
+    let tasks = padded(&tasks);
+    let about = tasks
+        .iter()
+        .fold(about, |about, task| about.bind(task.key.to_string()));
+    tasks
+        .iter()
+        .fold(about, |about, task| about.bind(task.token().0.to_vec()))
+}
+
+fn held(tasks: &[MovingTask]) -> Vec<HeldTask> {
+    tasks.iter().map(MovingTask::held).collect()
 }
 
 fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {

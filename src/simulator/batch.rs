@@ -26,7 +26,7 @@ pub struct Report {
     pub looked: BTreeMap<String, u64>,
 }
 
-/// What one run has shown, read from what its process has printed of its [`Outcome`](crate::world::Outcome).
+/// What one run has shown, read from what its process has printed of its [`Outcome`](crate::outcome::Outcome).
 #[derive(Debug, Default)]
 pub struct Shown {
     pub violations: Vec<String>,

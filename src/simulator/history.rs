@@ -7,23 +7,32 @@ use lapsed_core::ledger::row::Row;
 use lapsed_core::task::UnixMs;
 use tokio::time::Instant;
 
-use crate::judge::{AllSeries, Judge};
+use crate::judge::{AllSeries, Judge, MoveJudge};
 use crate::plan::{FaultKind, Op, Series};
 use crate::random::Rng;
-use crate::record::{Actor, Answer, Call, End};
+use crate::record::{Actor, Answer, Call, End, Side};
 
 #[derive(Debug)]
 pub struct History {
+    /// Of a move: the ledger that its processes use.
+    side: Side,
     started: Instant,
     prints: bool,
     /// Transactions that are forgotten, of a hundred: to see that the judge finds it.
     forgets: u64,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+}
+
+/// Who judges.
+#[derive(Debug)]
+enum Court {
+    Ledger(Box<Judge>),
+    Move(MoveJudge),
 }
 
 #[derive(Debug)]
 struct State {
-    judge: Judge,
+    court: Court,
     /// The operation under way of each producer.
     ops: BTreeMap<usize, usize>,
     struck: BTreeMap<FaultKind, u64>,
@@ -34,19 +43,35 @@ struct State {
 
 impl History {
     pub fn new(judge: Judge, prints: bool, forgets: u64) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::of(Court::Ledger(Box::new(judge)), prints, forgets))
+    }
+
+    /// One history of two ledgers, as the processes of each note it.
+    pub fn of_move(judge: MoveJudge, prints: bool, forgets: u64) -> [Arc<Self>; 2] {
+        let source = Self::of(Court::Move(judge), prints, forgets);
+        let destination = Self {
+            side: Side::Destination,
+            state: Arc::clone(&source.state),
+            ..source
+        };
+        [Arc::new(source), Arc::new(destination)]
+    }
+
+    fn of(court: Court, prints: bool, forgets: u64) -> Self {
+        Self {
+            side: Side::Source,
             started: Instant::now(),
             prints,
             forgets,
-            state: Mutex::new(State {
-                judge,
+            state: Arc::new(Mutex::new(State {
+                court,
                 ops: BTreeMap::new(),
                 struck: BTreeMap::new(),
                 lines: 0,
                 digest: 0xcbf2_9ce4_8422_2325,
                 forgetful: Rng::new(0, "forgets"),
-            }),
-        })
+            })),
+        }
     }
 
     /// Adds a line to the trace.
@@ -69,7 +94,11 @@ impl History {
     /// A transaction has left these rows.
     pub fn wrote(&self, actor: Actor, now: UnixMs, rows: Vec<Row>) {
         let mut state = self.state();
-        for line in state.judge.wrote(actor, now, rows) {
+        let lines = match &mut state.court {
+            Court::Ledger(judge) => judge.wrote(actor, now, rows),
+            Court::Move(judge) => judge.wrote(self.side, actor, now, rows),
+        };
+        for line in lines {
             self.trace(&mut state, &line);
         }
     }
@@ -79,7 +108,7 @@ impl History {
         let mut state = self.state();
         *state.struck.entry(FaultKind::LedgerRestored).or_default() += 1;
         self.trace(&mut state, &format!("restored: {} rows", rows.len()));
-        state.judge.restored(now, rows, series);
+        state.court.of_ledger().restored(now, rows, series);
     }
 
     /// True if the ledger forgets this transaction.
@@ -100,7 +129,10 @@ impl History {
 
     pub fn invoked(&self, op: &Op, now: UnixMs) -> usize {
         let mut state = self.state();
-        let number = state.judge.invoked(op.clone(), now);
+        let number = match &mut state.court {
+            Court::Ledger(judge) => judge.invoked(op.clone(), now),
+            Court::Move(judge) => judge.invoked(self.side, op.clone(), now),
+        };
         state.ops.insert(op.producer, number);
         let line = format!("op {number}: {:?} of key {}", op.verb, op.key);
         self.trace(&mut state, &line);
@@ -111,14 +143,20 @@ impl History {
         let mut state = self.state();
         let line = format!("op {number}: {answer:?}");
         self.trace(&mut state, &line);
-        state.judge.answered(number, answer, now);
+        match &mut state.court {
+            Court::Ledger(judge) => judge.answered(number, answer, now),
+            Court::Move(judge) => judge.answered(number, answer, now),
+        }
     }
 
     pub fn called(&self, actor: Actor, call: &Call, now: UnixMs) {
         let mut state = self.state();
         let line = format!("{actor:?} runs {} attempt {}", call.id, call.attempt);
         self.trace(&mut state, &line);
-        state.judge.called(actor, call, now);
+        match &mut state.court {
+            Court::Ledger(judge) => judge.called(actor, call, now),
+            Court::Move(judge) => judge.called(self.side, call, now),
+        }
     }
 
     pub fn ended(&self, actor: Actor, call: &Call, end: End) {
@@ -128,26 +166,38 @@ impl History {
             call.id, call.attempt
         );
         self.trace(&mut state, &line);
-        state.judge.ended(actor, call, end);
+        if let Court::Ledger(judge) = &mut state.court {
+            judge.ended(actor, call, end);
+        }
     }
 
     /// The configuration has this series from now on.
     pub fn configured(&self, series: &Series) {
         let mut state = self.state();
         self.trace(&mut state, &format!("configured: {series}"));
-        state.judge.configured(series);
+        state.court.of_ledger().configured(series);
     }
 
     /// A fault has struck.
     pub fn struck(&self, kind: FaultKind, actor: Actor) {
         let mut state = self.state();
         *state.struck.entry(kind).or_default() += 1;
-        state.judge.disturbed(actor, kind);
+        if let Court::Ledger(judge) = &mut state.court {
+            judge.disturbed(actor, kind);
+        }
     }
 
     /// Lets the judge look.
     pub fn judge<T>(&self, look: impl FnOnce(&mut Judge) -> T) -> T {
-        look(&mut self.state().judge)
+        look(self.state().court.of_ledger())
+    }
+
+    /// Lets the judge of a move look.
+    pub fn judge_move<T>(&self, look: impl FnOnce(&mut MoveJudge) -> T) -> T {
+        match &mut self.state().court {
+            Court::Ledger(_) => unreachable!("one ledger has another judge"),
+            Court::Move(judge) => look(judge),
+        }
     }
 
     /// Returns how often each fault has struck.
@@ -163,5 +213,14 @@ impl History {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while holding it")
+    }
+}
+
+impl Court {
+    fn of_ledger(&mut self) -> &mut Judge {
+        match self {
+            Self::Ledger(judge) => judge,
+            Self::Move(_) => unreachable!("a move has another judge"),
+        }
     }
 }

@@ -12,12 +12,15 @@ mod judge;
 mod keyed;
 mod ledger;
 mod members;
+mod moving;
+mod outcome;
 mod plan;
 mod process;
 mod producer;
 mod programs;
 mod random;
 mod record;
+mod run;
 mod server;
 mod shrink;
 mod signals;
@@ -132,7 +135,7 @@ fn run_seed(options: &Seed) -> bool {
         print!("{plan}");
     }
     random::seed_kernel(options.seed);
-    let outcome = world::simulate(plan, options.trace, options.canary);
+    let outcome = run::simulate(plan, options.trace, options.canary);
     print!("{outcome}");
     outcome.violations.is_empty()
 }

@@ -14,6 +14,26 @@ pub enum Actor {
     Op(usize),
     /// A pull worker.
     Worker(usize),
+    /// A run of `lapsed move`: its number, and how often it was started before.
+    Mover { number: usize, start: usize },
+}
+
+/// One of the two ledgers of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    Source,
+    Destination,
+}
+
+impl Side {
+    pub const BOTH: [Self; 2] = [Self::Source, Self::Destination];
+
+    pub fn other(self) -> Self {
+        match self {
+            Self::Source => Self::Destination,
+            Self::Destination => Self::Source,
+        }
+    }
 }
 
 /// What the handler of a task was called with.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::transfer::mover::{Left, Mover};
-use lapsed::ledger::transfer::{GiveUp, MovingTask, Rows, Transfers};
+use lapsed::ledger::transfer::{GiveUp, HeldTask, MovingTask, Rows, Transfers};
 use lapsed::ledger::{
     Admin, CancelAnswer, Claimant, Claims, DueScan, Ledger, NewTask, Producer, Scans, Settlement,
     Window,
@@ -47,7 +47,7 @@ impl Both {
     /// The first steps of a move, as a process takes them that is killed then.
     async fn interrupted_after(&self, steps: usize) {
         let tasks = self.free().await;
-        let keys: Vec<TaskKey> = tasks.iter().map(|task| task.key().clone()).collect();
+        let held: Vec<HeldTask> = tasks.iter().map(MovingTask::held).collect();
         if steps >= 1 {
             self.to.stage(&tasks).await.unwrap();
         }
@@ -55,10 +55,10 @@ impl Both {
             self.from.freeze(&tasks).await.unwrap();
         }
         if steps >= 3 {
-            self.to.admit(&keys).await.unwrap();
+            self.to.admit(&held).await.unwrap();
         }
         if steps >= 4 {
-            self.from.give_up(&keys, GiveUp::Moved, NOTE).await.unwrap();
+            self.from.give_up(&held, GiveUp::Moved, NOTE).await.unwrap();
         }
     }
 

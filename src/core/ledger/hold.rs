@@ -19,6 +19,23 @@ pub(super) fn hold_token(key: &TaskKey, due: UnixMs) -> Owner {
     Owner(token)
 }
 
+/// A task that a move holds: a key, and the due time that the task had when it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldTask {
+    /// The key.
+    pub key: TaskKey,
+    /// When the task was due.
+    pub due: UnixMs,
+}
+
+impl HeldTask {
+    /// Returns the owner token of its rows while they are held.
+    #[doc(hidden)] // for the ledgers
+    pub fn token(&self) -> Owner {
+        hold_token(&self.key, self.due)
+    }
+}
+
 /// A place among the rows: by status, deletion, due time and id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MovePlace {
@@ -35,7 +52,7 @@ pub struct MovePlace {
 /// How a frozen task ends in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GiveUp {
-    /// Done, with a note as its result. Skips tasks that were cancelled since they were frozen, and returns their keys.
+    /// Done, with a note as its result. Skips tasks that were cancelled since they were frozen, and returns them.
     Moved,
     /// Cancelled. Skips tasks that were not.
     Cancelled,

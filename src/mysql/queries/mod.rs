@@ -143,9 +143,11 @@ impl Queries {
             + ARCHIVED_BY_KEY
     }
 
-    /// Returns a statement with a list of `n` keys.
+    /// Returns a statement with a list of `n` keys, or of keys and tokens.
     pub fn with_keys(&self, template: &str, n: usize) -> String {
-        self.plain(template).replace("{keys}", &list("?", n))
+        self.plain(template)
+            .replace("{keys}", &list("?", n))
+            .replace("{tokens}", &list("?", n))
     }
 
     /// Returns a statement with lists of `n` ids, owners or fences.

@@ -1,5 +1,5 @@
 //! Statements of moves between ledgers. `{held}` is true of a row whose lease has no end, and `{token}` is the owner token of
-//! a row that is held for its present arming.
+//! a row that is held for its present arming. `{tokens}` are those of the tasks that are asked about.
 
 /// `{held}`.
 pub(super) const HELD: &str = "(status = 0 AND lease_until = 9999999999.999)";
@@ -37,10 +37,12 @@ pub const UPDATE_WHOLE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET `key` = ?
        retry_at = CAST(? AS SIGNED) / 1000, attempt = ?, crashes = ?, max_attempts = ?, adopted = ?, tag = ?, payload = ?, recurrence = ?, \
        last_error = ?, reason = ?, history = ?, result = ?, finished_at = CAST(? AS SIGNED) / 1000, changed_at = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND owner <=> ? \
-       AND changed_at = CAST(? AS SIGNED) / 1000 AND lease_until = CAST(? AS SIGNED) / 1000";
+       AND changed_at = CAST(? AS SIGNED) / 1000 AND lease_until = CAST(? AS SIGNED) / 1000 \
+       AND attempt = ? AND retry_at = CAST(? AS SIGNED) / 1000";
 
-/// `stage`, `freeze`: which of these keys are held for their present arming. Unique key.
-pub const HELD_KEYS: &str = "SELECT `key`, id FROM `{t}` FORCE INDEX (uk_key) WHERE `key` IN ({keys}) AND {held} AND owner = {token}";
+/// `stage`, `freeze`: which of these tasks are held. Unique key.
+pub const HELD_KEYS: &str = "SELECT `key`, id FROM `{t}` FORCE INDEX (uk_key) \
+     WHERE `key` IN ({keys}) AND {held} AND owner = {token} AND owner IN ({tokens})";
 
 /// `freeze`: rows that are free and have not changed since they were read. Primary key.
 pub const FREEZE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET owner = {token}, daemon = 'lapsed move', lease_until = 9999999999.999 \
@@ -50,28 +52,29 @@ pub const FREEZE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET owner = {token}
 /// One of the `{marks}` of [`FREEZE`].
 pub(super) const MARK: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?)";
 
-/// `admit`, `unstage`: ends the hold of rows. A cancellation that was requested meanwhile takes effect. Unique key.
+/// `admit`: ends the hold of rows, also of those that were created over held ones. A cancellation that was requested
+/// meanwhile takes effect. Unique key.
 pub const END_HOLD: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET owner = IF(sts = 1, NULL, owner), \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), finished_at), lease_until = 0, status = IF(sts = 1, 3, 0) \
-     WHERE `key` IN ({keys}) AND {held}";
+     WHERE `key` IN ({keys}) AND {held} AND (owner IN ({tokens}) OR NOT (owner <=> {token}))";
 
-/// `give_up`: as [`END_HOLD`], of rows that were created again while they were held. Unique key.
-pub const END_OTHER_HOLD: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), finished_at), \
-       lease_until = 0, status = IF(sts = 1, 3, 0) \
+/// `unstage`, `give_up`: as [`END_HOLD`], of rows that were created over held ones. Unique key.
+pub const END_OTHER_HOLD: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET owner = IF(sts = 1, NULL, owner), \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), finished_at), lease_until = 0, status = IF(sts = 1, 3, 0) \
      WHERE `key` IN ({keys}) AND {held} AND NOT (owner <=> {token})";
 
 /// `give_up`: frozen rows that were cancelled. Unique key.
 pub const END_CANCELLED_HOLD: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET owner = NULL, finished_at = COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), \
-       lease_until = 0, status = 3 WHERE `key` IN ({keys}) AND {held} AND sts = 1";
+       lease_until = 0, status = 3 WHERE `key` IN ({keys}) AND {held} AND sts = 1 AND owner = {token} AND owner IN ({tokens})";
 
 /// `admit`: rows that were unstaged by another process, although they are frozen. Unique key.
 pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET sts = 0, finished_at = NULL, status = 0 \
-     WHERE `key` IN ({keys}) AND status = 3 AND daemon = 'lapsed move' AND owner = {token}";
+     WHERE `key` IN ({keys}) AND status = 3 AND daemon = 'lapsed move' AND owner = {token} AND owner IN ({tokens})";
 
 /// `unstage`: rows that are held for their present arming. Unique key.
 pub const UNSTAGE: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET sts = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, status = 3 \
-     WHERE `key` IN ({keys}) AND {held} AND owner = {token}";
+     WHERE `key` IN ({keys}) AND {held} AND owner = {token} AND owner IN ({tokens})";
 
 /// `give_up`: frozen rows, with the note as their result. Unique key.
 pub const GIVE_UP: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET result = ?, finished_at = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
-       lease_until = 0, status = 1 WHERE `key` IN ({keys}) AND {held} AND sts = 0 AND owner = {token}";
+       lease_until = 0, status = 1 WHERE `key` IN ({keys}) AND {held} AND sts = 0 AND owner = {token} AND owner IN ({tokens})";

@@ -25,6 +25,8 @@ pub struct Looked {
     pub(super) batches: u64,
     /// Changes of all tasks of a class that were acknowledged.
     pub(super) bulk: u64,
+    /// Tasks that the destination of a move got.
+    pub(super) moved: u64,
 }
 
 impl Looked {
@@ -41,6 +43,7 @@ impl Looked {
             rounds,
             batches,
             bulk,
+            moved,
         } = self;
         [
             ("keys", keys),
@@ -54,6 +57,7 @@ impl Looked {
             ("rounds", rounds),
             ("batches", batches),
             ("bulk", bulk),
+            ("moved", moved),
         ]
         .into_iter()
     }

@@ -9,6 +9,7 @@ mod answers;
 mod changes;
 mod keys;
 mod looked;
+mod moves;
 mod pruning;
 mod pushes;
 mod rates;
@@ -27,6 +28,7 @@ use lapsed_model_redis::ModelRedis;
 pub use self::all_series::AllSeries;
 use self::all_starts::Rates;
 pub use self::looked::Looked;
+pub use self::moves::{MOVED, MoveJudge};
 
 use crate::plan::{FaultKind, Op, Plan};
 use crate::record::{Actor, Call, End};

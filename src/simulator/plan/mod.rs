@@ -4,18 +4,23 @@
 
 mod fault;
 mod limits;
+mod moves;
 mod scenes;
 mod series;
 
 use std::fmt;
 use std::time::Duration;
 
-use lapsed_core::task::Rate;
+use lapsed_core::task::{Rate, UnixMs};
 
 pub use self::fault::{Fault, FaultKind};
 pub use self::limits::RATED;
+pub use self::moves::AT_DESTINATION;
 pub use self::series::{Rule, Series};
 use crate::random::Rng;
+
+/// When the ledger's clock starts.
+pub const START: UnixMs = UnixMs(1_800_000_000_000);
 
 /// Length of the first phase, in which faults happen.
 pub const FAULTS: Duration = Duration::from_secs(90);
@@ -139,6 +144,8 @@ pub enum Action {
         series: usize,
         rule: Rule,
     },
+    /// The tasks move in the other direction from now on.
+    Turn,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,6 +157,8 @@ pub struct Step {
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub seed: u64,
+    /// Tasks move between two ledgers, each with a daemon. Workers are movers.
+    pub is_move: bool,
     pub daemons: usize,
     pub producers: usize,
     pub workers: usize,
@@ -185,6 +194,9 @@ const TIMERS: [TimerKind; 4] = [
     TimerKind::Wheel,
 ];
 
+/// How many seeds of a hundred move tasks between two ledgers.
+const MOVES_PERCENT: u64 = 8;
+
 /// Daemons run the tasks of the first two, workers those of the last.
 pub const CLASSES: [&str; 3] = ["Job", "Mail", "Pull"];
 
@@ -214,6 +226,7 @@ impl Plan {
         let mut intervals = Rng::new(seed, "intervals");
         let mut plan = Self {
             seed,
+            is_move: false,
             daemons,
             producers: 3,
             workers,
@@ -245,6 +258,10 @@ impl Plan {
         }
         // Their keys have numbers behind those of the others.
         plan.draw_series(&mut Rng::new(seed, "series"));
+        let mut moves = Rng::new(seed, "move");
+        if timer.is_none() && moves.percent(MOVES_PERCENT) {
+            plan.draw_move(&mut moves);
+        }
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
@@ -423,6 +440,7 @@ impl fmt::Display for Step {
                 verb,
             }) => write!(f, "producer {producer}: key {key}: {verb:?}"),
             Action::Configure { series, rule } => write!(f, "series {series}: {rule:?}"),
+            Action::Turn => f.write_str("the move is turned round"),
             Action::Fault(fault) => write!(
                 f,
                 "process {}: {} for {} ms, {} %",

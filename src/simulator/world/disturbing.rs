@@ -45,6 +45,7 @@ impl World {
                 match step.action {
                     Action::Op(op) => self.send(op),
                     Action::Configure { series, rule } => self.configure(series, rule),
+                    Action::Turn => unreachable!("only a move is turned round"),
                     Action::Fault(fault) => {
                         let end = self.begin(&fault).await;
                         ends.extend(end.map(|end| (next + fault.length, end)));

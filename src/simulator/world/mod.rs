@@ -2,14 +2,12 @@
 
 mod demanding;
 mod disturbing;
-mod outcome;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::Config;
-use lapsed_core::clock::{self, MachineClocks};
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::{Ledger as _, Pauses as _};
 use lapsed_core::task::{Scope, UnixMs};
@@ -18,49 +16,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-pub use self::outcome::Outcome;
 use crate::daemon::{Daemon, Ground, Start};
 use crate::history::History;
 use crate::judge::Judge;
 use crate::keyed;
-use crate::plan::{CLASSES, FaultKind, Op, Plan, Rule, Series};
+use crate::outcome::Outcome;
+use crate::plan::{CLASSES, FaultKind, Op, Plan, Rule, START, Series};
 use crate::process::Process;
 use crate::producer::Producer;
 use crate::record::Actor;
 use crate::worker::{Servers, Worker};
 
-/// When the ledger's clock starts.
-const START: UnixMs = UnixMs(1_800_000_000_000);
-
-/// The start of virtual time.
-static BEGIN: OnceLock<Instant> = OnceLock::new();
-
-fn virtual_time() -> Duration {
-    let run = BEGIN.get().map(Instant::elapsed).unwrap_or_default();
-    Duration::from_millis(START.0.unsigned_abs()) + run
-}
-
-/// Carries out a plan in this process, which can do so once.
-pub fn simulate(plan: Plan, prints: bool, forgets: u64) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    let outcome = runtime.block_on(async move {
-        BEGIN.get_or_init(Instant::now);
-        clock::simulate(MachineClocks {
-            wall: virtual_time,
-            monotonic: virtual_time,
-        });
-        World::new(plan, prints, forgets).run().await
-    });
-    // Tasks of dead processes wait for ever.
-    runtime.shutdown_background();
-    outcome
-}
-
-struct World {
+pub struct World {
     ground: Arc<Ground>,
     daemons: Vec<Option<Daemon>>,
     starts: Vec<usize>,
@@ -74,7 +41,7 @@ struct World {
 }
 
 impl World {
-    fn new(plan: Plan, prints: bool, forgets: u64) -> Self {
+    pub fn new(plan: Plan, prints: bool, forgets: u64) -> Self {
         let keys = plan.names();
         let options = Options {
             start: START,
@@ -144,7 +111,7 @@ impl World {
         &self.ground.history
     }
 
-    async fn run(mut self) -> Outcome {
+    pub async fn run(mut self) -> Outcome {
         for number in 0..self.daemons.len() {
             self.start(number, Start::default());
         }

@@ -1,9 +1,9 @@
 //! Moves between ledgers, step by step.
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::transfer::{GiveUp, MovingTask, Rows, Staged, Transfers};
+use lapsed::ledger::transfer::{GiveUp, HeldTask, MovingTask, Rows, Staged, Transfers};
 use lapsed::ledger::{CancelAnswer, NewTask, Producer as _};
-use lapsed::task::{Contents, State, TaskKey, Verdict};
+use lapsed::task::{Contents, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, cancel, claim, claim_due, create, create_at, in_ms, key, lookup, pass, record, retry_at,
@@ -17,6 +17,8 @@ rules! {
     a_frozen_task_that_is_created_again_is_pending_once_it_is_given_up
     a_frozen_task_that_is_cancelled_is_reported
     a_task_that_was_unstaged_by_mistake_is_admitted
+    an_older_state_of_a_task_is_not_staged_over_a_newer_one
+    a_step_for_another_due_time_changes_nothing
     a_newer_task_of_the_destination_is_kept
     finished_rows_are_copied_where_there_is_none
 }
@@ -40,9 +42,9 @@ async fn move_one(from: &impl Transfers, to: &impl Transfers, key: &TaskKey) {
     let task = [row_of(from, Rows::Unfinished, key).await];
     assert_eq!(to.stage(&task).await.unwrap(), [Staged::Held]);
     assert_eq!(from.freeze(&task).await.unwrap(), [true]);
-    let keys = [key.clone()];
-    to.admit(&keys).await.unwrap();
-    let left = from.give_up(&keys, GiveUp::Moved, NOTE).await.unwrap();
+    let held = task.map(|task| task.held());
+    to.admit(&held).await.unwrap();
+    let left = from.give_up(&held, GiveUp::Moved, NOTE).await.unwrap();
     assert_eq!(left, []);
 }
 
@@ -54,6 +56,15 @@ async fn staged(ledger: &impl Transfers, key: &TaskKey, ahead_ms: i64) -> Memory
     let task = [row_of(&source, Rows::Unfinished, key).await];
     assert_eq!(ledger.stage(&task).await.unwrap(), [Staged::Held]);
     source
+}
+
+/// What a row is held for.
+async fn held_in(ledger: &impl Transfers, key: &TaskKey) -> HeldTask {
+    let arming = lookup(ledger, key).await.unwrap().arming;
+    HeldTask {
+        key: key.clone(),
+        due: arming.due,
+    }
 }
 
 async fn a_task_moves_in_and_out_with_everything_that_it_has(ledger: &impl Transfers) {
@@ -94,9 +105,12 @@ async fn a_staged_task_is_running_until_it_is_admitted(ledger: &impl Transfers) 
         assert!(claim(ledger, found.arming, LEASE).await.is_none());
     }
     assert_eq!(cancel(ledger, &cancelled).await, CancelAnswer::Running);
-    let keys = [due.clone(), cancelled.clone()];
+    let mut held = Vec::new();
+    for key in [&due, &cancelled] {
+        held.push(held_in(ledger, key).await);
+    }
     for _ in 0..2 {
-        ledger.admit(&keys).await.unwrap();
+        ledger.admit(&held).await.unwrap();
         assert_eq!(state(ledger, &due).await, State::Pending);
         assert_eq!(state(ledger, &cancelled).await, State::Cancelled);
     }
@@ -138,8 +152,8 @@ async fn a_frozen_task_that_is_created_again_is_pending_once_it_is_given_up(
     assert_eq!(ledger.freeze(&task).await.unwrap(), [true]);
     let again = create(ledger, &key, -10).await;
     assert!(claim(ledger, again, LEASE).await.is_none());
-    let keys = [key];
-    let left = ledger.give_up(&keys, GiveUp::Moved, NOTE).await.unwrap();
+    let held = task.map(|task| task.held());
+    let left = ledger.give_up(&held, GiveUp::Moved, NOTE).await.unwrap();
     assert_eq!(left, []);
     assert!(claim(ledger, again, LEASE).await.is_some());
 }
@@ -150,11 +164,11 @@ async fn a_frozen_task_that_is_cancelled_is_reported(ledger: &impl Transfers) {
     let task = [row_of(ledger, Rows::Unfinished, &key).await];
     assert_eq!(ledger.freeze(&task).await.unwrap(), [true]);
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
-    let keys = [key.clone()];
-    let left = ledger.give_up(&keys, GiveUp::Moved, NOTE).await.unwrap();
-    assert_eq!(left, keys);
+    let held = task.map(|task| task.held());
+    let left = ledger.give_up(&held, GiveUp::Moved, NOTE).await.unwrap();
+    assert_eq!(left, held);
     assert_eq!(state(ledger, &key).await, State::Running);
-    let left = ledger.give_up(&keys, GiveUp::Cancelled, NOTE).await;
+    let left = ledger.give_up(&held, GiveUp::Cancelled, NOTE).await;
     assert_eq!(left.unwrap(), []);
     assert_eq!(state(ledger, &key).await, State::Cancelled);
 }
@@ -164,17 +178,69 @@ async fn a_task_that_was_unstaged_by_mistake_is_admitted(ledger: &impl Transfers
     for key in [&mistake, &cancelled] {
         staged(ledger, key, 60_000).await;
     }
-    let keys = [mistake.clone(), cancelled.clone()];
-    ledger.admit(&keys[1..]).await.unwrap();
+    let mut held = Vec::new();
+    for key in [&mistake, &cancelled] {
+        held.push(held_in(ledger, key).await);
+    }
+    ledger.admit(&held[1..]).await.unwrap();
     assert_eq!(cancel(ledger, &cancelled).await, CancelAnswer::Cancelled);
-    ledger.unstage(&keys).await.unwrap();
+    ledger.unstage(&held).await.unwrap();
     assert_eq!(state(ledger, &mistake).await, State::Cancelled);
-    ledger.admit(&keys).await.unwrap();
+    ledger.admit(&held).await.unwrap();
     assert_eq!(state(ledger, &mistake).await, State::Pending);
     assert_eq!(state(ledger, &cancelled).await, State::Cancelled);
     // What was admitted is not unstaged.
-    ledger.unstage(&keys).await.unwrap();
+    ledger.unstage(&held).await.unwrap();
     assert_eq!(state(ledger, &mistake).await, State::Pending);
+}
+
+/// A statement that is carried out late does not undo the one after it.
+async fn an_older_state_of_a_task_is_not_staged_over_a_newer_one(ledger: &impl Transfers) {
+    let key = key("moving-older", 1);
+    let source = MemoryLedger::default();
+    let due = in_ms(&source, -10).await;
+    let arming = create_at(&source, &key, due).await.arming;
+    let old = row_of(&source, Rows::Unfinished, &key).await;
+    let run = claim(&source, arming, LEASE).await.unwrap();
+    let again = in_ms(&source, -5).await;
+    settle(&source, &run, retry_at(again)).await;
+    let new = row_of(&source, Rows::Unfinished, &key).await;
+    let stage = async |task: &MovingTask| ledger.stage(std::slice::from_ref(task)).await.unwrap();
+    assert_eq!(stage(&old).await, [Staged::Held]);
+    assert_eq!(stage(&new).await, [Staged::Held]);
+    assert_eq!(stage(&old).await, [Staged::Known]);
+    let staged = row_of(ledger, Rows::Unfinished, &key).await;
+    assert_eq!((staged.row.attempt, staged.row.retry_at), (1, again));
+    ledger.unstage(&[old.held()]).await.unwrap();
+}
+
+/// Steps of an earlier move that are carried out late.
+async fn a_step_for_another_due_time_changes_nothing(ledger: &impl Transfers) {
+    let [staged, frozen] = ["staged", "frozen"].map(|name| key("moving-other", name));
+    let source = MemoryLedger::default();
+    create(&source, &staged, 60_000).await;
+    create(ledger, &frozen, 60_000).await;
+    let task = [row_of(&source, Rows::Unfinished, &staged).await];
+    assert_eq!(ledger.stage(&task).await.unwrap(), [Staged::Held]);
+    let task = [row_of(ledger, Rows::Unfinished, &frozen).await];
+    assert_eq!(ledger.freeze(&task).await.unwrap(), [true]);
+    let mut other = Vec::new();
+    for key in [&staged, &frozen] {
+        let held = held_in(ledger, key).await;
+        let due = UnixMs(held.due.0 - 1_000);
+        other.push(HeldTask { due, ..held });
+    }
+    ledger.admit(&other).await.unwrap();
+    ledger.unstage(&other).await.unwrap();
+    for how in [GiveUp::Moved, GiveUp::Cancelled] {
+        assert_eq!(ledger.give_up(&other, how, NOTE).await.unwrap(), []);
+    }
+    for key in [&staged, &frozen] {
+        assert_eq!(state(ledger, key).await, State::Running);
+        let held = [held_in(ledger, key).await];
+        ledger.unstage(&held).await.unwrap();
+        assert_eq!(state(ledger, key).await, State::Cancelled);
+    }
 }
 
 async fn a_newer_task_of_the_destination_is_kept(ledger: &impl Transfers) {

@@ -42,8 +42,15 @@ impl Row {
         };
         let same = existing.end_time == self.end_time;
         let latest = |row: &Self| row.changed_at.max(row.start_time);
+        // A statement that is carried out late has an older state of the task than the one after it.
+        let progress = |row: &Self| (latest(row), row.attempt, row.retry_at);
         match existing.status {
-            Status::Unprocessed if existing.is_held() && existing.is_of_move() => Arrival::Write,
+            Status::Unprocessed if existing.is_held() && existing.is_of_move() => {
+                match progress(existing) > progress(self) {
+                    true => Arrival::Known,
+                    false => Arrival::Write,
+                }
+            }
             Status::Unprocessed if same => Arrival::Known,
             Status::Unprocessed if existing.leased(now) && !existing.is_held() => Arrival::Busy,
             Status::Unprocessed if existing.deleted => Arrival::Write,
@@ -114,19 +121,24 @@ impl Row {
         frozen
     }
 
-    /// Ends the hold of a staged row, or revives one that was unstaged by mistake.
-    pub fn admit(&mut self, now: UnixMs) {
-        if self.is_held() {
+    /// Ends the hold of a row that was staged for this due time, or created over a held one; or revives one that was
+    /// unstaged by mistake.
+    pub fn admit(&mut self, due: UnixMs, now: UnixMs) {
+        let is_its_own = self.is_of_move() && self.end_time == due;
+        if self.is_held() && (is_its_own || !self.is_of_move()) {
             self.end_hold(now);
-        } else if self.status == Status::Cancelled && self.is_of_move() {
+        } else if self.status == Status::Cancelled && is_its_own {
             self.status = Status::Unprocessed;
             self.deleted = false;
             self.finished_at = None;
         }
     }
 
-    /// Cancels a staged row. A newer arming, which was created over it, is pending.
-    pub fn unstage(&mut self, now: UnixMs) {
+    /// Cancels a row that was staged for this due time. A newer arming, which was created over it, is pending.
+    pub fn unstage(&mut self, due: UnixMs, now: UnixMs) {
+        if self.is_held() && self.is_of_move() && self.end_time != due {
+            return;
+        }
         if self.is_held() && self.is_of_move() {
             self.deleted = true;
             self.finish(Status::Cancelled, now);
@@ -135,11 +147,12 @@ impl Row {
         }
     }
 
-    /// Ends a frozen row. Returns true if it was cancelled and is still held.
-    pub fn give_up(&mut self, how: GiveUp, note: &str, now: UnixMs) -> bool {
+    /// Ends a row that is frozen for this due time. Returns true if it was cancelled and is still held.
+    pub fn give_up(&mut self, due: UnixMs, how: GiveUp, note: &str, now: UnixMs) -> bool {
         match how {
             _ if !self.is_held() => {}
             _ if !self.is_of_move() => self.end_hold(now),
+            _ if self.end_time != due => {}
             GiveUp::Moved if self.deleted => return true,
             GiveUp::Moved => {
                 self.result = Some(note.to_owned());

@@ -8,8 +8,10 @@ use super::store::{At, Columns, DueRange, Parts, Range, RowStore, START};
 use super::{Length, Result, RowLedger, insert, update, update_if};
 use crate::ledger::Ledger;
 use crate::ledger::row::{Arrival, Row};
-use crate::ledger::transfer::{GiveUp, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers};
-use crate::task::{TaskKey, UnixMs};
+use crate::ledger::transfer::{
+    GiveUp, HeldTask, MovePage, MovePlace, MovingTask, Rows, Staged, Transfers,
+};
+use crate::task::UnixMs;
 
 #[async_trait]
 impl<L: RowLedger + Ledger> Transfers for L {
@@ -47,22 +49,22 @@ impl<L: RowLedger + Ledger> Transfers for L {
         .await
     }
 
-    async fn admit(&self, keys: &[TaskKey]) -> Result<()> {
-        each(self, keys, Row::admit).await
+    async fn admit(&self, tasks: &[HeldTask]) -> Result<()> {
+        each(self, tasks, Row::admit).await
     }
 
-    async fn unstage(&self, keys: &[TaskKey]) -> Result<()> {
-        each(self, keys, Row::unstage).await
+    async fn unstage(&self, tasks: &[HeldTask]) -> Result<()> {
+        each(self, tasks, Row::unstage).await
     }
 
-    async fn give_up(&self, keys: &[TaskKey], how: GiveUp, note: &str) -> Result<Vec<TaskKey>> {
-        let (keys, note) = (keys.to_vec(), note.to_owned());
+    async fn give_up(&self, tasks: &[HeldTask], how: GiveUp, note: &str) -> Result<Vec<HeldTask>> {
+        let (tasks, note) = (tasks.to_vec(), note.to_owned());
         self.write(Length::Long, move |store| {
             let mut held = Vec::new();
-            for key in &keys {
-                let give_up = |row: &mut Row, now| row.give_up(how, &note, now);
-                let is_held = update(store, At::Key(key), Columns::All, give_up, |_| true)?;
-                held.extend((is_held == Some(true)).then(|| key.clone()));
+            for task in &tasks {
+                let give_up = |row: &mut Row, now| row.give_up(task.due, how, &note, now);
+                let is_held = update(store, At::Key(&task.key), Columns::All, give_up, |_| true)?;
+                held.extend((is_held == Some(true)).then(|| task.clone()));
             }
             Ok(held)
         })
@@ -153,12 +155,18 @@ fn write_new(store: &mut dyn RowStore, mut row: Row) -> Result<bool> {
     Ok(written)
 }
 
-async fn each(ledger: &impl RowLedger, keys: &[TaskKey], act: fn(&mut Row, UnixMs)) -> Result<()> {
-    let keys = keys.to_vec();
+/// Changes the rows of these tasks. `act` takes the due time, and now.
+async fn each(
+    ledger: &impl RowLedger,
+    tasks: &[HeldTask],
+    act: fn(&mut Row, UnixMs, UnixMs),
+) -> Result<()> {
+    let tasks = tasks.to_vec();
     ledger
         .write(Length::Long, move |store| {
-            for key in &keys {
-                update(store, At::Key(key), Columns::Brief, act, |()| true)?;
+            for task in &tasks {
+                let act = |row: &mut Row, now| act(row, task.due, now);
+                update(store, At::Key(&task.key), Columns::Brief, act, |()| true)?;
             }
             Ok(())
         })

@@ -22,7 +22,7 @@ pub mod mover;
 
 use async_trait::async_trait;
 
-pub use super::hold::{GiveUp, MovePlace};
+pub use super::hold::{GiveUp, HeldTask, MovePlace};
 use super::row::Row;
 use super::{Ledger, LedgerError};
 use crate::task::{TaskKey, UnixMs};
@@ -38,6 +38,14 @@ impl MovingTask {
     /// Its key.
     pub fn key(&self) -> &TaskKey {
         &self.row.key
+    }
+
+    /// Returns what its rows are held for.
+    pub fn held(&self) -> HeldTask {
+        HeldTask {
+            key: self.row.key.clone(),
+            due: self.row.end_time,
+        }
     }
 
     /// True if it has no lease, and no program has deleted it.
@@ -117,23 +125,25 @@ pub trait Transfers: Ledger {
     async fn freeze(&self, tasks: &[MovingTask]) -> Result<Vec<bool>, LedgerError>;
 
     /// Destination: ends the hold of staged rows, whose tasks are frozen in the source. They are pending, or cancelled if
-    /// that was requested meanwhile. Changes no other row.
+    /// that was requested meanwhile. So is a row that was created over a held one. Changes no other row: one that is held
+    /// for another due time is of another move.
     ///
     /// # If we crash right after
     /// The tasks run in the destination.
-    async fn admit(&self, keys: &[TaskKey]) -> Result<(), LedgerError>;
+    async fn admit(&self, tasks: &[HeldTask]) -> Result<(), LedgerError>;
 
-    /// Destination: cancels staged rows whose tasks are not frozen in the source. Changes no other row.
-    async fn unstage(&self, keys: &[TaskKey]) -> Result<(), LedgerError>;
+    /// Destination: cancels staged rows whose tasks are not frozen in the source. A row that was created over a held one
+    /// is pending. Changes no other row.
+    async fn unstage(&self, tasks: &[HeldTask]) -> Result<(), LedgerError>;
 
-    /// Source: ends frozen tasks. A frozen task that was created again is pending under its new arming. Returns the keys
-    /// of frozen tasks that were cancelled and are still held.
+    /// Source: ends frozen tasks. A frozen task that was created again is pending under its new arming. Returns those of
+    /// the frozen tasks that were cancelled and are still held.
     async fn give_up(
         &self,
-        keys: &[TaskKey],
+        tasks: &[HeldTask],
         how: GiveUp,
         note: &str,
-    ) -> Result<Vec<TaskKey>, LedgerError>;
+    ) -> Result<Vec<HeldTask>, LedgerError>;
 
     /// Destination: writes finished rows whose keys have no row. Returns how many it wrote.
     async fn copy(&self, tasks: &[MovingTask]) -> Result<u64, LedgerError>;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{GiveUp, MovingTask, Rows, Staged, Transfers};
+use super::{GiveUp, HeldTask, MovingTask, Rows, Staged, Transfers};
 use crate::ledger::LedgerError;
 use crate::task::TaskKey;
 
@@ -20,7 +20,7 @@ pub struct Mover<'a> {
     note: String,
     counts: MoveCounts,
     /// Rows that were staged before, and whose tasks were unfinished in the source when last looked at.
-    staged_before: Vec<TaskKey>,
+    staged_before: Vec<HeldTask>,
 }
 
 /// What a mover has done.
@@ -113,8 +113,9 @@ impl<'a> Mover<'a> {
         loop {
             let page = self.to.whole_rows(Rows::Unfinished, after, BATCH).await?;
             let held = page.tasks.iter().filter(|task| task.is_held());
-            let keys: Vec<TaskKey> = held.map(|task| task.key().clone()).collect();
-            let left = self.unstage_ended(keys).await?;
+            let left = self
+                .unstage_ended(held.map(MovingTask::held).collect())
+                .await?;
             self.staged_before.extend(left);
             after = page.next;
             if after.is_none() {
@@ -147,7 +148,7 @@ impl<'a> Mover<'a> {
                 .count() as u64;
             let (held, others): (Vec<MovingTask>, Vec<MovingTask>) =
                 page.tasks.into_iter().partition(MovingTask::is_held);
-            let held: Vec<TaskKey> = held.iter().map(|task| task.key().clone()).collect();
+            let held: Vec<HeldTask> = held.iter().map(MovingTask::held).collect();
             self.hand_over(&held).await?;
             let free = others.into_iter().filter(|task| task.is_free(now));
             self.carry(free.collect(), &mut left).await?;
@@ -214,12 +215,12 @@ impl<'a> Mover<'a> {
             match (frozen, known) {
                 (true, known) => {
                     self.counts.known += u64::from(known);
-                    moving.push(task.key().clone());
+                    moving.push(task.held());
                 }
                 (false, true) => left.later += 1,
                 (false, false) => {
                     left.later += 1;
-                    back.push(task.key().clone());
+                    back.push(task.held());
                 }
             }
         }
@@ -230,37 +231,39 @@ impl<'a> Mover<'a> {
     }
 
     /// Admits frozen tasks in the destination, and ends them in the source.
-    async fn hand_over(&mut self, keys: &[TaskKey]) -> Result<(), LedgerError> {
-        if keys.is_empty() {
+    async fn hand_over(&mut self, tasks: &[HeldTask]) -> Result<(), LedgerError> {
+        if tasks.is_empty() {
             return Ok(());
         }
-        self.to.admit(keys).await?;
-        let cancelled = self.from.give_up(keys, GiveUp::Moved, &self.note).await?;
+        self.to.admit(tasks).await?;
+        let cancelled = self.from.give_up(tasks, GiveUp::Moved, &self.note).await?;
         if !cancelled.is_empty() {
-            self.to.cancel(&cancelled).await?;
+            let keys: Vec<TaskKey> = cancelled.iter().map(|task| task.key.clone()).collect();
+            self.to.cancel(&keys).await?;
             self.from
                 .give_up(&cancelled, GiveUp::Cancelled, &self.note)
                 .await?;
         }
-        self.counts.moved += keys.len() as u64;
+        self.counts.moved += tasks.len() as u64;
         Ok(())
     }
 
     /// Cancels those of these staged rows whose tasks have ended in the source. Returns the others.
-    async fn unstage_ended(&self, keys: Vec<TaskKey>) -> Result<Vec<TaskKey>, LedgerError> {
+    async fn unstage_ended(&self, tasks: Vec<HeldTask>) -> Result<Vec<HeldTask>, LedgerError> {
         let mut left = Vec::new();
-        for keys in keys.chunks(BATCH as usize) {
-            let found = self.from.look_up(keys).await?;
+        for tasks in tasks.chunks(BATCH as usize) {
+            let keys: Vec<TaskKey> = tasks.iter().map(|task| task.key.clone()).collect();
+            let found = self.from.look_up(&keys).await?;
             let open = |found: &Option<crate::ledger::Lookup>| {
                 found
                     .as_ref()
                     .is_some_and(|found| !found.state.is_finished())
             };
             let (mut ended, mut others) = (Vec::new(), Vec::new());
-            for (key, found) in keys.iter().zip(&found) {
+            for (task, found) in tasks.iter().zip(&found) {
                 match open(found) {
-                    true => others.push(key.clone()),
-                    false => ended.push(key.clone()),
+                    true => others.push(task.clone()),
+                    false => ended.push(task.clone()),
                 }
             }
             if !ended.is_empty() {
