@@ -6,8 +6,8 @@ use lapsed::ledger::{CancelAnswer, NewTask, Producer as _};
 use lapsed::task::{Contents, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
-    LEASE, cancel, claim, claim_due, create, create_at, in_ms, key, lookup, pass, record, retry_at,
-    settle, state,
+    LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, lookup, pass, record,
+    retry_at, settle, state,
 };
 
 rules! {
@@ -21,6 +21,7 @@ rules! {
     a_step_for_another_due_time_changes_nothing
     a_newer_task_of_the_destination_is_kept
     finished_rows_are_copied_where_there_is_none
+    pages_of_whole_rows_have_each_row_once
 }
 
 const NOTE: &str = r#"{"moved_to":"there"}"#;
@@ -286,4 +287,43 @@ async fn finished_rows_are_copied_where_there_is_none(ledger: &impl Transfers) {
     copy.id.clone_from(&original.id);
     assert_eq!(copy, original);
     assert_eq!(state(ledger, &old).await, State::Pending);
+}
+
+async fn pages_of_whole_rows_have_each_row_once(ledger: &impl Transfers) {
+    let rule = "moving-pages";
+    let (mut unfinished, mut finished) = (Vec::new(), Vec::new());
+    for name in ["1", "2", "3"] {
+        let [waits, runs, done, dead, cancelled] = ["waits", "runs", "done", "dead", "cancelled"]
+            .map(|what| key(rule, format!("{what}-{name}")));
+        create(ledger, &waits, 60_000).await;
+        claim_due(ledger, &runs, LEASE).await;
+        // The row is deleted, and has a lease.
+        assert_eq!(cancel(ledger, &runs).await, CancelAnswer::Running);
+        let run = claim_due(ledger, &done, LEASE).await;
+        settle(ledger, &run, Verdict::Complete).await;
+        let run = claim_due(ledger, &dead, LEASE).await;
+        settle(ledger, &run, bury()).await;
+        create(ledger, &cancelled, 60_000).await;
+        cancel(ledger, &cancelled).await;
+        unfinished.extend([waits, runs]);
+        finished.extend([done, dead, cancelled]);
+    }
+    for (which, mut expected) in [(Rows::Unfinished, unfinished), (Rows::Finished, finished)] {
+        for limit in [1, 2, 3, 100] {
+            let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+            loop {
+                let page = ledger.whole_rows(which, after, limit).await.unwrap();
+                assert!(page.tasks.len() <= limit as usize && pages < 1_000);
+                found.extend(page.tasks.into_iter().map(|task| task.row.key));
+                (after, pages) = (page.next, pages + 1);
+                if after.is_none() {
+                    break;
+                }
+            }
+            found.retain(|key| key.as_str().contains(rule));
+            found.sort();
+            expected.sort();
+            assert_eq!(found, expected, "{which:?}, {limit} at a time");
+        }
+    }
 }

@@ -1,14 +1,16 @@
 //! Figures by class and method.
 
-use lapsed::ledger::{DetailedStatsLimits, Ledger, MethodStats};
+use lapsed::ledger::{DetailedStats, DetailedStatsLimits, Ledger, MethodStats};
 use lapsed::task::{UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
-    LEASE, bury, cancel, claim_due, create, in_ms, key, retry_at, settle,
+    LEASE, bury, cancel, claim, claim_due, create, in_ms, key, retry_at, settle,
 };
 
 rules! {
     a_survey_counts_by_class_and_method
+    a_bounded_survey_says_what_it_did_not_count
+    the_oldest_task_that_can_start_says_how_late_a_ledger_is
 }
 
 async fn a_survey_counts_by_class_and_method(ledger: &impl Ledger) {
@@ -73,4 +75,70 @@ async fn a_survey_counts_by_class_and_method(ledger: &impl Ledger) {
         "{took:?}"
     );
     assert!(survey.methods.iter().map(|of| &of.name).is_sorted());
+}
+
+async fn a_bounded_survey_says_what_it_did_not_count(ledger: &impl Ledger) {
+    let rule = "survey-bounded";
+    for name in ["1", "2", "3"] {
+        create(ledger, &key(rule, name), -60_000).await;
+        create(ledger, &key(rule, format!("ahead-{name}")), 60_000).await;
+        let dead = claim_due(ledger, &key(rule, format!("dead-{name}")), LEASE).await;
+        settle(ledger, &dead, bury()).await;
+        let done = claim_due(ledger, &key(rule, format!("done-{name}")), LEASE).await;
+        settle(ledger, &done, Verdict::Complete).await;
+        let cancelled = key(rule, format!("cancelled-{name}"));
+        create(ledger, &cancelled, 60_000).await;
+        cancel(ledger, &cancelled).await;
+    }
+    let survey = async |limits| ledger.detailed_stats(limits).await.unwrap();
+    let all = survey(DetailedStatsLimits::default()).await;
+    let few_rows = DetailedStatsLimits {
+        rows: 2,
+        dead: 2,
+        ..DetailedStatsLimits::default()
+    };
+    let found = survey(few_rows).await;
+    assert_eq!(
+        (found.methods_of, found.methods_of_dead),
+        (Some(2), Some(2))
+    );
+    // The first two rows are overdue: what else is unfinished counts as pending.
+    let unfinished = |of: &DetailedStats| of.counts.pending + of.counts.waiting + of.counts.running;
+    assert_eq!(unfinished(&found), unfinished(&all));
+    assert!(found.counts.pending >= all.counts.pending);
+    assert!(found.counts.overdue >= all.counts.overdue);
+    let ended = |of: &DetailedStats| (of.counts.done, of.counts.dead, of.counts.cancelled);
+    assert_eq!(ended(&found), ended(&all));
+    for exact in ["pending", "done", "dead", "cancelled", "overdue"] {
+        assert!(!found.at_least.contains(&exact), "{exact}: {found:?}");
+    }
+    assert!(found.at_least.contains(&"waiting") && found.at_least.contains(&"running"));
+
+    let few_entries = DetailedStatsLimits {
+        entries: 2,
+        ..few_rows
+    };
+    let found = survey(few_entries).await;
+    assert_eq!(ended(&found), (2, 2, 2));
+    for part in ["pending", "done", "dead", "cancelled", "overdue"] {
+        assert!(found.at_least.contains(&part), "{part}: {found:?}");
+    }
+}
+
+async fn the_oldest_task_that_can_start_says_how_late_a_ledger_is(ledger: &impl Ledger) {
+    let rule = "survey-late";
+    let longer_ms = 3_600_000;
+    create(ledger, &key(rule, "late"), -longer_ms).await;
+    // Older, and running.
+    let running = create(ledger, &key(rule, "running"), -2 * longer_ms).await;
+    claim(ledger, running, LEASE).await.unwrap();
+    let limits = DetailedStatsLimits::default();
+    let before = ledger.overdue_for().await.unwrap();
+    let found = ledger.detailed_stats(limits).await.unwrap();
+    let after = ledger.overdue_for().await.unwrap();
+    let range = before.as_millis()..=after.as_millis();
+    let late_ms = u128::from(found.counts.overdue_ms_max);
+    assert!(range.contains(&late_ms), "{late_ms} in {range:?}");
+    let expected = longer_ms as u128..2 * longer_ms as u128;
+    assert!(expected.contains(&late_ms), "{late_ms}");
 }
