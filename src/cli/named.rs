@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::bail;
-use lapsed::ledger::{Ledger, ListCursor, ListFilter, TaskRecord};
+use lapsed::ledger::{Ledger, ListFilter, TaskRecord};
 use lapsed::task::{Arming, KeyError, TaskKey};
 
 /// The task that an argument names.
@@ -69,18 +69,11 @@ async fn in_row(
     arming: &Arming,
     archived: bool,
 ) -> anyhow::Result<Option<TaskRecord>> {
-    let Some(before) = arming.row.checked_sub(1) else {
+    let Some(filter) = ListFilter::from_row(arming.row, archived) else {
         return Ok(None);
     };
-    let filter = ListFilter {
-        archived,
-        cursor: Some(ListCursor::Row(before)),
-        limit: 1,
-        ..ListFilter::default()
-    };
     let found = ledger.list(&filter).await?.tasks.into_iter().next();
-    let row = |id: &str| id.parse::<Arming>().ok().map(|arming| arming.row);
-    Ok(found.filter(|task| row(&task.id) == Some(arming.row)))
+    Ok(found.filter(|task| task.row() == Some(arming.row)))
 }
 
 impl fmt::Display for NamedTask {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::hold::MOVER;
 use crate::access::Masks;
 use crate::task::{
-    AttemptError, Contents, Envelope, HIDDEN, JsonText, Reason, Recurrence, State, TaskKey,
+    Arming, AttemptError, Contents, Envelope, HIDDEN, JsonText, Reason, Recurrence, State, TaskKey,
     Traceparent, UnixMs,
 };
 
@@ -99,6 +99,12 @@ impl TaskRecord {
             State::Running => self.attempt == 0 && !self.cancel_requested && self.daemon != MOVER,
             State::Done | State::Dead | State::Cancelled => false,
         }
+    }
+
+    /// The row of the task, as its id says it.
+    pub fn row(&self) -> Option<u64> {
+        let arming = self.id.parse::<Arming>();
+        arming.ok().map(|arming| arming.row)
     }
 
     /// The record of a task that carries this, with its payload as it was given. What its row says is still to be set.

@@ -3,8 +3,7 @@
 use super::access::Caller;
 use super::app_state::AppState;
 use super::problem::Problem;
-use lapsed::ledger::{ListCursor, ListFilter, ListPage, MalformedRow, TaskRecord};
-use lapsed::task::Arming;
+use lapsed::ledger::{ListFilter, ListPage, MalformedRow, TaskRecord};
 
 /// A page of tasks that the caller may see.
 #[derive(Debug)]
@@ -101,21 +100,11 @@ pub async fn task_in_row(
     row: u64,
     archived: bool,
 ) -> Result<Option<TaskRecord>, Problem> {
-    let Some(before) = row.checked_sub(1) else {
+    let Some(filter) = ListFilter::from_row(row, archived) else {
         return Ok(None);
     };
-    let filter = ListFilter {
-        archived,
-        cursor: Some(ListCursor::Row(before)),
-        limit: 1,
-        ..ListFilter::default()
-    };
     let page = app.tasks.list(&filter).await?;
-    let found = page.tasks.into_iter().find(|task| is_in_row(task, row));
+    let mut found = page.tasks.into_iter();
+    let found = found.find(|task| task.row() == Some(row));
     Ok(found.filter(|task| caller.may_touch(&task.key)))
-}
-
-fn is_in_row(task: &TaskRecord, row: u64) -> bool {
-    let arming = task.id.parse::<Arming>();
-    arming.is_ok_and(|arming| arming.row == row)
 }

@@ -72,6 +72,17 @@ impl ListFilter {
         }
     }
 
+    /// Selects from this row on; the first task found is [that of the row](TaskRecord::row), if there is one. `None` for 0,
+    /// which no row has.
+    pub fn from_row(row: u64, archived: bool) -> Option<Self> {
+        Some(Self {
+            archived,
+            cursor: Some(ListCursor::Row(row.checked_sub(1)?)),
+            limit: 1,
+            ..Self::default()
+        })
+    }
+
     /// Selects tasks whose key begins with this.
     pub fn prefix(prefix: impl Into<String>) -> Self {
         Self {
