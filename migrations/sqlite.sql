@@ -27,6 +27,7 @@ CREATE TABLE "{table}" (
   result       TEXT, -- JSON, of the run that succeeded, if it is kept
   recurrence   TEXT, -- JSON: how it arms itself again
   payload      TEXT, -- JSON
+  progress     TEXT, -- of a run: `<owner> <percent> <text>`, void unless it is the owner of the row
   due_at       INTEGER AS (iif(run_end = end_time AND retry_at > end_time, retry_at, end_time)) VIRTUAL -- when it may run next
 ) STRICT;
 CREATE UNIQUE INDEX "{table}_key" ON "{table}" (key); -- one row per key, so that one claim decides

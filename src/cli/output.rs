@@ -164,6 +164,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         max_attempts,
         daemon,
         lease_until: _,
+        progress,
         cancel_requested,
         tag,
         payload,
@@ -198,6 +199,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
             "daemon",
             (*attempt > 0 && !daemon.is_empty()).then(|| daemon.clone()),
         ),
+        ("progress", progress.as_ref().map(ToString::to_string)),
         (
             "cancellation",
             cancel_requested.then(|| "requested, waits for the run to end".to_owned()),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::health::LedgerHealth;
-use crate::ledger::{Claim, Claims, Lease, Owner, Renewal};
+use crate::ledger::{Claim, Claims, LatestProgress, Lease, LedgerError, Owner, Progress, Renewal};
 use crate::task::{Arming, TaskKey};
 
 /// All leases of this process, each from its claim until its settlement is written.
@@ -35,6 +35,7 @@ struct Leased {
     /// True if another session had locked the row at the last renewal.
     locked: bool,
     key: TaskKey,
+    progress: Arc<LatestProgress>,
 }
 
 /// A run that was ended because its lease could not be renewed.
@@ -64,6 +65,7 @@ impl Leases {
                 ended: ended.clone(),
                 locked: false,
                 key: claim.key.clone(),
+                progress: Arc::clone(&claim.progress),
             },
         );
         ended
@@ -99,12 +101,12 @@ impl Leases {
     }
 
     /// Leases to be renewed: those of which a third has passed.
-    fn due_for_renewal(&self) -> Vec<Lease> {
+    fn due_for_renewal(&self) -> Vec<(Lease, Arc<LatestProgress>)> {
         let due = self.length / 3;
         self.entries()
             .iter()
             .filter(|(_, entry)| entry.since.elapsed() >= due)
-            .map(|(lease, _)| *lease)
+            .map(|(lease, entry)| (*lease, Arc::clone(&entry.progress)))
             .collect()
     }
 
@@ -224,9 +226,47 @@ impl LeaseKeeper {
             return;
         }
         let sent = Instant::now();
-        match self.claims.renew(&leases, self.leases.length).await {
-            Ok(renewals) => self.leases.renewed(leases.into_iter().zip(renewals), sent),
+        match renew(&*self.claims, &leases, self.leases.length).await {
+            Ok(renewals) => self.leases.renewed(renewals, sent),
             Err(error) => self.health.failed("renew leases", &error),
         }
     }
+}
+
+/// A lease to be renewed, and what its run reports.
+pub type Renewing = (Lease, Arc<LatestProgress>);
+
+/// Renews leases: those whose runs have reported progress since the last renewal in one statement with it, the rest in another.
+///
+/// # Errors
+/// The ledger does not answer. Progress that was not written is written with the next renewal.
+pub async fn renew(
+    claims: &dyn Claims,
+    leases: &[Renewing],
+    length: Duration,
+) -> Result<Vec<(Lease, Renewal)>, LedgerError> {
+    let (reporting, silent): (Vec<&Renewing>, Vec<&Renewing>) =
+        leases.iter().partition(|(_, latest)| latest.is_set());
+    let silent: Vec<Lease> = silent.into_iter().map(|(lease, _)| *lease).collect();
+    let mut renewed = Vec::with_capacity(leases.len());
+    if !silent.is_empty() {
+        let renewals = claims.renew(&silent, length).await?;
+        renewed.extend(silent.into_iter().zip(renewals));
+    }
+    let taken = reporting
+        .into_iter()
+        .filter_map(|(lease, latest)| Some((latest, (*lease, latest.take()?))));
+    let (latest, reports): (Vec<_>, Vec<(Lease, Progress)>) = taken.unzip();
+    if reports.is_empty() {
+        return Ok(renewed);
+    }
+    let renewals = claims.report(&reports, length).await;
+    for (at, (latest, (lease, progress))) in latest.into_iter().zip(reports).enumerate() {
+        let renewal = renewals.as_ref().ok().and_then(|renewals| renewals.get(at));
+        renewed.extend(renewal.map(|renewal| (lease, *renewal)));
+        if renewal != Some(&Renewal::Held) {
+            latest.give_back(progress);
+        }
+    }
+    renewals.map(|_| renewed)
 }

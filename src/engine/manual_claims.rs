@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::lease::{self, Renewing};
 use crate::handler::TaskContext;
 use crate::ledger::{Claim, Claimant, Ledger, LedgerError, Settled, Settlement};
 use crate::task::{Arming, Outcome, POISON_CRASHES, TaskKey, UnixMs, Verdict};
@@ -97,13 +98,17 @@ impl ManualClaims {
         TakenTask { claim, context }
     }
 
-    /// Extends the leases of these tasks.
+    /// Extends the leases of these tasks, and stores what they have reported with
+    /// [`TaskContext::progress`].
     ///
     /// # Errors
     /// The ledger does not answer.
     pub async fn renew(&self, taken: &[TakenTask]) -> Result<(), LedgerError> {
-        let leases: Vec<_> = taken.iter().map(|task| task.claim.lease).collect();
-        self.ledger.renew(&leases, self.lease()).await?;
+        let leases = taken
+            .iter()
+            .map(|TakenTask { claim, .. }| (claim.lease, Arc::clone(&claim.progress)));
+        let leases: Vec<Renewing> = leases.collect();
+        lease::renew(&*self.ledger, &leases, self.lease()).await?;
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Extensions, HandlerError};
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use crate::ledger::Lease;
-use crate::ledger::{Claim, Ledger, Renewal};
+use crate::ledger::{Claim, Ledger, Progress, ProgressError, Renewal};
 use crate::task::{
     Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, RetryPolicy, TaskJson, TaskKey,
     Traceparent, UnixMs,
@@ -261,6 +261,21 @@ impl TaskContext {
     /// The signature of the producer.
     pub(super) fn signature(&self) -> Option<&str> {
         self.0.envelope.signature.as_deref()
+    }
+
+    /// Reports how far the run is: a percentage, and a text of up to 200 characters, or an empty one. A longer text is cut.
+    ///
+    /// It costs no statement: the renewal of the lease writes the latest report, after a third of `engine.lease` each time. So
+    /// a run that is shorter shows none. What the handler reports last is not written if the run ends before the next renewal;
+    /// nothing shows the progress of a task that does not run. For a task that was taken from a pull queue,
+    /// [`PullQueues::report`](crate::engine::PullQueues::report) writes it.
+    ///
+    /// # Errors
+    /// The percentage is more than 100.
+    pub fn progress(&self, percent: u8, text: &str) -> Result<(), ProgressError> {
+        let progress = Progress::new(percent.into(), text)?;
+        self.0.claim.progress.set(progress);
+        Ok(())
     }
 
     /// Asks the ledger whether this run still holds its claim, and extends the lease to this length.

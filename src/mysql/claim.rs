@@ -1,6 +1,6 @@
 //! Claiming rows and renewing leases.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,9 +8,12 @@ use tokio::time::Instant;
 use super::connection::{self, Conn, about_rows, statement};
 use super::error::error;
 use super::queries::{self, padded};
-use super::{MysqlLedger, decode};
+use super::{BATCH_MAX, MysqlLedger, decode};
 use lapsed_core::ledger::{Claim, Claimant, Lease, LedgerError, Owner, Renewal};
 use lapsed_core::task::Arming;
+
+/// A lease to renew, and the line of its progress, if there is news.
+type Reported = (Lease, Option<String>);
 
 impl MysqlLedger {
     /// Claims the free rows of a batch, and reads them back.
@@ -148,10 +151,23 @@ impl MysqlLedger {
         about_rows(&self.queries, template, &ids)
     }
 
-    /// Renews a batch of leases. Reads them back only if fewer rows matched.
-    pub(super) async fn renew_batch(
+    /// Renews leases, in batches. Either all have a line of progress, or none has.
+    pub(super) async fn renew_all(
         &self,
-        leases: &[Lease],
+        leases: &[Reported],
+        length: Duration,
+    ) -> Result<Vec<Renewal>, LedgerError> {
+        let mut renewals = HashMap::with_capacity(leases.len());
+        for batch in leases.chunks(BATCH_MAX) {
+            renewals.extend(self.renew_batch(batch, length).await?);
+        }
+        Ok(leases.iter().map(|(lease, _)| renewals[lease]).collect())
+    }
+
+    /// Renews a batch of leases. Reads them back only if fewer rows matched.
+    async fn renew_batch(
+        &self,
+        leases: &[Reported],
         length: Duration,
     ) -> Result<Vec<(Lease, Renewal)>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
@@ -162,19 +178,8 @@ impl MysqlLedger {
                 &mut conn,
                 &self.queries,
                 leases,
-                |lease| lease.arming.row,
-                |conn, batch| {
-                    let padded = padded(batch);
-                    let update = statement(self.queries.with_rows(queries::RENEW, padded.len()))
-                        .bind(length_ms);
-                    let update = padded
-                        .iter()
-                        .fold(update, |update, lease| update.bind(lease.arming.row));
-                    let update = padded.iter().fold(update, |update, lease| {
-                        update.bind(lease.arming.row).bind(lease.owner.0.to_vec())
-                    });
-                    Box::pin(conn.execute(update))
-                },
+                |(lease, _)| lease.arming.row,
+                |conn, batch| Box::pin(conn.execute(self.renewal(batch, length_ms))),
             )
             .await
             .map_err(error)?;
@@ -184,11 +189,12 @@ impl MysqlLedger {
         } else {
             self.held(&mut conn, leases).await.map_err(error)?
         };
+        let locked: HashSet<Lease> = done.locked.iter().map(|(lease, _)| *lease).collect();
         Ok(leases
             .iter()
-            .map(|lease| {
+            .map(|(lease, _)| {
                 let renewal = match () {
-                    () if done.locked.contains(lease) => Renewal::Locked,
+                    () if locked.contains(lease) => Renewal::Locked,
                     () if all_matched || held.contains(&(lease.arming.row, lease.owner)) => {
                         Renewal::Held
                     }
@@ -199,8 +205,33 @@ impl MysqlLedger {
             .collect())
     }
 
-    async fn held(&self, conn: &mut Conn, leases: &[Lease]) -> sqlx::Result<Vec<(u64, Owner)>> {
-        let ids: Vec<u64> = leases.iter().map(|lease| lease.arming.row).collect();
+    /// Builds the statement that renews these leases.
+    fn renewal(&self, batch: &[Reported], length_ms: i64) -> connection::Statement<'static> {
+        let padded = padded(batch);
+        let template = match padded.first() {
+            Some((_, Some(_))) => queries::REPORT,
+            _ => queries::RENEW,
+        };
+        let mut update = statement(self.queries.with_rows(template, padded.len())).bind(length_ms);
+        if template == queries::REPORT {
+            for (lease, _) in &padded {
+                update = update.bind(lease.arming.row);
+            }
+            for (_, line) in &padded {
+                update = update.bind(line.clone());
+            }
+        }
+        for (lease, _) in &padded {
+            update = update.bind(lease.arming.row);
+        }
+        for (lease, _) in &padded {
+            update = update.bind(lease.arming.row).bind(lease.owner.0.to_vec());
+        }
+        update
+    }
+
+    async fn held(&self, conn: &mut Conn, leases: &[Reported]) -> sqlx::Result<Vec<(u64, Owner)>> {
+        let ids: Vec<u64> = leases.iter().map(|(lease, _)| lease.arming.row).collect();
         let question = about_rows(&self.queries, queries::RENEWED, &ids);
         conn.fetch(question)
             .await?

@@ -1,6 +1,5 @@
 //! Claims: lookups, leases and settlements in batches.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +9,8 @@ use super::decode::LookupRow;
 use super::error::error;
 use super::{BATCH_MAX, MysqlLedger, queries};
 use lapsed_core::ledger::{
-    Claim, Claimant, Claims, FoundLease, Lease, LedgerError, Lookup, Renewal, Settled, Settlement,
+    Claim, Claimant, Claims, FoundLease, Lease, LedgerError, Lookup, Progress, Renewal, Settled,
+    Settlement,
 };
 use lapsed_core::task::{Arming, SUSPECT_CRASHES, TaskKey};
 
@@ -40,11 +40,19 @@ impl Claims for MysqlLedger {
     }
 
     async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
-        let mut renewals = HashMap::with_capacity(leases.len());
-        for batch in leases.chunks(BATCH_MAX) {
-            renewals.extend(self.renew_batch(batch, length).await?);
-        }
-        Ok(leases.iter().map(|lease| renewals[lease]).collect())
+        let unreported: Vec<_> = leases.iter().map(|lease| (*lease, None)).collect();
+        self.renew_all(&unreported, length).await
+    }
+
+    async fn report(
+        &self,
+        reports: &[(Lease, Progress)],
+        length: Duration,
+    ) -> Result<Vec<Renewal>, LedgerError> {
+        let line =
+            |(lease, progress): &(Lease, Progress)| (*lease, Some(progress.to_line(lease.owner)));
+        let reported: Vec<_> = reports.iter().map(line).collect();
+        self.renew_all(&reported, length).await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {

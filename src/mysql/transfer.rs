@@ -380,6 +380,8 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         finished_at,
         changed_at,
         origin,
+        // Of a run, and nothing that runs is moved.
+        progress: _,
     } = row;
     let history: Vec<String> = history.iter().map(AttemptError::to_line).collect();
     into.bind(key.to_string())

@@ -27,7 +27,7 @@ pub struct History {
 #[derive(Debug)]
 enum Court {
     Ledger(Box<Judge>),
-    Move(MoveJudge),
+    Move(Box<MoveJudge>),
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl History {
 
     /// One history of two ledgers, as the processes of each note it.
     pub fn of_move(judge: MoveJudge, prints: bool, forgets: u64) -> [Arc<Self>; 2] {
-        let source = Self::of(Court::Move(judge), prints, forgets);
+        let source = Self::of(Court::Move(Box::new(judge)), prints, forgets);
         let destination = Self {
             side: Side::Destination,
             state: Arc::clone(&source.state),

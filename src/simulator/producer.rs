@@ -343,6 +343,7 @@ fn sql_create(
         finished_at: None,
         changed_at: now,
         origin: Origin::Row,
+        progress: None,
     };
     Ok(store.insert(&row)?.unwrap_or_default())
 }

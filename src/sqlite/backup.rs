@@ -31,7 +31,13 @@ pub(super) fn back_up(file: &DatabaseFile, to: &Path) -> Result<Backup, LedgerEr
         )));
     }
     let part = Part::create(to).map_err(|error| cannot(&error))?;
-    let source = file.open(Access::Read)?;
+    // An older version may have written it: a backup comes before the migration.
+    let source = file.open_any(Access::Read)?;
+    if let Err(problem) =
+        schema::check_format(&source, &file.table).map_err(|source| file.error(source))?
+    {
+        return Err(refused(problem.describe(&file.path, &file.table)));
+    }
     // `VACUUM INTO` reads this database, and counts as a statement that writes.
     source
         .pragma_update(None, "query_only", false)
@@ -81,7 +87,7 @@ fn verify(file: &DatabaseFile, copy: &Path) -> Result<u64, LedgerError> {
             file.path.display()
         )));
     }
-    if let Err(problem) = schema::check(&copy, &file.table).map_err(failed)? {
+    if let Err(problem) = schema::check_format(&copy, &file.table).map_err(failed)? {
         return Err(refused(problem.describe(&file.path, &file.table)));
     }
     let count = format!("SELECT COUNT(*) FROM \"{}\"", file.table);

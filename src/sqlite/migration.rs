@@ -8,7 +8,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::error::refused;
 use super::file::{Access, DatabaseFile, give_to_owner_of};
-use super::schema::{Problem, check, format, missing, statements};
+use super::schema::{Problem, check_format, format, missing, statements};
 use lapsed_core::ledger::LedgerError;
 use lapsed_core::task::TableName;
 
@@ -39,7 +39,7 @@ pub(super) fn migrate(file: &DatabaseFile, dry_run: bool) -> Result<Migrated, Le
         false => Access::Write,
     };
     let mut connection = file.open_any(access)?;
-    match check(&connection, &file.table).map_err(|source| file.error(source))? {
+    match check_format(&connection, &file.table).map_err(|source| file.error(source))? {
         Ok(()) | Err(Problem::NoTable) => {}
         Err(problem) => return Err(refused(problem.describe(&file.path, &file.table))),
     }

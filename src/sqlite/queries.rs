@@ -8,9 +8,13 @@
 
 use lapsed_core::task::TableName;
 
-/// The columns of a whole row, in the order in which [`rows`](super::rows) reads them.
+/// The columns that a row has in the archive, too. What is read of a row are these and [`PROGRESS`], in the order in which
+/// [`rows`](super::rows) reads them.
 const COLUMNS: &str = "id, key, status, sts, start_time, end_time, owner, daemon, lease_until, run_end, retry_at, attempt, \
      crashes, max_attempts, adopted, finished_at, changed_at, tag, reason, last_error, history, result, recurrence, payload";
+
+/// Of a run, so no row of the archive has it.
+const PROGRESS: &str = "progress";
 
 /// `Class@method` of a row, as in the definition of `_method`.
 const METHOD: &str = "substr(key, 1, instr(key || '@', '@') + instr(substr(key, instr(key || '@', '@') + 1) || '@', '@') - 1)";
@@ -115,15 +119,17 @@ pub(super) struct Queries {
 impl Queries {
     pub fn new(table: &TableName) -> Self {
         Self {
-            of_archive: Some(Box::new(Self::of(&table.archive()))),
-            ..Self::of(table)
+            of_archive: Some(Box::new(Self::of(&table.archive(), "NULL"))),
+            ..Self::of(table, PROGRESS)
         }
     }
 
-    fn of(table: &TableName) -> Self {
+    fn of(table: &TableName, progress: &str) -> Self {
+        let read = format!("{COLUMNS}, {progress}");
         let of = |text: &str| {
-            let text = text.replace("{columns}", COLUMNS);
-            text.replace("{t}", table.as_str())
+            let text = text.replace("{columns}", &read);
+            text.replace("{archived}", COLUMNS)
+                .replace("{t}", table.as_str())
         };
         let range = "FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND";
         // The rest of the due time of the first place, then all others. A comparison of pairs would begin each page at the
@@ -158,7 +164,7 @@ impl Queries {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (key) DO NOTHING",
             ),
             save_run: of(
-                "UPDATE \"{t}\" SET owner = ?2, daemon = ?3, lease_until = ?4, run_end = ?5, retry_at = ?6, attempt = ?7, crashes = ?8 WHERE id = ?1",
+                "UPDATE \"{t}\" SET owner = ?2, daemon = ?3, lease_until = ?4, run_end = ?5, retry_at = ?6, attempt = ?7, crashes = ?8, progress = ?9 WHERE id = ?1",
             ),
             save_end: of(
                 "UPDATE \"{t}\" SET status = ?2, lease_until = ?3, finished_at = ?4, last_error = ?5, result = ?6 WHERE id = ?1",
@@ -169,7 +175,7 @@ impl Queries {
             save_brief: of(&format!("{save} WHERE id = ?1")),
             delete: of("DELETE FROM \"{t}\" WHERE id = ?1"),
             archive: of(
-                "INSERT OR REPLACE INTO \"{t}_archive\" ({columns}) SELECT {columns} FROM \"{t}\" WHERE id = ?1",
+                "INSERT OR REPLACE INTO \"{t}_archive\" ({archived}) SELECT {archived} FROM \"{t}\" WHERE id = ?1",
             ),
             of_archive: None,
             places_up: of(&walk_up(places)),
@@ -195,8 +201,8 @@ impl Queries {
                 "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 AND key >= ?3 AND (key > ?3 OR id > ?4) \
                  ORDER BY key, id",
             ),
-            list_by_due: of(&walk_up(&format!("SELECT {COLUMNS}, due_at"))),
-            list_by_due_down: of(&walk_down(&format!("SELECT {COLUMNS}, due_at"))),
+            list_by_due: of(&walk_up("SELECT {columns}, due_at")),
+            list_by_due_down: of(&walk_down("SELECT {columns}, due_at")),
             ids_of_tag: of(
                 "SELECT id FROM \"{t}\" INDEXED BY \"{t}_tag\" WHERE tag = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
             ),

@@ -9,7 +9,7 @@ use lapsed_core::ledger::rows::store::{Parts, Scanned, Stored};
 use lapsed_core::task::{AttemptError, Contents, Origin, TaskKey, UnixMs};
 
 /// Place of the column behind those of a whole row, for the bytes of payload and result.
-const BYTES: usize = 24;
+const BYTES: usize = 25;
 
 /// Key in place of one that is not a task key. Never written.
 const NO_KEY: &str = "Malformed@key";
@@ -82,6 +82,7 @@ pub(super) fn read(found: &Found<'_>, parts: Parts) -> rusqlite::Result<Stored> 
             tag: owned(17)?,
             max_attempts: optional(found, 13)?.map(|most| narrow(most, u16::MAX)),
         },
+        progress: owned(24)?,
     };
     Ok(Stored {
         row,
@@ -138,6 +139,7 @@ pub(super) fn save_run(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Re
         row.retry_at.0,
         row.attempt,
         row.crashes,
+        row.progress,
     ])?;
     Ok(())
 }
@@ -155,12 +157,12 @@ pub(super) fn save_end(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Re
     Ok(())
 }
 
-/// Writes everything but id and key.
+/// Writes everything but id, key and progress.
 pub(super) fn save(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
     save_some(statement, row, false)
 }
 
-/// Writes everything but id, key, payload and result.
+/// Writes everything but id, key, progress, payload and result.
 pub(super) fn save_brief(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
     save_some(statement, row, true)
 }
@@ -194,6 +196,8 @@ fn save_some(statement: &mut Statement<'_>, row: &Row, brief: bool) -> rusqlite:
         finished_at,
         changed_at,
         origin: _,
+        // Written with a renewal alone: it says nothing of another claim.
+        progress: _,
     } = row;
     let history: Vec<String> = history.iter().map(AttemptError::to_line).collect();
     let values = params![

@@ -18,6 +18,7 @@ const DEFINITION: &str = include_str!("migrations/sqlite.sql");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Problem {
     NoTable,
+    NoProgress,
     Newer(i64),
 }
 
@@ -28,6 +29,9 @@ impl Problem {
             Self::NoTable => {
                 format!("`{path}` has no table `{table}`: run `lapsed migrate`")
             }
+            Self::NoProgress => {
+                format!("`{path}`: table `{table}` lacks column `progress`: run `lapsed migrate`")
+            }
             Self::Newer(found) => {
                 format!("`{path}` has format {found}, expected {FORMAT}: {NEWER}")
             }
@@ -35,8 +39,20 @@ impl Problem {
     }
 }
 
-/// Checks that the tables exist in a format that this program knows.
+/// Checks that the tables exist in a format that this program knows, with every column that it uses.
 pub(super) fn check(
+    connection: &Connection,
+    table: &TableName,
+) -> rusqlite::Result<Result<(), Problem>> {
+    match check_format(connection, table)? {
+        Ok(()) if has_progress(connection, table)? => Ok(Ok(())),
+        Ok(()) => Ok(Err(Problem::NoProgress)),
+        Err(problem) => Ok(Err(problem)),
+    }
+}
+
+/// Checks that the tables exist in a format that this program knows.
+pub(super) fn check_format(
     connection: &Connection,
     table: &TableName,
 ) -> rusqlite::Result<Result<(), Problem>> {
@@ -76,7 +92,14 @@ pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::R
     }
     let mut statements = statements(table);
     statements.retain(|statement| missing.iter().any(|part| statement.contains(part)));
+    if !has_progress(connection, table)? {
+        statements.push(format!("ALTER TABLE \"{table}\" ADD COLUMN progress TEXT"));
+    }
     Ok(statements)
+}
+
+fn has_progress(connection: &Connection, table: &TableName) -> rusqlite::Result<bool> {
+    connection.column_exists(None::<&str>, table.as_str(), "progress")
 }
 
 fn index_exists(connection: &Connection, name: &str) -> rusqlite::Result<bool> {

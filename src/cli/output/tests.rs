@@ -43,6 +43,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
         max_attempts: None,
         daemon: HOSTILE.to_owned(),
         lease_until: None,
+        progress: None,
         cancel_requested: false,
         tag: Some(HOSTILE.to_owned()),
         payload: Some(HOSTILE.to_owned()),

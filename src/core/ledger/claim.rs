@@ -1,32 +1,14 @@
 //! A claim: the fenced, leased right to run one attempt of one task.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::format::hex;
+use super::{LatestProgress, Owner};
 use crate::task::{
     Arming, Attempt, Contents, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs,
 };
-
-/// Owner token: 16 random bytes, new for each claim statement. Only its holder may change the claimed row.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Owner(pub [u8; 16]);
-
-impl Owner {
-    /// Generates a token.
-    pub fn random() -> Self {
-        Self(rand::random())
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({}..)", hex(&self.0[..2]))
-    }
-}
 
 /// The daemon that claims, and the length of its leases.
 #[derive(Debug, Clone)]
@@ -70,6 +52,8 @@ pub struct Claim {
     pub recurrence: Option<Arc<Result<Recurrence, RecurrenceError>>>,
     /// Before the claim statement was sent: the lease lasts at least its length from then.
     pub claimed: Instant,
+    /// What the run has reported in this process, for the next renewal of its lease.
+    pub progress: Arc<LatestProgress>,
 }
 
 impl Claim {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Claim, Claimant, FoundLease, Lease, LedgerError, Lookup, Renewal, Settled, Settlement,
+    Claim, Claimant, FoundLease, Lease, LedgerError, Lookup, Progress, Renewal, Settled, Settlement,
 };
 use crate::task::{Arming, TaskKey};
 
@@ -28,6 +28,16 @@ pub trait Claims: Send + Sync {
     ///
     /// Never revives an expired lease.
     async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError>;
+
+    /// As [`renew`](Self::renew), and stores the progress of the runs in the same statement. Returns the results in the order
+    /// of `reports`.
+    ///
+    /// The progress of a claim that is lost is not stored. That of an earlier claim is never shown.
+    async fn report(
+        &self,
+        reports: &[(Lease, Progress)],
+        length: Duration,
+    ) -> Result<Vec<Renewal>, LedgerError>;
 
     /// Writes how runs ended. Returns the results in the order of `settlements`.
     ///

@@ -39,9 +39,11 @@ mod listing;
 mod lookup;
 #[cfg(feature = "rows")]
 pub mod memory;
+mod owner;
 #[doc(hidden)] // for the adapters
 pub mod pauses;
 mod producer;
+mod progress;
 #[doc(hidden)] // for the adapters
 pub mod pruning;
 mod record;
@@ -73,7 +75,7 @@ pub use self::adoption::{Adopted, Adoption, AdoptionRequest, CancelByKey, Cancel
 pub use self::cancellation::{CancelAnswer, CancelPage};
 pub use self::change::Seen;
 pub use self::change::{Change, Changed, Decide, See, by_rows};
-pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
+pub use self::claim::{Claim, Claimant, Lease, Renewal};
 pub use self::claims::Claims;
 pub use self::creation::{CreateResult, Created, IfPending, NewTask, RescheduleAnswer};
 pub use self::documents::{
@@ -90,10 +92,12 @@ pub use self::listing::{
     ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter, end_of_prefix,
 };
 pub use self::lookup::{Lookup, Stamp};
+pub use self::owner::Owner;
 pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
 pub use self::producer::Producer;
+pub use self::progress::{LatestProgress, Progress, ProgressError};
 pub use self::record::{MalformedRow, TaskRecord};
 pub use self::retention::{ArchiveMaintenance, Prune, PruneCursor, Pruned, Retention};
 pub use self::scans::Scans;

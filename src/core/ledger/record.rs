@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::Progress;
 use super::hold::MOVER;
 use crate::access::Masks;
 use crate::task::{
@@ -47,6 +48,9 @@ pub struct TaskRecord {
     /// If it runs: when another daemon may take it over, unless the lease is renewed.
     #[serde(skip)]
     pub lease_until: Option<UnixMs>,
+    /// If it runs: how far it is, as its handler or its worker has reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// True if it is cancelled as soon as its run ends.
     pub cancel_requested: bool,
     /// Its tag.
@@ -131,6 +135,7 @@ impl TaskRecord {
             max_attempts,
             daemon: String::new(),
             lease_until: None,
+            progress: None,
             cancel_requested: false,
             tag,
             payload,
@@ -177,6 +182,9 @@ impl TaskRecord {
     fn hide_payload(&mut self) {
         self.payload = None;
         self.result = None;
+        if let Some(progress) = &mut self.progress {
+            progress.hide_text();
+        }
         self.last_error = self.last_error.take().map(|_| HIDDEN.to_owned());
         for attempt_error in &mut self.history {
             HIDDEN.clone_into(&mut attempt_error.error);

@@ -190,6 +190,7 @@ fn task(state: State, due_at: UnixMs, attempt: u16) -> TaskRecord {
         max_attempts: None,
         daemon: "host:1".to_owned(),
         lease_until: None,
+        progress: None,
         cancel_requested: false,
         tag: None,
         payload: None,

@@ -34,7 +34,7 @@ use super::spans;
 use super::workers;
 use crate::clock::LedgerClock;
 use crate::handler::{Router, TaskContext};
-use crate::ledger::{Claims, Documents, Lease, Renewal, Settled};
+use crate::ledger::{Claims, Documents, Lease, Progress, Renewal, Settled};
 use crate::membership::Ownership;
 use crate::task::Outcome;
 use crate::trace::Tracer;
@@ -223,6 +223,25 @@ impl PullQueues {
             .iter()
             .map(|claim| renewal(claim).unwrap_or(Renewal::Lost))
             .collect())
+    }
+
+    /// Extends a lease by its visibility from now, and stores how far the worker is.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn report(
+        &self,
+        claim: &ClaimToken,
+        progress: Progress,
+    ) -> Result<Renewal, PullError> {
+        let (lease, length) = (claim.lease, claim.visibility());
+        let reports = [(lease, progress)];
+        let mut renewals = self.0.parts.claims.report(&reports, length).await?;
+        let renewal = renewals.pop().unwrap_or(Renewal::Lost);
+        if renewal == Renewal::Held {
+            self.0.outstanding.renew(lease, length);
+        }
+        Ok(renewal)
     }
 
     /// The end of a task that a worker has, or was to get.

@@ -64,6 +64,8 @@ impl ClaimToken {
             tag: _,
             recurrence,
             claimed: _,
+            // A worker reports with its renewals.
+            progress: _,
         } = claim;
         let recurrence = recurrence.as_deref().and_then(|known| known.as_ref().ok());
         let rest = Rest {
@@ -112,6 +114,7 @@ impl ClaimToken {
             tag: None,
             recurrence: recurrence.map(Arc::new),
             claimed: present.checked_sub(now.since(*handed)).unwrap_or(present),
+            progress: Arc::default(),
         }
     }
 
@@ -234,6 +237,7 @@ mod tests {
             tag: Some("t".to_owned()),
             recurrence: recurrence.map(|text| Arc::new(text.parse())),
             claimed: Instant::now(),
+            progress: Arc::default(),
         }
     }
 

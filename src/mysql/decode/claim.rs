@@ -72,6 +72,7 @@ pub fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Result<Opt
             .try_get::<Option<String>, _>("recurrence")?
             .map(|text| Arc::new(text.parse())),
         claimed,
+        progress: Arc::default(),
     }))
 }
 

@@ -3,9 +3,9 @@
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
-use super::{arming, contents, flag, id, key, ms, narrow, origin, state, text_key};
+use super::{arming, contents, flag, id, key, ms, narrow, origin, owner, state, text_key};
 use lapsed_core::ledger::pauses::kind_and_scope;
-use lapsed_core::ledger::{MalformedRow, TaskRecord};
+use lapsed_core::ledger::{MalformedRow, Progress, TaskRecord};
 use lapsed_core::task::{AttemptError, Origin, Pause, State, TaskKey, UnixMs};
 
 /// Reads a row of `RECORD`. `None` if its key is not a task key.
@@ -29,6 +29,7 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
             State::Running => Some(ms(row, "lease_ms")?),
             _ => None,
         },
+        progress: progress(row, state)?,
         cancel_requested: state == State::Running && deleted,
         recurrence: row.try_get("recurrence")?,
         last_error: row.try_get("last_error")?,
@@ -47,6 +48,14 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         adopted: origin(row)? != Origin::Row,
         ..TaskRecord::of(key, contents(row)?)
     }))
+}
+
+fn progress(row: &MySqlRow, state: State) -> sqlx::Result<Option<Progress>> {
+    let line: Option<String> = row.try_get("progress")?;
+    let Some(line) = line.filter(|_| state == State::Running) else {
+        return Ok(None);
+    };
+    Ok(Progress::of_line(&line, owner(row)?))
 }
 
 /// Reads a row of `RECORD` whose key is not a task key.

@@ -42,5 +42,7 @@ pub fn whole(row: &MySqlRow) -> sqlx::Result<Option<Row>> {
         finished_at: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
         changed_at: ms(row, "changed_ms")?,
         origin: origin(row)?,
+        // Of a run, and nothing that runs is moved.
+        progress: None,
     }))
 }

@@ -26,7 +26,7 @@ pub(super) enum Rule {
 }
 
 /// In the order of the table. Columns of the programs from which tables are adopted come first.
-pub(super) const RULES: [(&str, Rule); 28] = [
+pub(super) const RULES: [(&str, Rule); 29] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
     ("status", Rule::Flag),
@@ -51,6 +51,7 @@ pub(super) const RULES: [(&str, Rule); 28] = [
     ("recurrence", Rule::Text((1 << 16) - 1)),
     ("finished_at", Rule::Time),
     ("changed_at", Rule::Time),
+    ("progress", Rule::Text(255)),
     (DUE_AT, Rule::DueAt),
     (BUCKET, Rule::Bucket),
     (RECURRING, Rule::Recurring),

@@ -84,7 +84,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, owner, daemon, {progress} AS progress, tag, \
        IF(LENGTH(payload) <= {payload_max}, payload, CONCAT('\"(', LENGTH(payload), ' bytes, too many to read)\"')) AS payload, \
        recurrence, last_error, reason, history, result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
@@ -96,7 +96,7 @@ pub const RECORD_BRIEF: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGN
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, owner, daemon, {progress} AS progress, tag, \
        CAST(NULL AS CHAR) AS payload, \
        recurrence, last_error, reason, history, CAST(NULL AS CHAR) AS result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \

@@ -51,6 +51,11 @@ pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREAT
 pub const RENEW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
+/// `report`: as [`RENEW`], with the progress of each run. Primary key.
+pub const REPORT: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000, \
+       progress = ELT(FIELD(id, {ids}), {texts}) \
+     WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+
 /// `pardon`: lowers the crashes of a claimed task. Primary key.
 pub const PARDON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET crashes = LEAST(crashes, ?) \
      WHERE id = ? AND owner = ? AND run_end = CAST(? AS SIGNED) / 1000 AND status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3))";

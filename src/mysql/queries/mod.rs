@@ -52,7 +52,7 @@ pub use self::archive::{
 };
 pub use self::claims::{
     AS_IT_IS_NOW, CLAIM, CLAIMABLE, CLAIMED, DISOWN, END_LEASES, EXISTING, LEASES, LOOKUP, PARDON,
-    RENEW, RENEWED, UNLOCKED,
+    RENEW, RENEWED, REPORT, UNLOCKED,
 };
 pub use self::documents::{
     DELETE_DOCUMENT, DELETE_DOCUMENTS, DOCUMENT, DOCUMENTS, EXPIRED_DOCUMENTS, INSERT_DOCUMENT,
@@ -101,6 +101,8 @@ pub const SNAPSHOT_ISOLATION: &str = "SHOW VARIABLES LIKE 'innodb_snapshot_isola
 #[derive(Debug, Clone)]
 pub struct Queries {
     table: String,
+    /// `{progress}`. Of a run, so no row of the archive has it.
+    progress: &'static str,
 }
 
 impl Queries {
@@ -108,12 +110,16 @@ impl Queries {
     pub fn new(table: &TableName) -> Self {
         Self {
             table: table.to_string(),
+            progress: "progress",
         }
     }
 
     /// Builds the statements that read the archive of `table`, which has the columns that they name.
     pub fn of_archive(table: &TableName) -> Self {
-        Self::new(&table.archive())
+        Self {
+            progress: "NULL",
+            ..Self::new(&table.archive())
+        }
     }
 
     /// Returns a statement without lists.
@@ -123,6 +129,7 @@ impl Queries {
             .replace("{archived}", ARCHIVED)
             .replace("{ended}", ENDED)
             .replace("{t}", &self.table)
+            .replace("{progress}", self.progress)
             .replace("{now_ns}", NOW_NS)
             .replace("{held}", HELD)
             .replace("{given_back}", GIVEN_BACK)
@@ -155,6 +162,7 @@ impl Queries {
         self.plain(template)
             .replace("{ids}", &list("?", n))
             .replace("{owners}", &list("(?, ?)", n))
+            .replace("{texts}", &list("?", n))
             .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
     }
 
@@ -243,10 +251,10 @@ fn list(item: &str, n: usize) -> String {
 }
 
 /// Pads a list to the next power of two by repeating its last item.
-pub fn padded<T: Copy>(items: &[T]) -> Vec<T> {
+pub fn padded<T: Clone>(items: &[T]) -> Vec<T> {
     let mut padded = items.to_vec();
     if let Some(last) = items.last() {
-        padded.resize(items.len().next_power_of_two(), *last);
+        padded.resize(items.len().next_power_of_two(), last.clone());
     }
     padded
 }

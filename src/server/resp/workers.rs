@@ -14,7 +14,7 @@ use super::reply::Reply;
 use super::server_state::ServerState;
 use super::session::Session;
 use lapsed::engine::{ClaimToken, Leased, PullError, PullQueues, Report};
-use lapsed::ledger::Renewal;
+use lapsed::ledger::{Progress, Renewal};
 use lapsed::task::{JsonMember, RetryAdvice};
 use lapsed_core::access::{AccessScope as Scope, Principal};
 
@@ -55,8 +55,8 @@ pub const COMMANDS: &[Command] = &[
         "Has a task given out again after a delay. Not a failure."),
     of_workers("lapsed.release", 2, Run::Joined(release), "claim",
         "Gives a task back unused. No attempt is counted."),
-    of_workers("lapsed.renew", -2, Run::Later(renew), "claim [claim ...]",
-        "Extends leases by the visibility of their route. Returns OK for one claim, and for several 1 (extended), 0 (lost) or -1 (locked now) each."),
+    of_workers("lapsed.renew", -2, Run::Later(renew), "claim [claim ...] [PROGRESS percent [TEXT text]]",
+        "Extends leases by the visibility of their route. Returns OK for one claim, and for several 1 (extended), 0 (lost) or -1 (locked now) each. PROGRESS says of one claim how far its task is."),
 ];
 
 fn take(session: &Session, server: &Arc<ServerState>, args: Args<'_>) -> BoxFuture<'static, Reply> {
@@ -229,21 +229,20 @@ fn renew(
     server: &Arc<ServerState>,
     args: Args<'_>,
 ) -> BoxFuture<'static, Reply> {
-    let texts: Result<Vec<Vec<u8>>, Reply> = match args.len() - 1 {
-        1..=RENEW_MAX => Ok(args.from(1).map(<[u8]>::to_vec).collect()),
-        _ => Err(Reply::err(format_args!(
-            "expected at most {RENEW_MAX} claims"
-        ))),
-    };
+    let asked = Renewed::read(args);
     let (queues, user) = (queues(server), session.user.clone());
     async move {
         let renewed = async {
-            let (queues, texts) = (queues?, texts?);
+            let Renewed {
+                claims: texts,
+                progress,
+            } = asked?;
+            let queues = queues?;
             let claims = read_all(&queues, &texts).await;
             let claims = claims.map_err(|error| failure(&error))?;
             let mut read = claims.iter().flatten();
             read.try_for_each(|claim| require_claim(user.as_deref(), claim))?;
-            let renewed = renew_all(&queues, claims).await;
+            let renewed = renew_all(&queues, claims, progress).await;
             renewed.map_err(|error| failure(&error))
         };
         match renewed.await {
@@ -259,6 +258,50 @@ fn renew(
         }
     }
     .boxed()
+}
+
+/// The arguments of `LAPSED.RENEW`.
+struct Renewed {
+    claims: Vec<Vec<u8>>,
+    /// Of the only claim.
+    progress: Option<Progress>,
+}
+
+impl Renewed {
+    fn read(args: Args<'_>) -> Result<Self, Reply> {
+        let is_claim = |arg: &&[u8]| !is(arg, "PROGRESS");
+        let claims: Vec<Vec<u8>> = args
+            .from(1)
+            .take_while(is_claim)
+            .map(<[u8]>::to_vec)
+            .collect();
+        let mut options = args.from(1 + claims.len()).skip(1);
+        let progress = match (
+            options.next(),
+            options.next(),
+            options.next(),
+            options.next(),
+        ) {
+            _ if claims.len() == args.len() - 1 => None,
+            (Some(percent), None, ..) => Some(progress(percent, b"")?),
+            (Some(percent), Some(option), Some(text), None) if is(option, "TEXT") => {
+                Some(progress(percent, text)?)
+            }
+            _ => return Err(syntax_error()),
+        };
+        match claims.len() {
+            0 => Err(syntax_error()),
+            2.. if progress.is_some() => Err(Reply::err("expected one claim with PROGRESS")),
+            1..=RENEW_MAX => Ok(Self { claims, progress }),
+            _ => Err(Reply::err(format_args!(
+                "expected at most {RENEW_MAX} claims"
+            ))),
+        }
+    }
+}
+
+fn progress(percent: &[u8], said: &[u8]) -> Result<Progress, Reply> {
+    Progress::new(integer(percent)?, &text(Some(said))?).map_err(Reply::err)
 }
 
 /// Reads claim tokens. `None` for one that was changed.
@@ -281,7 +324,11 @@ async fn read_all(
 async fn renew_all(
     queues: &PullQueues,
     claims: Vec<Option<ClaimToken>>,
+    progress: Option<Progress>,
 ) -> Result<Vec<Renewal>, PullError> {
+    if let (Some(progress), [Some(claim)]) = (&progress, &claims[..]) {
+        return Ok(vec![queues.report(claim, progress.clone()).await?]);
+    }
     let good: Vec<ClaimToken> = claims.iter().flatten().cloned().collect();
     let mut renewed = queues.renew(&good).await?.into_iter();
     let renewal = |claim: Option<ClaimToken>| claim.and_then(|_| renewed.next());

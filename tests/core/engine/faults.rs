@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lapsed::ledger::{DueScan, LedgerError, Window};
@@ -35,6 +35,8 @@ pub struct Faults {
     pub results_unfit: AtomicBool,
     /// Renewals find their rows locked.
     pub renewals_locked: AtomicBool,
+    /// Statements that were to write progress.
+    pub reports: AtomicUsize,
     /// Number of settlements that find their rows locked.
     pub settle_locked: AtomicU32,
     /// Error of the engine's estimate of the ledger's clock.

@@ -12,9 +12,9 @@ use lapsed::ledger::{
     CancelByKeyAnswer, CancelPage, Changed, Claim, Claimant, Claims, Created, Decide,
     DetailedStats, DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease,
     LeasePage, Ledger, LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan,
-    MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor,
-    Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot, RunNowAnswer, Scans,
-    See, Settled, Settlement, TaskRecord, Upcoming, Window,
+    MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Progress, Prune,
+    PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot,
+    RunNowAnswer, Scans, See, Settled, Settlement, TaskRecord, Upcoming, Window,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 
@@ -91,6 +91,18 @@ impl Claims for Faulty {
         match self.faults.renewals_locked.load(Ordering::SeqCst) {
             true => Ok(vec![Renewal::Locked; leases.len()]),
             false => self.inner.renew(leases, length).await,
+        }
+    }
+
+    async fn report(
+        &self,
+        reports: &[(Lease, Progress)],
+        length: Duration,
+    ) -> Result<Vec<Renewal>, LedgerError> {
+        self.faults.reports.fetch_add(1, Ordering::SeqCst);
+        match self.faults.renewals_locked.load(Ordering::SeqCst) {
+            true => Ok(vec![Renewal::Locked; reports.len()]),
+            false => self.inner.report(reports, length).await,
         }
     }
 

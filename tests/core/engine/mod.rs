@@ -14,6 +14,7 @@ mod outages;
 mod outcomes;
 mod pauses;
 mod probing;
+mod progress;
 mod pull;
 mod retention;
 pub mod rig;

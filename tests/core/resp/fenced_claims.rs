@@ -47,6 +47,7 @@ async fn a_lost_claim_is_fenced() {
         format!("LAPSED.SNOOZE {first} 1"),
         format!("LAPSED.RELEASE {first}"),
         format!("LAPSED.RENEW {first}"),
+        format!("LAPSED.RENEW {first} PROGRESS 40"),
     ] {
         let said = wire.says(&line).await;
         assert!(said.starts_with("-FENCED claim was lost"), "{line}: {said}");

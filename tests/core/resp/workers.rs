@@ -346,3 +346,73 @@ async fn a_user_of_some_classes_reports_about_no_others() {
     assert_eq!(state(&server, "Mail@send").await, State::Running);
     assert_eq!(wire.says(&format!("LAPSED.DONE {claim}")).await, "+OK");
 }
+
+#[tokio::test]
+async fn a_worker_reports_its_progress_with_a_renewal() {
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
+    due_now(&server, "Mail@send").await;
+    let claim = claim(&mut wire).await;
+    let shown = async || {
+        let found = server
+            .tasks
+            .find(TaskKey::parse("Mail@send").unwrap())
+            .await;
+        let progress = found.unwrap().unwrap().progress;
+        progress.map_or_else(String::new, |progress| progress.to_string())
+    };
+    for (options, expected) in [
+        ("", ""),
+        ("PROGRESS 0", "0 %"),
+        ("PROGRESS 40 TEXT 'row 4 of 10'", "40 %, row 4 of 10"),
+        ("", "40 %, row 4 of 10"),
+        ("progress 100 text ''", "100 %"),
+    ] {
+        let said = wire.says(&format!("LAPSED.RENEW {claim} {options}")).await;
+        assert_eq!((said.as_str(), shown().await.as_str()), ("+OK", expected));
+    }
+    for (line, expected) in [
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS 101"),
+            "-ERR expected a percentage from 0 to 100, found 101",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS -1 TEXT x"),
+            "-ERR expected a percentage from 0 to 100, found -1",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS 4.5"),
+            "-ERR value is not an integer or out of range",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} {claim} PROGRESS 4"),
+            "-ERR expected one claim with PROGRESS",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS"),
+            "-ERR syntax error",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS 4 x"),
+            "-ERR syntax error",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS 4 TEXT"),
+            "-ERR syntax error",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS 4 TEXT x y"),
+            "-ERR syntax error",
+        ),
+        (
+            format!("LAPSED.RENEW {claim} PROGRESS 4 LINE x"),
+            "-ERR syntax error",
+        ),
+        ("LAPSED.RENEW PROGRESS 4".to_owned(), "-ERR syntax error"),
+    ] {
+        assert_eq!(wire.says(&line).await, expected, "{line}");
+        assert_eq!(shown().await, "100 %", "{line}");
+    }
+    assert_eq!(wire.says(&format!("LAPSED.DONE {claim}")).await, "+OK");
+    assert_eq!(shown().await, "");
+}

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Admin as _, Claims as _, Collection, Documents as _, Ledger as _, LedgerError, ListFilter,
-    ListPage, NewTask, Producer as _,
+    Admin as _, Claimant, Claims as _, Collection, Documents as _, Ledger as _, LedgerError,
+    ListFilter, ListPage, NewTask, Producer as _, Progress,
 };
-use lapsed::task::Recurrence;
+use lapsed::task::{Recurrence, UnixMs};
 
 use crate::sqlite::Place;
 use crate::sqlite::faults::task;
@@ -69,4 +69,38 @@ async fn a_file_without_the_index_of_recurring_tasks_lists_them_and_gets_it_by_m
         ..filter
     };
     assert_eq!(ledger.list(&rest).await.unwrap(), ListPage::default());
+}
+
+#[tokio::test]
+async fn a_file_without_progress_is_refused_until_it_is_migrated_and_can_be_backed_up() {
+    let (place, ledger) = Place::migrated().await;
+    let due = NewTask::new(task("1").key, UnixMs(1));
+    ledger.create(&[due]).await.unwrap();
+    ledger.close().await;
+    let drop = "ALTER TABLE tb_time_limit_task DROP COLUMN progress";
+    place.application().execute_batch(drop).unwrap();
+
+    let ledger = place.ledger();
+    let refused = ledger.check().await.unwrap_err();
+    let remedy = "table `tb_time_limit_task` lacks column `progress`: run `lapsed migrate`";
+    assert!(refused.to_string().ends_with(remedy), "{refused}");
+    let copy = place.path("copy.db");
+    assert_eq!(ledger.back_up(copy).await.unwrap().rows, 1);
+    let planned = ledger.migrate(true).await.unwrap().statements;
+    assert_eq!(planned.len(), 1, "{planned:?}");
+    assert_eq!(ledger.migrate(false).await.unwrap().statements, planned);
+    assert_eq!(ledger.migrate(false).await.unwrap().statements.len(), 0);
+    ledger.check().await.unwrap();
+
+    let claimant = Claimant {
+        daemon: "test:1".into(),
+        lease: Duration::from_secs(60),
+    };
+    let found = ledger.look_up(&[task("1").key]).await.unwrap().remove(0);
+    let arming = found.unwrap().arming;
+    let claims = ledger.claim(&[arming], &claimant).await.unwrap();
+    let reports = [(claims[0].lease, Progress::new(40, "on").unwrap())];
+    ledger.report(&reports, claimant.lease).await.unwrap();
+    let found = ledger.find(&task("1").key).await.unwrap().unwrap();
+    assert_eq!(found.progress.unwrap().to_string(), "40 %, on");
 }

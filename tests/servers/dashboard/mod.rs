@@ -1,6 +1,7 @@
 //! The pages of the dashboard, read without JavaScript.
 
 mod archive;
+mod progress;
 mod recurring;
 mod rig;
 

@@ -66,6 +66,53 @@ async fn a_worker_takes_a_task_and_reports_how_it_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_says_how_far_it_is() {
+    let api = Api::start().await;
+    api.create("Mail@send@7", "0ms").await;
+    let task = take_one(&api).await;
+    let before = api.get("/v1/tasks/Mail@send@7").await.json();
+    assert_eq!(before.get("progress"), None);
+    for (said, shown) in [
+        (
+            json!({"percent": 40, "text": "row 4 of 10"}),
+            json!({"percent": 40, "text": "row 4 of 10"}),
+        ),
+        (json!({"percent": 100}), json!({"percent": 100, "text": ""})),
+    ] {
+        let body = json!({"progress": said});
+        assert_eq!(report(&api, &task, "renew", Some(body)).await.status, 204);
+        assert_eq!(
+            api.get("/v1/tasks/Mail@send@7").await.json()["progress"],
+            shown
+        );
+        let listed = api.get("/v1/tasks?state=running").await.json();
+        assert_eq!(listed["tasks"][0]["progress"], shown);
+    }
+    for (bad, error) in [
+        (
+            json!({"percent": 101}),
+            "expected a percentage from 0 to 100, found 101",
+        ),
+        (
+            json!({"percent": -1}),
+            "expected a percentage from 0 to 100, found -1",
+        ),
+        (json!({"text": "half"}), "missing field `percent`"),
+    ] {
+        let answer = report(&api, &task, "renew", Some(json!({"progress": bad}))).await;
+        assert!(answer.text.contains(error), "{}", answer.text);
+        answer.is_problem(400, "invalid");
+    }
+    assert_eq!(report(&api, &task, "done", None).await.status, 204);
+    let body = json!({"progress": {"percent": 50}});
+    report(&api, &task, "renew", Some(body))
+        .await
+        .is_problem(409, "claim-lost");
+    let done = api.get("/v1/tasks/Mail@send@7").await.json();
+    assert_eq!(done.get("progress"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_fails_is_tried_again_postponed_given_back_or_dead() {
     let api = Api::start().await;
     api.create("Mail@send@1", "0ms").await;

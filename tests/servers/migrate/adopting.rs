@@ -114,7 +114,7 @@ async fn a_seed_table_without_sts_gets_it() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 20 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 21 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     assert_eq!(
@@ -240,7 +240,7 @@ async fn a_table_with_some_of_the_columns_is_completed() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 18 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 19 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     database.check().await?;

@@ -160,6 +160,28 @@ fn go() -> Command {
 }
 
 #[tokio::test]
+async fn a_worker_in_python_says_how_far_it_is() {
+    let (tasks, address) = daemon();
+    schedule(&tasks, "Mail@send@7", "{}").await;
+    let home = registry::pip(Path::new(PYTHON));
+    let mut program = tokio::process::Command::new("python3");
+    program.arg(home.join("progress.py")).arg(address);
+    program.env("PYTHONPATH", home.join("packages"));
+    let output = program.stdin(Stdio::null()).output().await;
+    let output = output
+        .unwrap_or_else(|error| panic!("python3: {error}; run `scripts/install-servers --tests`"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "OK\nexpected a percentage from 0 to 100, found 101\n"
+    );
+    let running = tasks.find(key("Mail@send@7")).await.unwrap().unwrap();
+    let progress = running.progress.unwrap();
+    assert_eq!(progress.to_string(), "40 %, row 4 of 10, ü");
+}
+
+#[tokio::test]
 async fn in_python() {
     check(python(), "py").await;
     check_renewal(python()).await;

@@ -19,6 +19,7 @@ mod lists;
 mod moving;
 mod near_scans;
 mod pauses;
+mod progress;
 mod pruning;
 mod removed_keys;
 pub mod rig;

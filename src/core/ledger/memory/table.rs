@@ -159,6 +159,7 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
                 stored.retry_at = row.retry_at;
                 stored.attempt = row.attempt;
                 stored.crashes = row.crashes;
+                stored.progress.clone_from(&row.progress);
             }
             Columns::End => {
                 stored.status = row.status;
@@ -171,11 +172,17 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
                 let (payload, result) = (stored.contents.payload.take(), stored.result.take());
                 *stored = Row {
                     result,
+                    progress: stored.progress.take(),
                     ..row.clone()
                 };
                 stored.contents.payload = payload;
             }
-            Columns::All => *stored = row.clone(),
+            Columns::All => {
+                *stored = Row {
+                    progress: stored.progress.take(),
+                    ..row.clone()
+                };
+            }
         }
         let after = stored.place();
         if after != before {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{NEVER, Row, Status};
 use crate::ledger::settlement::LeftOpen;
-use crate::ledger::{Claim, Claimant, FoundLease, Lease, Owner, Renewal};
+use crate::ledger::{Claim, Claimant, FoundLease, Lease, Owner, Progress, Renewal};
 use crate::task::{Attempt, How, PAYLOAD_READ_MAX, SUSPECT_CRASHES, UnixMs};
 
 impl Row {
@@ -79,6 +79,7 @@ impl Row {
             tag: self.contents.tag.clone(),
             recurrence: recurrence.map(|stored| Arc::new(stored.parsed())),
             claimed,
+            progress: Arc::default(),
         }
     }
 
@@ -88,6 +89,21 @@ impl Row {
         }
         self.lease_until = now.plus(length);
         Renewal::Held
+    }
+
+    /// Renews a claim and stores the progress of its run: see [`Claims::report`](crate::ledger::Claims::report).
+    pub fn report(
+        &mut self,
+        owner: Owner,
+        progress: &Progress,
+        length: Duration,
+        now: UnixMs,
+    ) -> Renewal {
+        let renewal = self.renew(owner, length, now);
+        if renewal == Renewal::Held {
+            self.progress = Some(progress.to_line(owner));
+        }
+        renewal
     }
 
     /// Lowers the crashes of a claimed task: see [`Claims::pardon`](crate::ledger::Claims::pardon).

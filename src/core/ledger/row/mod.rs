@@ -42,6 +42,8 @@ pub struct Row {
     pub finished_at: Option<UnixMs>,
     pub changed_at: UnixMs,
     pub origin: Origin,
+    /// A line of [`Progress`](crate::ledger::Progress).
+    pub progress: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +90,7 @@ impl Row {
             finished_at: None,
             changed_at: now,
             origin: Origin::Row,
+            progress: None,
         }
     }
 

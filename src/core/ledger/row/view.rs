@@ -2,7 +2,7 @@
 
 use super::{Row, Status};
 
-use crate::ledger::{ListFilter, Lookup, RowSnapshot, Stamp, StateFilter, TaskRecord};
+use crate::ledger::{ListFilter, Lookup, Progress, RowSnapshot, Stamp, StateFilter, TaskRecord};
 use crate::task::{Origin, State, UnixMs, error_kind};
 
 impl Row {
@@ -18,6 +18,7 @@ impl Row {
             crashes: if self.has_run() { self.crashes } else { 0 },
             daemon: self.daemon.clone(),
             lease_until: (state == State::Running).then_some(self.lease_until),
+            progress: self.progress(state),
             cancel_requested: state == State::Running && self.deleted,
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
             last_error: self.last_error.clone(),
@@ -28,6 +29,13 @@ impl Row {
             adopted: self.origin != Origin::Row,
             ..TaskRecord::of(self.key.clone(), self.contents.clone())
         }
+    }
+
+    /// The progress of the run; `None` of a task that does not run.
+    fn progress(&self, state: State) -> Option<Progress> {
+        let line = self.progress.as_deref();
+        let line = line.filter(|_| state == State::Running)?;
+        Progress::of_line(line, self.owner)
     }
 
     pub fn fits(&self, filter: &ListFilter, now: UnixMs) -> bool {

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::store::{At, Columns, Parts, RowStore};
 use super::{Length, Result, RowLedger, update};
 use crate::ledger::{
-    Claim, Claimant, Claims, FoundLease, Lease, Lookup, Owner, Renewal, Settled, Settlement,
+    Claim, Claimant, Claims, FoundLease, Lease, Lookup, Owner, Progress, Renewal, Settled,
+    Settlement,
 };
 use crate::task::{Arming, TaskKey, Verdict};
 
@@ -50,6 +51,28 @@ impl<L: RowLedger> Claims for L {
                 Ok(renewal.unwrap_or(Renewal::Lost))
             };
             leases.iter().map(&mut renew).collect()
+        })
+        .await
+    }
+
+    async fn report(
+        &self,
+        reports: &[(Lease, Progress)],
+        length: Duration,
+    ) -> Result<Vec<Renewal>> {
+        let reports = reports.to_vec();
+        self.write(Length::Short, move |store| {
+            let mut report = |(lease, progress): &(Lease, Progress)| {
+                let renewal = update(
+                    store,
+                    At::Row(lease.arming.row),
+                    Columns::Run,
+                    |row, now| row.report(lease.owner, progress, length, now),
+                    |renewal| *renewal == Renewal::Held,
+                )?;
+                Ok(renewal.unwrap_or(Renewal::Lost))
+            };
+            reports.iter().map(&mut report).collect()
         })
         .await
     }

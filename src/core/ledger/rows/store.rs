@@ -181,9 +181,9 @@ pub enum Columns {
     Run,
     /// What a completion changes: `status`, `lease_until`, `finished_at`, `last_error`, `result`.
     End,
-    /// Everything but id, key, payload and result.
+    /// Everything but id, key, progress, payload and result.
     Brief,
-    /// Everything but id and key.
+    /// Everything but id, key and progress, which is of a run.
     All,
 }
 

@@ -17,7 +17,7 @@ use crate::http::input::{InPath, JsonBody, OptionalJson};
 use crate::http::problem::{Problem, ProblemKind};
 use lapsed::contract::duration_text;
 use lapsed::engine::{ClaimToken, Report};
-use lapsed::ledger::Renewal;
+use lapsed::ledger::{Progress, Renewal};
 use lapsed::task::{RetryAdvice, parse_length};
 
 /// Routes of claims.
@@ -160,10 +160,29 @@ async fn snooze(
     settle(&app, &caller, &claim, Report::Snoozed(delay)).await
 }
 
-/// Extends a claim by the visibility of its route from now.
+/// What a worker says while it works.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Renew {
+    /// How far it is.
+    progress: Option<ProgressInput>,
+}
+
+/// How far a worker is.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ProgressInput {
+    /// From 0 to 100.
+    percent: i64,
+    /// What it does; cut to 200 characters.
+    #[serde(default)]
+    text: String,
+}
+
+/// Extends a claim by the visibility of its route from now, and stores how far its worker is.
 #[utoipa::path(
     operation_id = "renewClaim",
-    post, path = "/claims/{claim}/renew", tag = "workers",
+    post, path = "/claims/{claim}/renew", tag = "workers", request_body = Option<Renew>,
     params(("claim" = String, Path, description = "`claim` of the task.")),
     responses(
         (status = 204, description = "The claim is extended."),
@@ -171,13 +190,24 @@ async fn snooze(
         AnyOther,
     ),
 )]
-async fn renew(State(app): State<AppState>, Claim(claim): Claim) -> Result<StatusCode, Problem> {
-    let renewed = app
-        .engine
-        .pull()
-        .renew(std::slice::from_ref(&claim))
-        .await?;
-    match renewed.first() {
+async fn renew(
+    State(app): State<AppState>,
+    Claim(claim): Claim,
+    OptionalJson(Renew { progress }): OptionalJson<Renew>,
+) -> Result<StatusCode, Problem> {
+    let queues = app.engine.pull();
+    let renewal = match progress {
+        None => queues.renew(std::slice::from_ref(&claim)).await?.pop(),
+        Some(ProgressInput { percent, text }) => {
+            let progress = Progress::new(percent, &text);
+            let progress = progress
+                .map_err(|error| Problem::invalid(format!("`progress.percent`: {error}")))?;
+            let renewal = queues.report(&claim, progress).await?;
+            app.events.touch(Topic::Tasks);
+            Some(renewal)
+        }
+    };
+    match renewal {
         Some(Renewal::Held) => Ok(StatusCode::NO_CONTENT),
         Some(Renewal::Locked) => Err(Problem::of(
             ProblemKind::Locked,

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use lapsed::client::{CreateResult, NotArmed, Receipt};
 use lapsed::contract::kept_back;
-use lapsed::ledger::{MalformedRow, TaskRecord};
+use lapsed::ledger::{MalformedRow, Progress, TaskRecord};
 use lapsed::task::{BlockedBy, JsonText, Paused, State, TaskKey};
 
 /// A task in a list: without payload, history and result.
@@ -36,6 +36,9 @@ pub struct TaskSummary {
     pub max_attempts: Option<u16>,
     /// Name of the daemon that runs it or ran it last.
     pub daemon: String,
+    /// If it runs: how far it is, as its handler or its worker has reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// True if it is cancelled as soon as its run ends.
     pub cancel_requested: bool,
     /// Its tag.
@@ -126,6 +129,7 @@ impl TaskSummary {
             crashes: task.crashes,
             max_attempts: task.max_attempts,
             daemon: task.daemon.clone(),
+            progress: task.progress.clone(),
             cancel_requested: task.cancel_requested,
             tag: task.tag.clone(),
             recurrence: task.recurrence.as_deref().map(json),

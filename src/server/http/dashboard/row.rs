@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use super::moment::Moment;
-use lapsed::ledger::TaskRecord;
+use lapsed::ledger::{Progress, TaskRecord};
 use lapsed::task::{BlockedBy, Paused, TaskKey, UnixMs};
 
 /// A task as a row of a list. Payload, history and result are left out.
@@ -21,6 +21,8 @@ pub struct Row {
     pub at: Moment,
     /// If it runs: the daemon, and when its lease ends.
     pub lease: Option<(String, Moment)>,
+    /// If it runs, and says: how far it is.
+    pub progress: Option<Progress>,
     /// Runs started.
     pub attempt: u16,
     /// Its tag.
@@ -52,6 +54,7 @@ impl Row {
             lease: task
                 .lease_until
                 .map(|until| (task.daemon, f.relative(&until))),
+            progress: task.progress,
             attempt: task.attempt,
             tag: task.tag.unwrap_or_default(),
             error: first_line(task.last_error.as_deref().unwrap_or_default()),

@@ -56,6 +56,7 @@ texts! {
         crashes: "Crashes", "崩溃次数";
         daemon: "Daemon", "守护进程";
         lease: "Lease ends", "租约到期";
+        progress: "Progress", "进度";
         tag: "Tag", "标签";
         class: "Class@method", "类@方法";
         args: "Arguments", "参数";
