@@ -1,4 +1,6 @@
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Mutex;
 
 use rand::RngExt;
 
@@ -8,12 +10,20 @@ use rand::RngExt;
 /// reconnects in a loop can even connect to itself there.
 const RANGE: std::ops::Range<u16> = 10_240..32_768;
 
-/// Picks a port that no process listens on. Another process may take it first: callers try again.
+/// The ports that this process has picked. A server that is killed gets its port back: no other takes it meanwhile.
+static PICKED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Picks a port that no process listens on, and that was not picked before. Another process may take it first: callers try
+/// again.
 pub(super) fn free_port() -> u16 {
     let mut rng = rand::rng();
     loop {
         let port = rng.random_range(RANGE);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        let is_new = PICKED
+            .lock()
+            .expect("nothing panics while holding it")
+            .insert(port);
+        if is_new && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }
     }
