@@ -3,9 +3,8 @@
 use lapsed::timer::{AlarmStore, ArmMode, Armed, Cause, Remaining, Source};
 
 use crate::key_expiry::harness::{Daemon, Recorded, key, keys};
-use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, server};
+use crate::key_expiry::servers::{Changes, admin, lazy_daemon, lazy_server, server};
 use crate::support::redis_commands::ask;
-use crate::support::redis_stats::calls;
 
 #[tokio::test]
 async fn an_armed_key_that_expires_raises_a_signal() {
@@ -115,16 +114,20 @@ async fn a_key_armed_too_late_is_announced_at_once() {
 
 #[tokio::test]
 async fn a_due_task_whose_key_is_missing_is_announced_without_a_key() {
-    let redis = lazy_server().start().await.unwrap();
+    let redis = lazy_server()
+        .set("notify-keyspace-events", "KEA")
+        .start()
+        .await
+        .unwrap();
     let daemon = lazy_daemon(&redis).await.without_nudge().listen().await;
-    let mut admin = admin(&redis).await;
-    let written = calls(&mut admin, "set").await;
+    let changes = Changes::of(&redis, "C@m@1").await;
     let due = [daemon.alarm("1", -5000)];
     assert_eq!(daemon.arm(&due, ArmMode::IfMissing).await.written, 1);
     let signal = daemon.sink.signal(|signal| signal.key == key("1")).await;
     assert_eq!(signal.source, Source::Event);
     // An arming that lasts a millisecond would look like one of a program.
-    assert_eq!(calls(&mut admin, "set").await, written);
+    let changes = changes.until_now(&mut admin(&redis).await).await;
+    assert_eq!(changes, [""; 0]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::timer::{Cause, Listening};
 
 use crate::key_expiry::harness::{Daemon, Recorded};
-use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, sentinels, server};
+use crate::key_expiry::servers::{Changes, admin, lazy_daemon, lazy_server, sentinels, server};
 use crate::support::redis_commands::ask;
 use crate::support::redis_stats::calls;
 use crate::support::wait::until;
@@ -68,19 +68,23 @@ async fn sentinels_deleted_without_an_event_are_rewritten_and_cause_an_audit() {
 
 #[tokio::test]
 async fn a_second_daemon_leaves_the_sentinels_of_the_first_alone() {
-    let redis = server().start().await.unwrap();
+    let redis = server()
+        .set("notify-keyspace-events", "KEA")
+        .start()
+        .await
+        .unwrap();
     let _first = Daemon::default_on(&redis.url()).listen().await;
     let mut admin = admin(&redis).await;
     until("all sentinels are there", async || {
         sentinels(&mut admin.clone()).await == 10
     })
     .await;
-    let before = calls(&mut admin, "set").await;
-    let second = Daemon::default_on(&redis.url()).listen().await;
-    let probes: i64 = 2 * 3;
-    assert!(
-        calls(&mut admin, "set").await - before <= probes,
-        "the second daemon wrote all ten again"
-    );
-    assert!(second.timer.is_listening());
+    let changes = Changes::of(&redis, "#SILCK*").await;
+    let checked = calls(&mut admin, "pttl").await;
+    let _second = Daemon::default_on(&redis.url()).listen().await;
+    until("the second daemon has checked the sentinels", async || {
+        calls(&mut admin.clone(), "pttl").await >= checked + 10
+    })
+    .await;
+    assert_eq!(changes.until_now(&mut admin).await, [""; 0]);
 }

@@ -1,7 +1,8 @@
 //! Private servers, and what can be asked of them.
 
 use lapsed_sandbox::{PrivateRedis, RedisOptions};
-use redis::aio::MultiplexedConnection;
+use redis::aio::{MultiplexedConnection, PubSub};
+use tokio_stream::StreamExt;
 
 use crate::key_expiry::harness::{Daemon, Options};
 use crate::support::redis_commands::ask;
@@ -37,6 +38,38 @@ pub(crate) async fn sentinels(admin: &mut MultiplexedConnection) -> i64 {
         exists.arg(format!("#SILCK`{number}"));
     });
     exists.query_async(admin).await.unwrap()
+}
+
+/// What is done to some keys of a server that announces everything.
+pub(crate) struct Changes(PubSub);
+
+impl Changes {
+    const END: &str = "__keyspace@0__:end";
+
+    /// Listens to keys of database 0 whose names match this pattern.
+    pub(crate) async fn of(redis: &PrivateRedis, names: &str) -> Self {
+        let client = redis::Client::open(redis.url()).unwrap();
+        let mut told = client.get_async_pubsub().await.unwrap();
+        told.psubscribe(format!("__keyspace@0__:{names}"))
+            .await
+            .unwrap();
+        told.subscribe(Self::END).await.unwrap();
+        Self(told)
+    }
+
+    /// The events that the server has published so far, such as `set`.
+    pub(crate) async fn until_now(mut self, admin: &mut MultiplexedConnection) -> Vec<String> {
+        let () = ask(admin, &["PUBLISH", Self::END, ""]).await;
+        let mut events = Vec::new();
+        let mut told = self.0.on_message();
+        loop {
+            let message = told.next().await.unwrap();
+            if message.get_channel_name() == Self::END {
+                return events;
+            }
+            events.push(message.get_payload().unwrap());
+        }
+    }
 }
 
 /// How many connections the server has ever had.
