@@ -71,6 +71,7 @@ CREATE TABLE "{table}_pauses" (
   method     TEXT NOT NULL, -- empty: every method
   since      INTEGER NOT NULL,
   due_before INTEGER, -- of a hold
+  until      INTEGER, -- of a pause: it ends by itself then
   set_by     TEXT NOT NULL,
   reason     TEXT NOT NULL,
   PRIMARY KEY (kind, class, method)

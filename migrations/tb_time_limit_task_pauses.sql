@@ -6,6 +6,7 @@ CREATE TABLE `{table}_pauses` (
   `method`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- '' = every method
   `since`      DECIMAL(13,3) NOT NULL, -- set then
   `due_before` DECIMAL(13,3) NULL, -- of a hold: it keeps back what has an earlier end_time
+  `until`      DECIMAL(13,3) NULL, -- of a pause: it ends by itself then, by the clock of the database
   `set_by`     VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- by whom, for people
   `reason`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- why, for people
   PRIMARY KEY (`kind`, `class`, `method`)

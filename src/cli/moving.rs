@@ -237,12 +237,15 @@ impl Move {
 }
 
 /// Pauses and holds of one ledger that are not in effect in another one. A hold there is in effect if it is the same or a
-/// later one.
+/// later one, a pause if it ends no sooner.
 fn missing_pauses(here: Vec<Pause>, there: &[Pause]) -> Vec<Pause> {
     let covers = |there: &Pause, here: &Pause| {
         there.kind == here.kind
             && there.scope.includes(&here.scope)
             && there.due_before >= here.due_before
+            && there
+                .until
+                .is_none_or(|end| here.until.is_some_and(|here| here <= end))
     };
     let missing_pauses = here.into_iter().filter(|here| {
         // A release lets tasks start.

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use lapsed::Config;
 use lapsed::compose::Adapters;
 use lapsed::ledger::{PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer};
-use lapsed::task::{BlockedBy, Pause, PauseKind, Paused, Scope, TaskKey, UnixMs};
+use lapsed::task::{BlockedBy, Due, Pause, PauseKind, Paused, Scope, TaskKey, UnixMs};
 use serde_json::{Value, json};
 
 use super::EXIT_FAILED;
@@ -24,6 +24,12 @@ pub struct PauseTasks {
     /// Pause everything
     #[arg(long)]
     all: bool,
+    /// Resume by itself after this time, e.g. 2h; of what is paused already, from now on
+    #[arg(long, value_name = "DUR", value_parser = Due::parse_delay, allow_hyphen_values = true, conflicts_with = "until")]
+    r#for: Option<Due>,
+    /// Resume by itself at this time, e.g. 2026-12-01T09:00:00Z
+    #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
+    until: Option<Due>,
     /// Reason, shown to other operators
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = reason)]
     reason: String,
@@ -43,13 +49,32 @@ impl PauseTasks {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let scope = self.scope.unwrap_or(Scope::EVERYTHING);
         let ledger = Adapters::new(config)?.ledger;
-        let PauseAnswer { pause, already } =
-            ledger.pause(&scope, &operator(), &self.reason).await?;
-        let text = match already {
-            true => format!("{} was paused already, {}", named(&scope), pause.origin()),
-            false => format!(
-                "{} is paused: running tasks finish, and no task of it starts after the next 2 s",
-                named(&scope)
+        let end = self.r#for.or(self.until);
+        let operator = operator();
+        let pausing = ledger.pause(&scope, end, &operator, &self.reason);
+        let PauseAnswer {
+            pause,
+            already,
+            end_changed,
+        } = pausing.await?;
+        let name = named(&scope);
+        let text = match (already, pause.until) {
+            (true, None) if end_changed => {
+                format!(
+                    "{name} was paused already, and stays so until it is resumed: {}",
+                    pause.origin()
+                )
+            }
+            (true, Some(until)) if end_changed => {
+                format!(
+                    "{name} was paused already, now until {until}: {}",
+                    pause.origin()
+                )
+            }
+            (true, _) => format!("{name} was paused already, {}", pause.origin()),
+            (false, until) => format!(
+                "{name} is paused{}: running tasks finish, and no task of it starts after the next 2 s",
+                until.map_or(String::new(), |until| format!(" until {until}"))
             ),
         };
         let mut value = serde_json::to_value(&pause)?;
@@ -175,12 +200,13 @@ pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     table.load_style(presets::NOTHING);
     table.set_header(["WHAT", "IS", "SINCE", "BY", "REASON"]);
     for pause in &pauses {
-        let is = match (pause.kind, pause.due_before) {
-            (PauseKind::Pause, _) => "paused".to_owned(),
-            (PauseKind::Hold, before) => {
+        let is = match (pause.kind, pause.due_before, pause.until) {
+            (PauseKind::Pause, _, None) => "paused".to_owned(),
+            (PauseKind::Pause, _, Some(until)) => format!("paused until {until}"),
+            (PauseKind::Hold, before, _) => {
                 format!("held if due before {}", before.unwrap_or(pause.since))
             }
-            (PauseKind::Release, _) => "released".to_owned(),
+            (PauseKind::Release, ..) => "released".to_owned(),
         };
         let (what, since) = (pause.scope.to_string(), pause.since.to_string());
         let (by, reason) = (shown(Some(&pause.by)), shown(Some(&pause.reason)));
@@ -249,11 +275,13 @@ pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option
 
 /// As [`kept_back`] for a task due at `due`, as the end of a sentence. `now` is the ledger's time.
 pub fn stays_pending(pauses: &[Pause], key: &TaskKey, due: UnixMs, now: UnixMs) -> (Value, String) {
-    let (kept_back, why) = kept_back(pauses, key, due);
+    let starts = due.max(now);
+    let pauses = pauses.iter().filter(|pause| !pause.is_over(starts));
+    let pauses: Vec<Pause> = pauses.cloned().collect();
+    let (kept_back, why) = kept_back(&pauses, key, due);
     let Some(why) = why else {
         return (kept_back, String::new());
     };
-    let starts = due.max(now);
     let older: Vec<Pause> = pauses
         .iter()
         .filter(|pause| is_known(pause, starts))

@@ -2,12 +2,13 @@
 
 use super::{ClientError, TaskClient};
 use crate::ledger::{PauseAnswer, ReleaseAnswer};
-use crate::task::{Pause, Scope};
+use crate::task::{Due, Pause, Scope};
 
 impl TaskClient {
     /// Pauses a class, a class and method, or [everything](Scope::EVERYTHING), in all daemons, until it is
     /// [resumed](Self::resume). Within 2 s after this has returned, no more runs start. Current runs continue. Tasks that
-    /// fall due stay pending. `by` and `reason` are shown to people. To pause a scope twice changes nothing.
+    /// fall due stay pending. `by` and `reason` are shown to people. To pause a scope twice changes nothing, except that an
+    /// [end](Self::pause_until) is removed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -34,7 +35,40 @@ impl TaskClient {
         by: &str,
         reason: &str,
     ) -> Result<PauseAnswer, ClientError> {
-        Ok(self.ledger.pause(scope, by, reason).await?)
+        Ok(self.ledger.pause(scope, None, by, reason).await?)
+    }
+
+    /// As [`pause`](Self::pause), until `end` by the ledger's clock, or until it is resumed before. Then its tasks start as
+    /// after a [`resume`](Self::resume). Of a scope that is paused already, the end is replaced.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// use lapsed::task::{Due, Scope};
+    /// # let (_, tasks) = lapsed::in_memory(&lapsed::Config::default(), lapsed::Handlers::new());
+    ///
+    /// let end = Due::after(Duration::from_secs(2 * 3600))?;
+    /// let paused = tasks.pause_until(&Scope::class("Invoice")?, end, "the shop", "stocktaking").await?;
+    /// assert!(paused.pause.until.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause), and for an end that is not in the future.
+    ///
+    /// # Cancel safety
+    /// As [`pause`](Self::pause).
+    pub async fn pause_until(
+        &self,
+        scope: &Scope,
+        end: Due,
+        by: &str,
+        reason: &str,
+    ) -> Result<PauseAnswer, ClientError> {
+        Ok(self.ledger.pause(scope, Some(end), by, reason).await?)
     }
 
     /// Lifts the pause of exactly this scope, and returns it; `None` if there was none. Tasks that fell due meanwhile

@@ -84,6 +84,7 @@ phrases! {
     PausedDo: "Resume it when it is time.";
     Held: "held for review since {}";
     HeldDo: "Release it when it is time: `lapsed resume --held`.";
+    PausedUntil: "Until {}.";
     PausedBy: "By {}.";
     PausedReason: "Reason: {}.";
     CheckLedger: "Check the database server and `ledger.url`.";

@@ -278,6 +278,7 @@ fn pause(scope: &str) -> Pause {
         scope: scope.parse().unwrap(),
         since: UnixMs(0),
         due_before: None,
+        until: None,
         by: "ann".to_owned(),
         reason: "stocktaking".to_owned(),
     }

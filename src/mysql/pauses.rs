@@ -6,9 +6,9 @@ use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries};
-use lapsed_core::ledger::pauses::{check_reason, check_room, cut_by};
-use lapsed_core::ledger::{LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
-use lapsed_core::task::{Pause, PauseKind, Scope, UnixMs};
+use lapsed_core::ledger::pauses::{check_reason, check_room, cut_by, end_of_pause};
+use lapsed_core::ledger::{Ledger as _, LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
+use lapsed_core::task::{Due, Pause, PauseKind, Scope, UnixMs};
 
 /// Number of attempts to read a pause that others remove at the same time.
 const READ_BACKS: usize = 5;
@@ -26,31 +26,61 @@ impl Pauses for MysqlLedger {
     async fn pause(
         &self,
         scope: &Scope,
+        end: Option<Due>,
         by: &str,
         reason: &str,
     ) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
+        let until = match end {
+            Some(_) => end_of_pause(end, self.sync_clock().await?)?,
+            None => None,
+        };
+        let mut conn = self.pools.acquire().await?;
+        let over = statement(self.queries.plain(queries::DELETE_OVER));
+        conn.execute(over).await.map_err(error)?;
+        drop(conn);
         self.check_room_for(PauseKind::Pause, scope).await?;
         let (class, method) = columns(scope);
         let insert = || {
             statement(self.queries.plain(queries::SET_PAUSE))
                 .bind(class.clone())
                 .bind(method.clone())
+                .bind(until.map(|until| until.0))
                 .bind(cut_by(by))
                 .bind(reason.to_owned())
         };
-        self.write(PauseKind::Pause, scope, insert).await
+        let answer = self.write(PauseKind::Pause, scope, insert).await?;
+        if answer.pause.until == until {
+            return Ok(answer);
+        }
+        let replace = statement(self.queries.plain(queries::SET_UNTIL))
+            .bind(until.map(|until| until.0))
+            .bind(class.clone())
+            .bind(method.clone());
+        let mut conn = self.pools.acquire().await?;
+        match conn.execute(replace).await.map_err(error)? {
+            0 => Err(changed_meanwhile(scope)),
+            _ => Ok(PauseAnswer {
+                pause: Pause {
+                    until,
+                    ..answer.pause
+                },
+                already: true,
+                end_changed: true,
+            }),
+        }
     }
 
     async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
+        let is_same = |pause: &Pause| pause.kind == PauseKind::Pause && pause.scope == *scope;
+        let found = self.pauses().await?.into_iter().find(is_same);
         let mut conn = self.pools.acquire().await?;
-        let found = self.pause_of(&mut conn, PauseKind::Pause, scope).await;
         let (class, method) = columns(scope);
         let delete = statement(self.queries.plain(queries::LIFT_PAUSE))
             .bind(class)
             .bind(method);
         let lifted = conn.execute(delete).await.map_err(error)?;
-        Ok(found.map_err(error)?.filter(|_| lifted > 0))
+        Ok(found.filter(|_| lifted > 0))
     }
 
     async fn hold_overdue(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
@@ -128,13 +158,14 @@ impl MysqlLedger {
             };
             let found = self.pause_of(&mut conn, kind, scope).await;
             if let Some(pause) = found.map_err(error)? {
-                return Ok(PauseAnswer { pause, already });
+                return Ok(PauseAnswer {
+                    pause,
+                    already,
+                    end_changed: false,
+                });
             }
         }
-        Err(LedgerError::Locked {
-            message: format!("others pause and resume {scope} at the same time"),
-            source: None,
-        })
+        Err(changed_meanwhile(scope))
     }
 
     async fn pause_of(
@@ -150,6 +181,13 @@ impl MysqlLedger {
             .bind(method);
         let rows = conn.fetch(question).await?;
         rows.first().map_or(Ok(None), decode::pause)
+    }
+}
+
+fn changed_meanwhile(scope: &Scope) -> LedgerError {
+    LedgerError::Locked {
+        message: format!("others pause and resume {scope} at the same time"),
+        source: None,
     }
 }
 

@@ -184,9 +184,16 @@ impl Producer {
             },
             Verb::CancelAll | Verb::RedriveAll => unreachable!("it is sent over HTTP"),
             Verb::Discard => Answer::Other(format!("{}", self.tasks.discard(key).await?)),
-            Verb::Pause => {
+            Verb::Pause { lasts } => {
                 let scope: Scope = class_of(text).parse().expect("a scope");
-                let answer = self.tasks.pause(&scope, "simulator", "").await?;
+                let answer = match lasts {
+                    None => self.tasks.pause(&scope, "simulator", "").await?,
+                    Some(lasts) => {
+                        let end = Due::after(*lasts).expect("it is short");
+                        let pausing = self.tasks.pause_until(&scope, end, "simulator", "");
+                        pausing.await?
+                    }
+                };
                 Answer::Other(format!("{answer:?}"))
             }
             Verb::Resume => {

@@ -219,10 +219,10 @@ impl Queries {
                 "SELECT id, due_at FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 ORDER BY due_at DESC, id DESC LIMIT 1 OFFSET ?3",
             ),
             pauses: of(
-                "SELECT kind, class, method, since, due_before, set_by, reason FROM \"{t}_pauses\" ORDER BY since, rowid",
+                "SELECT kind, class, method, since, due_before, until, set_by, reason FROM \"{t}_pauses\" ORDER BY since, rowid",
             ),
             insert_pause: of(
-                "INSERT INTO \"{t}_pauses\" (kind, class, method, since, due_before, set_by, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO \"{t}_pauses\" (kind, class, method, since, due_before, until, set_by, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             ),
             delete_pause: of(
                 "DELETE FROM \"{t}_pauses\" WHERE kind = ?1 AND class = ?2 AND method = ?3",

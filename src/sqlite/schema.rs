@@ -19,6 +19,7 @@ const DEFINITION: &str = include_str!("migrations/sqlite.sql");
 pub(super) enum Problem {
     NoTable,
     NoProgress,
+    NoUntil,
     Newer(i64),
 }
 
@@ -31,6 +32,12 @@ impl Problem {
             }
             Self::NoProgress => {
                 format!("`{path}`: table `{table}` lacks column `progress`: run `lapsed migrate`")
+            }
+            Self::NoUntil => {
+                format!(
+                    "`{path}`: table `{}` lacks column `until`: run `lapsed migrate`",
+                    table.pauses()
+                )
             }
             Self::Newer(found) => {
                 format!("`{path}` has format {found}, expected {FORMAT}: {NEWER}")
@@ -45,8 +52,9 @@ pub(super) fn check(
     table: &TableName,
 ) -> rusqlite::Result<Result<(), Problem>> {
     match check_format(connection, table)? {
-        Ok(()) if has_progress(connection, table)? => Ok(Ok(())),
-        Ok(()) => Ok(Err(Problem::NoProgress)),
+        Ok(()) if !has_progress(connection, table)? => Ok(Err(Problem::NoProgress)),
+        Ok(()) if !has_until(connection, table)? => Ok(Err(Problem::NoUntil)),
+        Ok(()) => Ok(Ok(())),
         Err(problem) => Ok(Err(problem)),
     }
 }
@@ -95,7 +103,15 @@ pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::R
     if !has_progress(connection, table)? {
         statements.push(format!("ALTER TABLE \"{table}\" ADD COLUMN progress TEXT"));
     }
+    if !has_until(connection, table)? {
+        let pauses = table.pauses();
+        statements.push(format!("ALTER TABLE \"{pauses}\" ADD COLUMN until INTEGER"));
+    }
     Ok(statements)
+}
+
+fn has_until(connection: &Connection, table: &TableName) -> rusqlite::Result<bool> {
+    connection.column_exists(None::<&str>, table.pauses().as_str(), "until")
 }
 
 fn has_progress(connection: &Connection, table: &TableName) -> rusqlite::Result<bool> {

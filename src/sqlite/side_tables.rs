@@ -31,6 +31,7 @@ impl PauseStore for SqliteStore<'_> {
                 method,
                 pause.since.0,
                 pause.due_before.map(|before| before.0),
+                pause.until.map(|until| until.0),
                 &pause.by,
                 &pause.reason,
             ))?;
@@ -145,8 +146,9 @@ fn pause(found: &Found<'_>) -> Result<Option<Pause>> {
         scope,
         since: ms(found, 3)?,
         due_before: optional(found, 4)?.map(UnixMs),
-        by: column(5)?.into_owned(),
-        reason: column(6)?.into_owned(),
+        until: optional(found, 5)?.map(UnixMs),
+        by: column(6)?.into_owned(),
+        reason: column(7)?.into_owned(),
     }))
 }
 

@@ -115,6 +115,31 @@ async fn a_class_is_paused_and_resumed() {
 }
 
 #[tokio::test]
+async fn a_pause_gets_an_end() {
+    let daemon = started();
+    daemon.schedule([json!({"key": "Shop@open@1", "in": "2h"})]);
+    let browser = Browser::open(&daemon, "/pauses").await;
+    browser.shows("Nothing is paused.").await;
+    let ends =
+        "Number(document.querySelector('#panel-pauses td[data-name=Until] time').dataset.at)";
+    browser.type_in("#class", "Shop").await;
+    browser.type_in("#for", "2h").await;
+    browser.click("form[data-call] button", "Pause").await;
+    browser.shows_in("#panel-pauses", "Shop").await;
+    let in_hours = format!("return Math.round(({ends} - Date.now()) / 3600000)");
+    assert_eq!(browser.get(&in_hours).await, json!(2));
+    // Pausing again replaces the end.
+    browser.type_in("#class", "Shop").await;
+    let fill = "document.querySelector('#until').value = '2035-12-01T09:00:00'; return true";
+    browser.get(fill).await;
+    browser.click("form[data-call] button", "Pause").await;
+    browser.shows_in("#panel-pauses", "2035-12-01").await;
+    let is_then = format!("return {ends} === Date.parse('2035-12-01T09:00:00')");
+    assert_eq!(browser.get(&is_then).await, json!(true));
+    browser.close().await;
+}
+
+#[tokio::test]
 async fn a_pause_and_its_end_are_taken_back() {
     let daemon = started();
     daemon.schedule([json!({"key": "Shop@open@1", "in": "2h"})]);

@@ -216,6 +216,7 @@ mod tests {
                 scope,
                 since: UnixMs(0),
                 due_before: None,
+                until: None,
                 by: "ops".to_owned(),
                 reason: "repair".to_owned(),
             };

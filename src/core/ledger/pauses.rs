@@ -3,8 +3,7 @@
 use async_trait::async_trait;
 
 use super::LedgerError;
-use crate::task::PauseKind;
-use crate::task::{Pause, Scope, UnixMs};
+use crate::task::{DELAY_MAX, Due, Pause, PauseKind, Scope, UnixMs};
 
 /// Maximum number of pauses, holds and releases.
 pub const PAUSES_MAX: usize = 1_000;
@@ -20,8 +19,10 @@ pub const BY_CHARS_MAX: usize = 128;
 pub struct PauseAnswer {
     /// The pause or hold in effect: an older one, if there is one.
     pub pause: Pause,
-    /// True if it was in effect before, and nothing was changed.
+    /// True if it was in effect before: at most its end was changed.
     pub already: bool,
+    /// True if it was in effect before with another end, which was replaced.
+    pub end_changed: bool,
 }
 
 /// Result of [`Pauses::release`].
@@ -40,19 +41,23 @@ pub enum ReleaseAnswer {
 /// A change applies to every daemon that reads the pauses afterwards. Nothing is written to the rows of tasks.
 #[async_trait]
 pub trait Pauses: Send + Sync {
-    /// Reads all pauses, holds and releases, oldest first.
+    /// Reads all pauses, holds and releases in effect by the ledger's clock, oldest first. A pause whose end has come is
+    /// not among them, so nothing has to be written for it to end.
     async fn pauses(&self) -> Result<Vec<Pause>, LedgerError>;
 
-    /// Pauses these tasks: none of them starts until [`resume`](Self::resume). Pausing twice changes nothing.
+    /// Pauses these tasks: none of them starts until [`resume`](Self::resume), or until `end` by the ledger's clock. Of a
+    /// scope that is paused already, only the end is replaced; `None` removes it.
     ///
     /// # If we crash right after
     /// The tasks are paused.
     ///
     /// # Errors
-    /// [`LedgerError::Invalid`] for a reason that is too long, or if there are [`PAUSES_MAX`].
+    /// [`LedgerError::Invalid`] for an end that is not in the future, a reason that is too long, or if there are
+    /// [`PAUSES_MAX`].
     async fn pause(
         &self,
         scope: &Scope,
+        end: Option<Due>,
         by: &str,
         reason: &str,
     ) -> Result<PauseAnswer, LedgerError>;
@@ -69,6 +74,23 @@ pub trait Pauses: Send + Sync {
 
     /// Counts the overdue tasks that were due before `before`, up to `limit`.
     async fn count_overdue(&self, before: UnixMs, limit: u32) -> Result<u64, LedgerError>;
+}
+
+/// Returns the end of a pause. Refuses one that is not in the future, or too far in it. `now` is the ledger's time.
+pub fn end_of_pause(end: Option<Due>, now: UnixMs) -> Result<Option<UnixMs>, LedgerError> {
+    let Some(end) = end else { return Ok(None) };
+    let until = end.resolve(now);
+    if until <= now {
+        return Err(LedgerError::Invalid(format!(
+            "the pause would end at {until}, expected a time after {now}, which it is now on the ledger's clock"
+        )));
+    }
+    if until.since(now) > DELAY_MAX {
+        return Err(LedgerError::Invalid(format!(
+            "the pause would end at {until}, expected at most 10 years (3650 days) from now: leave the end out"
+        )));
+    }
+    Ok(Some(until))
 }
 
 /// Refuses a reason that is too long.

@@ -133,6 +133,7 @@ fn a_pause_comes_before_what_else_hinders_and_says_by_whom() {
         scope: "Mail".parse().unwrap(),
         since: ago(60),
         due_before: None,
+        until: None,
         by: "ann".to_owned(),
         reason: "provider is down".to_owned(),
     };

@@ -69,7 +69,10 @@ impl WhyCause {
             ];
             let words = words.into_iter().filter(|(_, word)| !word.is_empty());
             let words = words.map(|(phrase, word)| Message::new(phrase, [text(word)]));
-            std::iter::once(first).chain(words).collect()
+            let until = pause
+                .until
+                .map(|until| Message::new(Phrase::PausedUntil, [Value::Time(until)]));
+            std::iter::once(first).chain(until).chain(words).collect()
         };
         let message = match self {
             Self::Ended(state, Some(at)) => {

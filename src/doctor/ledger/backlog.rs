@@ -271,6 +271,7 @@ mod tests {
             scope: lapsed::task::Scope::EVERYTHING,
             since: UnixMs(0),
             due_before: None,
+            until: None,
             by: String::new(),
             reason: String::new(),
         };

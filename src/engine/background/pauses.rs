@@ -108,7 +108,8 @@ impl PauseReader {
     /// Holds overdue tasks for review, before anything is claimed.
     async fn hold_overdue(&self) -> Result<(), LedgerError> {
         let reason = "started with `hold_overdue`";
-        let PauseAnswer { pause, already } = self.ledger.hold_overdue(&self.daemon, reason).await?;
+        let PauseAnswer { pause, already, .. } =
+            self.ledger.hold_overdue(&self.daemon, reason).await?;
         let before = pause.due_before.unwrap_or(pause.since);
         let overdue = self.ledger.count_overdue(before, COUNTED_MAX).await?;
         let or_more = overdue >= u64::from(COUNTED_MAX);

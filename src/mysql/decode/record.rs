@@ -112,6 +112,7 @@ pub fn pause(row: &MySqlRow) -> sqlx::Result<Option<Pause>> {
         scope,
         since: ms(row, "since_ms")?,
         due_before: row.try_get::<Option<i64>, _>("due_before_ms")?.map(UnixMs),
+        until: row.try_get::<Option<i64>, _>("until_ms")?.map(UnixMs),
         by: row.try_get("set_by")?,
         reason: row.try_get("reason")?,
     }))

@@ -65,6 +65,7 @@ pub(super) fn first_difference(steps: &[Step]) -> Option<String> {
             Step::CreatePauses => {
                 "lacks its table of pauses, or this user has no privileges on it".to_owned()
             }
+            Step::AddToPauses(column) => format!("lacks column `{column}` in its table of pauses"),
             other => format!("is not up to date ({other})"),
         }),
         [only] => Some(format!("lacks column `{only}`")),

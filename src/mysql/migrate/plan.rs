@@ -60,6 +60,8 @@ pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), 
     if PAUSES.is_missing(conn, table).await? {
         steps.push(Step::CreatePauses);
     }
+    let columns = PAUSES.missing_columns(conn, table).await?;
+    steps.extend(columns.into_iter().map(Step::AddToPauses));
     refuse_differences(table, &steps)
 }
 
@@ -165,6 +167,8 @@ async fn steps_of_side_tables(
             steps.push(step);
         }
     }
+    let columns = PAUSES.missing_columns(conn, table).await?;
+    steps.extend(columns.into_iter().map(Step::AddToPauses));
     if options.archive {
         let now = database_now(conn).await?;
         if ARCHIVE.is_missing(conn, table).await? {

@@ -55,6 +55,8 @@ pub enum Step {
     Identify(String),
     /// Creates the table of pauses.
     CreatePauses,
+    /// Adds this column to the table of pauses, which an earlier version created.
+    AddToPauses(&'static str),
     /// Creates the table of rates, for daemons without Redis.
     CreateRates,
     /// Creates the table of documents.
@@ -130,6 +132,7 @@ impl Step {
                 alter + &format!("DROP KEY `{}`, ADD {}", index.name, index.definition())
             }
             Self::CreatePauses => PAUSES.create_statement(table),
+            Self::AddToPauses(column) => PAUSES.add_statement(table, column),
             Self::CreateRates => RATES.create_statement(table),
             Self::CreateDocuments => DOCUMENTS.create_statement(table),
             Self::CreateArchive(now) => ARCHIVE.create_statement(table) + &month::clause(*now),
@@ -166,7 +169,10 @@ impl Step {
             Self::ChangeKey { .. } | Self::ConvertKey { .. } => {
                 &[Method::Copy, Method::ServersChoice]
             }
-            Self::AddColumns(_) | Self::AddGenerated(_) | Self::DefaultZero(_) => &[
+            Self::AddColumns(_)
+            | Self::AddGenerated(_)
+            | Self::AddToPauses(_)
+            | Self::DefaultZero(_) => &[
                 Method::Instant,
                 Method::InPlace,
                 Method::Copy,
@@ -215,6 +221,7 @@ impl Step {
             | Self::ConvertKey { .. }
             | Self::AddColumns(_)
             | Self::AddGenerated(_)
+            | Self::AddToPauses(_)
             | Self::ReplaceIndex(_)
             | Self::Identify(_)
             | Self::DefaultZero(_)
@@ -261,6 +268,7 @@ impl fmt::Display for Step {
             Self::ReplaceIndex(index) => write!(f, "replace key `{}`", index.name),
             Self::Identify(_) => f.write_str("give the ledger an identity, in the table's comment"),
             Self::CreatePauses => f.write_str("create the table of pauses"),
+            Self::AddToPauses(column) => write!(f, "add column `{column}` to the table of pauses"),
             Self::CreateRates => {
                 f.write_str("create the table of rates, for daemons without redis")
             }

@@ -1,18 +1,26 @@
 //! Statements of pauses.
 
-/// `pauses`: all of them, oldest first. Every daemon reads it each second, so the table is small.
+/// `pauses`: all whose end has not come, oldest first. Every daemon reads it each second, so the table is small.
 pub const PAUSES: &str = "SELECT kind, class, method, CAST(since * 1000 AS SIGNED) AS since_ms, \
-       CAST(due_before * 1000 AS SIGNED) AS due_before_ms, set_by, reason \
-     FROM `{t}_pauses` ORDER BY since, kind, class, method";
+       CAST(due_before * 1000 AS SIGNED) AS due_before_ms, CAST(`until` * 1000 AS SIGNED) AS until_ms, set_by, reason \
+     FROM `{t}_pauses` WHERE `until` IS NULL OR `until` > UNIX_TIMESTAMP(NOW(3)) ORDER BY since, kind, class, method";
 
-/// `pause`, `resume`, `hold_overdue`, `release`: one of them. Primary key.
+/// `pause`, `hold_overdue`, `release`: one of them. Primary key.
 pub const PAUSE: &str = "SELECT kind, class, method, CAST(since * 1000 AS SIGNED) AS since_ms, \
-       CAST(due_before * 1000 AS SIGNED) AS due_before_ms, set_by, reason \
+       CAST(due_before * 1000 AS SIGNED) AS due_before_ms, CAST(`until` * 1000 AS SIGNED) AS until_ms, set_by, reason \
      FROM `{t}_pauses` WHERE kind = ? AND class = ? AND method = ?";
 
 /// `pause`. First writer wins; duplicate key (1062) means that the scope is paused already.
-pub const SET_PAUSE: &str = "INSERT INTO `{t}_pauses` (kind, class, method, since, set_by, reason) \
-     VALUES ('pause', ?, ?, UNIX_TIMESTAMP(NOW(3)), ?, ?)";
+pub const SET_PAUSE: &str = "INSERT INTO `{t}_pauses` (kind, class, method, since, `until`, set_by, reason) \
+     VALUES ('pause', ?, ?, UNIX_TIMESTAMP(NOW(3)), CAST(? AS SIGNED) / 1000, ?, ?)";
+
+/// `pause` of what is paused: replaces the end. Not an UPDATE, so that those who pause need no further privilege. Primary key.
+pub const SET_UNTIL: &str = "REPLACE INTO `{t}_pauses` (kind, class, method, since, due_before, `until`, set_by, reason) \
+     SELECT kind, class, method, since, due_before, CAST(? AS SIGNED) / 1000, set_by, reason \
+     FROM `{t}_pauses` WHERE kind = 'pause' AND class = ? AND method = ?";
+
+/// `pause`, before anything else: deletes pauses whose end has come.
+pub const DELETE_OVER: &str = "DELETE FROM `{t}_pauses` WHERE `until` <= UNIX_TIMESTAMP(NOW(3))";
 
 /// `resume`. Primary key.
 pub const LIFT_PAUSE: &str =

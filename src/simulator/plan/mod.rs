@@ -51,7 +51,10 @@ pub enum Verb {
     /// All dead tasks of the class of the key are redriven, over HTTP.
     RedriveAll,
     Discard,
-    Pause,
+    /// The class of the key is paused, for this long or until it is resumed.
+    Pause {
+        lasts: Option<Duration>,
+    },
     Resume,
     /// An old program sets `sts = 1`.
     SqlCancel,
@@ -327,7 +330,11 @@ impl Plan {
             14 => Verb::RunNow,
             15 => Verb::Redrive,
             16 => Verb::Discard,
-            17 => Verb::Pause,
+            17 => Verb::Pause {
+                lasts: rng
+                    .percent(50)
+                    .then(|| delay(rng).max(Duration::from_millis(1))),
+            },
             18 => Verb::Resume,
             20..=23 => Verb::RespSet { delay: delay(rng) },
             24 => Verb::RespExpire { delay: delay(rng) },

@@ -61,7 +61,7 @@ async fn after_an_activation_the_status_tells_its_cause() {
     })
     .await;
     let scope = Scope::class("Job").unwrap();
-    rig.ledger.pause(&scope, "a test", "").await.unwrap();
+    rig.ledger.pause(&scope, None, "a test", "").await.unwrap();
     until("the pause is read", async || rig.metric("lapsed_pauses 1")).await;
     rig.ledger.resume(&scope).await.unwrap();
     until("its end starts a sweep", async || {

@@ -16,7 +16,9 @@ use lapsed::ledger::{
     PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot,
     RunNowAnswer, Scans, See, Settled, Settlement, TaskRecord, Upcoming, Window,
 };
-use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{
+    Arming, Due, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict,
+};
 
 use super::faults::{Faults, refused, unavailable};
 
@@ -393,10 +395,11 @@ impl Pauses for Faulty {
     async fn pause(
         &self,
         scope: &Scope,
+        end: Option<Due>,
         by: &str,
         reason: &str,
     ) -> Result<PauseAnswer, LedgerError> {
-        self.inner.pause(scope, by, reason).await
+        self.inner.pause(scope, end, by, reason).await
     }
 
     async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {

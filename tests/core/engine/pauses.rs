@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{NewTask, Producer};
-use lapsed::task::{Overlap, Scope, State, TaskKey, UnixMs};
+use lapsed::ledger::{Ledger as _, NewTask, Pauses as _, Producer};
+use lapsed::task::{Due, Overlap, Scope, State, TaskKey, UnixMs};
 use lapsed::{Recurrence, Task};
 
 use crate::engine::faults::Faults;
@@ -115,6 +115,55 @@ async fn a_resume_starts_a_sweep_at_once() {
     assert_eq!(count.load(Ordering::SeqCst), 0);
     rig.tasks.resume(&job).await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_ends_by_itself_and_its_tasks_start() {
+    let count = Arc::new(AtomicU32::new(0));
+    // Left alone, the sweep would come much later.
+    let rig = start("sweep.interval = '1d'", counting(&count));
+    let job = Scope::class("Job").unwrap();
+    let end = Due::after(Duration::from_secs(3_600)).unwrap();
+    let paused = rig.tasks.pause_until(&job, end, "test", "").await.unwrap();
+    let until = paused.pause.until.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(rig.metric("lapsed_pauses 1"));
+    let rule = Recurrence::every(Duration::from_secs(600)).unwrap();
+    let task = Task::new("Job", "count", ["series"]).unwrap();
+    rig.tasks.create_recurring(task, rule).await.unwrap();
+    rig.due_now("Job@count@1").await;
+    let left = until.since(rig.ledger.clock().now());
+    tokio::time::sleep(left - Duration::from_millis(1)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    assert!(rig.metric("lapsed_pauses 0"));
+    rig.until("Job@count@1", State::Done).await;
+    // The series has left out the occurrences of that time, and goes on.
+    let next = rig.record("Job@count@series").await.due;
+    assert!(next > until, "{next}");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_comes_while_no_daemon_runs_is_one() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let job = Scope::class("Job").unwrap();
+    let end = Due::after(Duration::from_secs(3_600)).unwrap();
+    ledger.pause(&job, Some(end), "test", "").await.unwrap();
+    let due = NewTask::new(TaskKey::build("Job", "count", ["1"]).unwrap(), START);
+    ledger.create(&[due]).await.unwrap();
+    let count = Arc::new(AtomicU32::new(0));
+    let rig = start_on(Arc::clone(&ledger), "", counting(&count));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    rig.stop().await;
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let rig = start_on(ledger, "", counting(&count));
+    rig.until("Job@count@1", State::Done).await;
     assert_eq!(count.load(Ordering::SeqCst), 1);
     rig.stop().await;
 }

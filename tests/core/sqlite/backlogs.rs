@@ -82,7 +82,7 @@ async fn a_backlog_without_a_route_delays_no_other_overdue_task() {
 async fn a_paused_backlog_delays_no_other_overdue_task() {
     let (_place, ledger) = backlog("Mail").await;
     ledger
-        .pause(&"Mail".parse().unwrap(), "me", "")
+        .pause(&"Mail".parse().unwrap(), None, "me", "")
         .await
         .unwrap();
     let route = "[[routes]]\nmatch = '^Mail@'\nlog = {}";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lapsed::ledger::{
     Admin as _, Claimant, Claims as _, Collection, Documents as _, Ledger as _, LedgerError,
-    ListFilter, ListPage, NewTask, Producer as _, Progress,
+    ListFilter, ListPage, NewTask, Pauses as _, Producer as _, Progress,
 };
-use lapsed::task::{Recurrence, UnixMs};
+use lapsed::task::{Recurrence, Scope, UnixMs};
 
 use crate::sqlite::Place;
 use crate::sqlite::faults::task;
@@ -103,4 +103,24 @@ async fn a_file_without_progress_is_refused_until_it_is_migrated_and_can_be_back
     ledger.report(&reports, claimant.lease).await.unwrap();
     let found = ledger.find(&task("1").key).await.unwrap().unwrap();
     assert_eq!(found.progress.unwrap().to_string(), "40 %, on");
+}
+
+#[tokio::test]
+async fn a_file_whose_pauses_have_no_end_is_refused_until_it_is_migrated() {
+    let (place, ledger) = Place::migrated().await;
+    let name: Scope = "Job".parse().unwrap();
+    ledger.pause(&name, None, "me", "").await.unwrap();
+    ledger.close().await;
+    let drop = "ALTER TABLE tb_time_limit_task_pauses DROP COLUMN until";
+    place.application().execute_batch(drop).unwrap();
+
+    let ledger = place.ledger();
+    let refused = ledger.check().await.unwrap_err();
+    let remedy = "table `tb_time_limit_task_pauses` lacks column `until`: run `lapsed migrate`";
+    assert!(refused.to_string().ends_with(remedy), "{refused}");
+    assert_eq!(ledger.migrate(false).await.unwrap().statements.len(), 1);
+    assert_eq!(ledger.migrate(false).await.unwrap().statements.len(), 0);
+    ledger.check().await.unwrap();
+    let pauses = ledger.pauses().await.unwrap();
+    assert_eq!((&pauses[0].scope, pauses[0].until), (&name, None));
 }

@@ -158,6 +158,62 @@ async fn answers_in_json_have_every_field() {
 }
 
 #[tokio::test]
+async fn a_pause_with_an_end_says_until_when() {
+    let (rig, program) = program().await;
+    let client = rig.client().await;
+    create(&client, "Order@close@1", 60_000).await;
+    let set = program.says("pause Order --for 2h --reason stocktaking");
+    let until = client.pauses().await.unwrap()[0].until.unwrap().to_string();
+    let says = "running tasks finish, and no task of it starts after the next 2 s";
+    assert_eq!(set, format!("`Order` is paused until {until}: {says}"));
+    assert_eq!(program.json("pauses")[0]["until"], until[..]);
+    let table = program.says("pauses");
+    assert!(table.contains(&format!("paused until {until}")), "{table}");
+    let shown = program.says("show Order@close@1");
+    let kept = format!(" until {until} by ada@");
+    assert!(shown.contains(&kept), "{shown}");
+    let moved = program.says("reschedule Order@close@1 --in 0s");
+    assert!(moved.contains(&kept), "{moved}");
+    assert!(
+        program
+            .says("why Order@close@1")
+            .contains(&format!("Until {until}."))
+    );
+    let after = program.says("reschedule Order@close@1 --in 3h");
+    assert!(!after.contains("stays pending"), "{after}");
+
+    let again = program.says("pause Order --until 2035-12-01T09:00:00Z");
+    let says = "`Order` was paused already, now until 2035-12-01T09:00:00.000Z: since 20";
+    assert!(again.starts_with(says), "{again}");
+    assert!(again.ends_with(": stocktaking"), "{again}");
+    let again = program.says("pause Order");
+    let says = "`Order` was paused already, and stays so until it is resumed: since 20";
+    assert!(again.starts_with(says), "{again}");
+    assert_eq!(program.json("pauses")[0]["until"], Value::Null);
+    for (arguments, says) in [
+        ("pause Order --for 0s", "expected a time after 20"),
+        (
+            "pause Order --until 2001-01-01T00:00:00Z",
+            "expected a time after 20",
+        ),
+        ("pause Order --for 2", "is not a delay"),
+        ("pause Order --for=-2h", "is negative"),
+        (
+            "pause Order --until tomorrow",
+            "is not a time, expected RFC 3339",
+        ),
+        (
+            "pause Order --for 2h --until 2035-12-01T09:00:00Z",
+            "cannot be used with",
+        ),
+    ] {
+        let (code, error) = program.refuses(arguments);
+        assert_eq!(code, 2, "{arguments}: {error}");
+        assert!(error.contains(says), "{arguments}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn an_invalid_pause_scope_is_rejected_with_the_expected_form() {
     let (_rig, program) = program().await;
     let long = format!("pause Order --reason {}", "x".repeat(256));

@@ -49,6 +49,31 @@ async fn a_class_is_paused_and_resumed_by_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_has_an_end_which_a_second_one_replaces() {
+    let api = Api::start().await;
+    let pause = |body| api.send("POST", "/v1/pauses", body);
+    let made = pause(json!({"class": "Job", "for": "2h"})).await;
+    assert_eq!(made.status, 201);
+    let until = made.text_of("until");
+    let kept = pause(json!({"class": "Job", "until": until})).await;
+    assert_eq!(
+        (kept.status.as_u16(), kept.text_of("until")),
+        (200, until.clone())
+    );
+    let later = "2035-12-01T09:00:00.000Z";
+    let moved = pause(json!({"class": "Job", "until": "2035-12-01T10:00:00+01:00"})).await;
+    assert_eq!(
+        (moved.status.as_u16(), moved.text_of("until")),
+        (200, later.to_owned())
+    );
+    let listed = api.get("/v1/pauses").await.json();
+    assert_eq!(listed["pauses"][0]["until"], later);
+    let log = api.get("/audit").await.text;
+    assert_eq!(log.matches(&format!("until {later}")).count(), 1, "{log}");
+    assert_eq!(log.matches(&format!("until {until}")).count(), 1, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_fit_is_refused() {
     let api = Api::start().await;
     for bad in [
@@ -58,6 +83,10 @@ async fn what_does_not_fit_is_refused() {
         json!({"class": "J b"}),
         json!({"class": "Job", "reason": "x".repeat(256)}),
         json!({"class": "Job", "reason": "two\nlines"}),
+        json!({"class": "Job", "for": "0s"}),
+        json!({"class": "Job", "for": "2"}),
+        json!({"class": "Job", "until": "2001-01-01T00:00:00Z"}),
+        json!({"class": "Job", "for": "2h", "until": "2035-12-01T09:00:00Z"}),
     ] {
         api.send("POST", "/v1/pauses", bad)
             .await

@@ -267,6 +267,21 @@ async fn migrating_creates_and_keeps_the_table_of_pauses() -> Result {
     assert_eq!(database.migrate().await?, []);
     assert_eq!(database.number("SELECT COUNT(*) FROM tb_pauses").await?, 1);
 
+    database.run("ALTER TABLE tb_pauses DROP `until`").await?;
+    assert_eq!(
+        database.check().await.expect_err("outdated").to_string(),
+        "table `tb` lacks column `until` in its table of pauses: run `lapsed migrate`"
+    );
+    check_tasks(&mut database.conn, &tb()).await?;
+    let step = Step::AddToPauses("until");
+    assert_eq!(
+        step.statement(&tb()),
+        "ALTER TABLE `tb_pauses` ADD COLUMN `until` DECIMAL(13,3) NULL"
+    );
+    assert_eq!(database.migrate().await?, [(step, Method::Instant)]);
+    assert_eq!(database.migrate().await?, []);
+    assert_eq!(database.number("SELECT COUNT(*) FROM tb_pauses").await?, 1);
+
     database.run("ALTER TABLE tb_pauses DROP set_by").await?;
     assert_eq!(
         database.refusal().await?,

@@ -26,7 +26,7 @@ async fn a_scan_goes_past_many_paused_rows_in_bounded_stretches() {
     );
     connection.execute(&*insert.leak()).await.unwrap();
     let stuck = "Stuck".parse().unwrap();
-    ledger.pause(&stuck, "me", "").await.unwrap();
+    ledger.pause(&stuck, None, "me", "").await.unwrap();
     let paused = Paused::of(&ledger.pauses().await.unwrap());
     around_stuck(&ledger, &paused).await;
     // As in tables of older programs.

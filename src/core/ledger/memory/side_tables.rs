@@ -14,6 +14,7 @@ impl<T: DerefMut<Target = Table>> PauseStore for MemoryStore<T> {
 
     fn insert_pause(&mut self, pause: &Pause) -> Result<()> {
         self.table.pauses.push(pause.clone());
+        self.table.pauses.sort_by_key(|pause| pause.since);
         Ok(())
     }
 

@@ -166,6 +166,8 @@ pub struct Pause {
     pub since: UnixMs,
     /// For a hold: tasks with an earlier due time (`end_time`) are held.
     pub due_before: Option<UnixMs>,
+    /// For a pause: when it ends by itself, on the ledger's clock. `None`: when it is resumed.
+    pub until: Option<UnixMs>,
     /// Name of the person or program that set it.
     pub by: String,
     /// The reason given.
@@ -173,9 +175,17 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Describes since when, by whom and why it is active.
+    /// True if it has ended by itself at `now`, the ledger's time.
+    pub fn is_over(&self, now: UnixMs) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// Describes since when, until when, by whom and why it is active.
     pub fn origin(&self) -> String {
         let mut text = format!("since {}", self.since);
+        if let Some(until) = self.until {
+            text = format!("{text} until {until}");
+        }
         if !self.by.is_empty() {
             text = format!("{text} by {}", self.by);
         }
@@ -193,15 +203,17 @@ impl Serialize for Pause {
             scope,
             since,
             due_before,
+            until,
             by,
             reason,
         } = self;
-        let mut fields = serializer.serialize_struct("Pause", 7)?;
+        let mut fields = serializer.serialize_struct("Pause", 8)?;
         fields.serialize_field("kind", kind)?;
         fields.serialize_field("class", &scope.class)?;
         fields.serialize_field("method", &scope.method)?;
         fields.serialize_field("since", &since.to_string())?;
         fields.serialize_field("due_before", &due_before.map(|due| due.to_string()))?;
+        fields.serialize_field("until", &until.map(|until| until.to_string()))?;
         fields.serialize_field("by", by)?;
         fields.serialize_field("reason", reason)?;
         fields.end()

@@ -9,6 +9,7 @@ fn pause(kind: PauseKind, scope: &str) -> Pause {
         },
         since: UnixMs(0),
         due_before: (kind == PauseKind::Hold).then_some(UnixMs(100)),
+        until: None,
         by: String::new(),
         reason: String::new(),
     }

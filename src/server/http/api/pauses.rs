@@ -17,7 +17,7 @@ use crate::http::input::{InQuery, JsonBody};
 use crate::http::problem::{Problem, ProblemKind};
 use crate::net::audit_log::Change;
 use lapsed::ledger::{REASON_CHARS_MAX, ReleaseAnswer};
-use lapsed::task::{Pause, Scope as TaskScope};
+use lapsed::task::{Due, Pause, Scope as TaskScope};
 
 /// Routes of pauses.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -39,6 +39,8 @@ pub struct PauseView {
     pub since: String,
     /// For a hold: tasks with an earlier due time are held.
     pub due_before: Option<String>,
+    /// For a pause: when it ends by itself, RFC 3339; `null`: when it is resumed.
+    pub until: Option<String>,
     /// Who set it.
     pub by: String,
     /// Why.
@@ -52,6 +54,7 @@ impl From<&Pause> for PauseView {
             scope,
             since,
             due_before,
+            until,
             by,
             reason,
         } = pause;
@@ -61,6 +64,7 @@ impl From<&Pause> for PauseView {
             method: scope.method_name().map(str::to_owned),
             since: since.to_string(),
             due_before: due_before.map(|due| due.to_string()),
+            until: until.map(|until| until.to_string()),
             by: by.clone(),
             reason: reason.clone(),
         }
@@ -110,6 +114,10 @@ struct NewPause {
     /// Everything, instead of a class.
     #[serde(default)]
     everything: bool,
+    /// It ends by itself after this time, such as `2h`.
+    r#for: Option<String>,
+    /// It ends by itself then, RFC 3339; instead of `for`.
+    until: Option<String>,
     /// Shown to other operators; at most 255 characters.
     #[serde(default)]
     reason: String,
@@ -117,7 +125,7 @@ struct NewPause {
 
 /// Pauses a class, a method or everything, in all daemons.
 ///
-/// Within 2 s after the answer, no more of its tasks start. Pausing twice changes nothing.
+/// Within 2 s after the answer, no more of its tasks start. Pausing twice replaces the end, and changes nothing else.
 #[utoipa::path(
     operation_id = "pause",
     post, path = "/pauses", tag = "operations", request_body = NewPause,
@@ -141,11 +149,32 @@ async fn pause(
             "`reason` has {chars} characters, expected at most {REASON_CHARS_MAX} in one line"
         )));
     }
-    let answer = app.tasks.pause(&scope, &caller.name, &new.reason).await?;
+    let end = match (new.r#for, new.until) {
+        (None, None) => None,
+        (Some(length), None) => Some(Due::parse_delay(&length)),
+        (None, Some(moment)) => Some(Due::parse_moment(&moment)),
+        (Some(_), Some(_)) => {
+            let both = "expected either `for` or `until`, found both";
+            return Err(Problem::invalid(both));
+        }
+    };
+    let answer = match end {
+        None => app.tasks.pause(&scope, &caller.name, &new.reason).await?,
+        Some(end) => {
+            let end = end.map_err(|error| Problem::invalid(error.to_string()))?;
+            let pausing = app
+                .tasks
+                .pause_until(&scope, end, &caller.name, &new.reason);
+            pausing.await?
+        }
+    };
     app.forget_pauses().await;
     app.events.touch(Topic::Pauses);
-    if !answer.already {
-        let change = Change::of_many("pause", scope.to_string(), 0).because(new.reason);
+    if !answer.already || answer.end_changed {
+        let until = answer.pause.until.map(|until| format!("until {until}"));
+        let parts = [until, Some(new.reason).filter(|it| !it.is_empty())];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let change = Change::of_many("pause", scope.to_string(), 0).because(parts.join(": "));
         app.audit(&caller, change).await;
     }
     let status = match answer.already {

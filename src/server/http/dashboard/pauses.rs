@@ -40,6 +40,8 @@ texts! {
         none: "Nothing is paused.", "没有暂停项。";
         scope: "Tasks", "任务";
         since: "Since", "起始";
+        until: "Until", "截止";
+        until_resumed: "it is resumed", "手动恢复";
         by: "By", "操作者";
         reason: "Reason", "原因";
         kind_hold: "held, if due before", "保留：到期时间早于";
@@ -52,6 +54,9 @@ texts! {
         method: "Method", "方法";
         method_hint: "empty: the whole class", "留空：整个类";
         all: "Everything, instead of a class", "全部任务，而非某个类";
+        length: "Resume by itself after", "自动恢复：多久之后";
+        length_hint: "empty: not before a person resumes it", "留空：直到有人恢复";
+        moment: "or at", "或指定时间";
         reason_hint: "for other operators", "供其他操作者查看";
         pause: "Pause", "暂停";
         released: "Released.", "已放行。";
@@ -111,6 +116,8 @@ struct Row {
     kind: Option<&'static str>,
     due_before: Option<Moment>,
     since: Moment,
+    /// When it ends by itself.
+    until: Option<Moment>,
     by: String,
     reason: String,
     /// How many tasks are overdue that it may keep back; `None` if that is not known now, or of a release.
@@ -174,6 +181,7 @@ fn row(pause: &Pause, count: Option<&Count>, f: &Frame) -> Row {
         scope,
         since,
         due_before,
+        until,
         by,
         reason,
     } = pause;
@@ -189,6 +197,7 @@ fn row(pause: &Pause, count: Option<&Count>, f: &Frame) -> Row {
         },
         due_before: due_before.as_ref().map(|due| f.clock(due)),
         since: f.relative(since),
+        until: until.as_ref().map(|until| f.clock(until)),
         by: by.clone(),
         reason: reason.clone(),
         overdue: count

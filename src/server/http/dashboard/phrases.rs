@@ -119,6 +119,7 @@ const fn chinese(phrase: Phrase) -> &'static str {
         Phrase::PausedDo => "时机合适时请恢复。",
         Phrase::Held => "自 {} 起被保留等待检查",
         Phrase::HeldDo => "时机合适时请放行：`lapsed resume --held`。",
+        Phrase::PausedUntil => "截止：{}。",
         Phrase::PausedBy => "操作者：{}。",
         Phrase::PausedReason => "原因：{}。",
         Phrase::CheckLedger => "请检查数据库服务器和 `ledger.url`。",

@@ -2,11 +2,12 @@
 // it, `data-done` what is said when it has succeeded. The fields of a form are the members of the body; without a body, the
 // parameters.
 
-import { ask, call, fill, note, refresh, texts } from "./app.js";
+import { ask, call, fill, moment, note, refresh, texts } from "./app.js";
 
 function fields(form) {
   const given = [...new FormData(form)].filter(([, value]) => value.trim() !== "");
-  return given.map(([name, value]) => [name, value === "true" ? true : value.trim()]);
+  const isTime = (name) => form.elements[name].type === "datetime-local";
+  return given.map(([name, value]) => [name, value === "true" ? true : isTime(name) ? new Date(moment(value)).toISOString() : value.trim()]);
 }
 
 /** Before everything is paused, asks with numbers; before a class of which no unfinished task is known, since its name may be mistyped. */
@@ -33,7 +34,7 @@ async function undoing(method, answer) {
   const press = async () => {
     try {
       if (method === "POST") await call("DELETE", `/v1/pauses?${new URLSearchParams(scope)}`);
-      else await call("POST", "/v1/pauses", { ...scope, reason: made.reason });
+      else await call("POST", "/v1/pauses", { ...scope, reason: made.reason, ...(made.until && { until: made.until }) });
       note(texts.undone);
     } catch (error) {
       note(error.message, { bad: true });
