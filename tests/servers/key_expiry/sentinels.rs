@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::timer::{Cause, Listening};
+use lapsed::timer::Cause;
 
 use crate::key_expiry::harness::{Daemon, Recorded};
 use crate::key_expiry::servers::{Changes, admin, lazy_daemon, lazy_server, sentinels, server};
