@@ -221,7 +221,7 @@ pub(super) fn keys_of(commands: &[Keyed]) -> Vec<TaskKey> {
 
 /// Creates tasks in one statement. The last command of a key decides.
 async fn create(actor: &Actor<'_>, commands: &[Keyed]) -> Result<Vec<Reply>, ClientError> {
-    let sets: Vec<&Set> = commands.iter().filter_map(Keyed::as_set).collect();
+    let sets: Vec<&Set> = commands.iter().flat_map(Keyed::sets).collect();
     let now = actor.server.tasks.now().await?;
     let mut last: HashMap<&TaskKey, usize> = HashMap::with_capacity(sets.len());
     let repeats = sets.len() > 1;

@@ -25,13 +25,17 @@ pub struct Command {
     pub scope: Option<AccessScope>,
     /// What it does.
     pub run: Run,
-    /// Place of the first key, of the last one (negative: from the end), and the step between keys; zeros without keys.
+    /// Place of the first key, of the last one (negative: from the end; [`COUNTED`]), and the step between keys; zeros
+    /// without keys.
     pub keys: (i32, i32, i32),
     /// A line for `COMMAND DOCS`.
     pub summary: &'static str,
     /// Arguments behind the name, in the notation of Redis' manual.
     pub usage: &'static str,
 }
+
+/// In place of that of the last key: the argument before the first key is the number of keys.
+pub const COUNTED: i32 = i32::MIN;
 
 /// What a command does.
 #[derive(Clone, Copy)]
@@ -110,11 +114,18 @@ impl Command {
         )
     }
 
-    /// Places of its keys among this many arguments.
-    pub fn key_places(&self, args: usize) -> impl Iterator<Item = usize> + use<> {
+    /// Places of its keys. `skip` arguments come before its name.
+    pub fn key_places(&self, args: Args<'_>, skip: usize) -> impl Iterator<Item = usize> + use<> {
         let (first, last, step) = self.keys;
+        let len = i64::try_from(args.len().saturating_sub(skip)).unwrap_or(0);
         let last = match last {
-            last if last < 0 => i64::try_from(args).unwrap_or(0) + i64::from(last),
+            COUNTED => {
+                let count = args.get(skip + 1).and_then(|count| integer(count).ok());
+                let wanted = count.unwrap_or(0).clamp(0, len) * i64::from(step);
+                // The value of the last pair has to be there, too.
+                (i64::from(first) + wanted - i64::from(step)).min(len - i64::from(step))
+            }
+            last if last < 0 => len + i64::from(last),
             last => i64::from(last),
         };
         let last = usize::try_from(last).unwrap_or(0);

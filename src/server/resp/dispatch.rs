@@ -109,8 +109,12 @@ impl Dispatch {
                 Queued::Answered(Reply::err(NOT_IN_TRANSACTION))
             }
             // The value before is read.
-            Ok(Keyed::Set(set)) if set.get && !self.may(Scope::Read) => {
-                let error = Reply::no_permission("set .. get");
+            Ok(keyed) if keyed.reads_value() && !self.may(Scope::Read) => {
+                let error = Reply::no_permission(match &keyed {
+                    Keyed::Set(set) if set.get => "set .. get",
+                    Keyed::Set(_) => "set .. if",
+                    _ => "delex .. if",
+                });
                 return self.refuse(Some(index), error);
             }
             Ok(keyed) if keyed.reads_value() && self.hides_value(&keyed) => {

@@ -1,6 +1,6 @@
 //! `COMMAND`: describes the commands, for clients that complete or route them.
 
-use super::command::{Command, Registry, Run, is, unknown_subcommand, wrong_arity};
+use super::command::{COUNTED, Command, Registry, Run, is, unknown_subcommand, wrong_arity};
 use super::parser::Args;
 use super::reply::Reply;
 use lapsed_core::access::AccessScope as Scope;
@@ -71,11 +71,8 @@ pub fn describe(registry: &Registry, args: Args<'_>) -> Reply {
 }
 
 fn keys(command: &Command, args: Args<'_>) -> Reply {
-    let (first, last, step) = command.keys;
-    let count = args.len() as i32 - 2;
-    let last = if last < 0 { count + last } else { last };
-    let places = (first..=last).step_by(step.max(1) as usize);
-    let keys = places.filter_map(|place| args.get(2 + place as usize));
+    let places = command.key_places(args, 2);
+    let keys = places.filter_map(|place| args.get(2 + place));
     Reply::Array(keys.map(|key| Reply::Bytes(key.to_vec())).collect())
 }
 
@@ -86,6 +83,9 @@ fn flags(command: &Command) -> Vec<&'static str> {
         Some(_) => flags.push("write"),
         None if command.is_open() => flags.push("no_auth"),
         None => {}
+    }
+    if command.keys.1 == COUNTED {
+        flags.push("movablekeys");
     }
     match command.run {
         Run::Blocking(_) => flags.push("blocking"),
@@ -105,7 +105,10 @@ fn group(command: &Command) -> &'static str {
 
 /// As in Redis 7: name, arity, flags, keys, categories, tips, key specifications, subcommands.
 fn info(command: &Command) -> Reply {
-    let (first, last, step) = command.keys;
+    let (first, last, step) = match command.keys {
+        (_, COUNTED, _) => (0, 0, 0),
+        keys => keys,
+    };
     let flags = flags(command).into_iter().map(Reply::Status);
     Reply::Array(vec![
         Reply::Static(command.name),

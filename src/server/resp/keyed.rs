@@ -4,6 +4,7 @@ use lapsed::client::Task;
 use lapsed::contract::TaskRequest;
 use lapsed::ledger::IfPending;
 use lapsed::task::TaskKey;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The error for a key that would never expire.
 pub const NEEDS_DUE_TIME: &str = "a key is a task here and needs a due time, expected EX, PX, EXAT or PXAT: this is a scheduler, not a store";
@@ -19,6 +20,13 @@ pub type Key = Option<TaskKey>;
 pub enum Keyed {
     /// `SET`, `SETEX`, `PSETEX`, `LAPSED.SCHEDULE`.
     Set(Box<Set>),
+    /// `MSETEX`: writes all of them or none. `when` is [`When::Always`], [`When::Missing`] or [`When::Present`] of all keys.
+    SetAll {
+        /// The tasks. Each is written whether there is one or not.
+        sets: Vec<Set>,
+        /// When to write them.
+        when: When,
+    },
     /// `LAPSED.SCHEDULE` with `EVERY` or `CRON`. Not part of a transaction.
     Repeat(Box<TaskRequest>),
     /// `GET`.
@@ -29,6 +37,13 @@ pub enum Keyed {
     Type(Key),
     /// `DEL`, `UNLINK`: cancels, and counts tasks that will not start.
     Delete(Vec<Key>),
+    /// `DELEX` with a condition.
+    DeleteIf {
+        /// The task.
+        key: Key,
+        /// The condition on its value.
+        value: Condition,
+    },
     /// `LAPSED.CANCEL`: cancels, and says for each key what became of it.
     Cancel(Vec<Key>),
     /// `EXPIRE` and its kin.
@@ -93,7 +108,7 @@ pub enum Expiry {
 }
 
 /// When to write a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
     /// Always.
     Always,
@@ -101,8 +116,40 @@ pub enum When {
     Missing,
     /// If there is one: `XX`.
     Present,
+    /// If its value is like this: `IFEQ` and `IFNE`. One without a value is not equal to any.
+    Value(Condition),
     /// As [`IfPending`] says.
     Policy(IfPending),
+}
+
+/// A condition on the value of a key, as `GET` answers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// `IFEQ`.
+    Equal(Vec<u8>),
+    /// `IFNE`.
+    NotEqual(Vec<u8>),
+    /// `IFDEQ`: the XXH3 digest is this one.
+    DigestEqual(u64),
+    /// `IFDNE`.
+    DigestNotEqual(u64),
+}
+
+impl Condition {
+    /// True for a value of which it holds.
+    pub fn holds(&self, value: &str) -> bool {
+        match self {
+            Self::Equal(other) => value.as_bytes() == other,
+            Self::NotEqual(other) => value.as_bytes() != other,
+            Self::DigestEqual(digest) => xxh3_64(value.as_bytes()) == *digest,
+            Self::DigestNotEqual(digest) => xxh3_64(value.as_bytes()) != *digest,
+        }
+    }
+
+    /// True if it asks for another value, and so holds of a key that does not exist.
+    pub fn is_negative(&self) -> bool {
+        matches!(self, Self::NotEqual(_) | Self::DigestNotEqual(_))
+    }
 }
 
 /// When to change a due time.
@@ -120,10 +167,11 @@ impl Keyed {
     /// Calls `name` with each task key.
     pub fn each_key<'a>(&'a self, mut name: impl FnMut(&'a TaskKey)) {
         match self {
-            Self::Set(set) => name(&set.key),
+            Self::Set(_) | Self::SetAll { .. } => self.sets().iter().for_each(|set| name(&set.key)),
             Self::Repeat(repeat) => name(repeat.key()),
             Self::Get(key)
             | Self::Type(key)
+            | Self::DeleteIf { key, .. }
             | Self::Expire { key, .. }
             | Self::Persist(key)
             | Self::Remaining { key, .. } => key.iter().for_each(name),
@@ -140,20 +188,21 @@ impl Keyed {
         keys
     }
 
-    /// True if its reply has the value of a key.
+    /// True if its reply depends on the value of a key.
     pub fn reads_value(&self) -> bool {
         match self {
-            Self::Get(_) => true,
-            Self::Set(set) => set.get,
+            Self::Get(_) | Self::DeleteIf { .. } => true,
+            Self::Set(set) => set.get || matches!(set.when, When::Value(_)),
             _ => false,
         }
     }
 
-    /// Returns the task to write, if it is one.
-    pub fn as_set(&self) -> Option<&Set> {
+    /// Returns the tasks to write.
+    pub fn sets(&self) -> &[Set] {
         match self {
-            Self::Set(set) => Some(set),
-            _ => None,
+            Self::Set(set) => std::slice::from_ref(&**set),
+            Self::SetAll { sets, .. } => sets,
+            _ => &[],
         }
     }
 
@@ -162,8 +211,10 @@ impl Keyed {
         match self {
             Self::Get(_) | Self::Exists(_) | Self::Type(_) | Self::Remaining { .. } => true,
             Self::Set(_)
+            | Self::SetAll { .. }
             | Self::Repeat(_)
             | Self::Delete(_)
+            | Self::DeleteIf { .. }
             | Self::Cancel(_)
             | Self::Expire { .. }
             | Self::Persist(_) => false,

@@ -38,8 +38,8 @@ impl Needs {
         let mut needs = vec![Self::default(); keys.len()];
         for command in commands {
             let value = command.reads_value();
-            let set = command.as_set();
-            let request = set.is_some_and(|set| matches!(set.expiry, Expiry::At(_)));
+            let mut sets = command.sets().iter();
+            let request = sets.any(|set| matches!(set.expiry, Expiry::At(_)));
             if value || request {
                 command.each_key(|key| {
                     if let Ok(place) = keys.binary_search(key) {
@@ -103,9 +103,10 @@ impl<'a> Keyspace<'a> {
         let now = self.now;
         match command {
             Keyed::Set(set) => self.set(set),
+            Keyed::SetAll { sets, when } => self.set_all(sets, when),
             Keyed::Repeat(_) => Reply::err(NOT_IN_TRANSACTION),
             Keyed::Get(key) => match self.present(key) {
-                Some(task) => value(task),
+                Some(task) => Reply::Text(value(task)),
                 None => Reply::Null,
             },
             Keyed::Exists(keys) => self.count(keys, |entry| entry.task.is_some()),
@@ -114,6 +115,14 @@ impl<'a> Keyspace<'a> {
                 None => "none",
             }),
             Keyed::Delete(keys) => self.count(keys, Entry::cancel),
+            Keyed::DeleteIf {
+                key,
+                value: condition,
+            } => {
+                let task = self.present(key);
+                let holds = task.is_some_and(|task| condition.holds(&value(task)));
+                Reply::flag(holds && self.entry(key).is_some_and(Entry::cancel))
+            }
             Keyed::Cancel(keys) => {
                 let each = keys.iter().map(|key| match self.entry(key) {
                     None => Reply::Null,
@@ -164,14 +173,21 @@ impl<'a> Keyspace<'a> {
         };
         let entry = &mut self.entries[*index];
         let before = match set.get {
-            true => Some(entry.task.as_ref().map_or(Reply::Null, value)),
+            true => {
+                let before = entry.task.as_ref().map(value);
+                Some(before.map_or(Reply::Null, Reply::Text))
+            }
             false => None,
         };
         let is_there = entry.task.is_some();
-        let stays = match set.when {
+        let stays = match &set.when {
             When::Always | When::Policy(IfPending::Move) => false,
             When::Missing | When::Policy(IfPending::Keep) => is_there,
             When::Present => !is_there,
+            When::Value(condition) => match &entry.task {
+                Some(task) => !condition.holds(&value(task)),
+                None => !condition.is_negative(),
+            },
             When::Policy(IfPending::Refuse) => is_there || entry.runs,
         };
         if stays {
@@ -211,6 +227,33 @@ impl<'a> Keyspace<'a> {
             (None, true) => Reply::Int(due.0),
             (None, false) => Reply::OK,
         }
+    }
+
+    /// Writes all of them or none.
+    fn set_all(&mut self, sets: &[Set], when: &When) -> Reply {
+        let is_there = |set: &Set| {
+            let entry = self
+                .index
+                .get(&set.key)
+                .and_then(|index| self.entries.get(*index));
+            entry.is_some_and(|entry| entry.task.is_some())
+        };
+        let stays = match when {
+            When::Missing => sets.iter().any(is_there),
+            When::Present => !sets.iter().all(is_there),
+            When::Always | When::Value(_) | When::Policy(_) => false,
+        };
+        if stays {
+            return Reply::Int(0);
+        }
+        let mut kept = sets.iter().filter(|set| set.expiry == Expiry::Keep);
+        if !kept.all(is_there) {
+            return Reply::err(NEEDS_DUE_TIME);
+        }
+        for set in sets {
+            self.set(set);
+        }
+        Reply::Int(1)
     }
 
     fn entry(&mut self, key: &Key) -> Option<&mut Entry> {
@@ -320,7 +363,7 @@ impl Entry {
 }
 
 /// The value that was set: the payload, or an empty text.
-fn value(task: &Present) -> Reply {
+fn value(task: &Present) -> String {
     let payload = Envelope::open(task.payload.clone()).payload;
-    Reply::Text(payload.unwrap_or_default())
+    payload.unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod budgets;
+mod conditions;
 mod connections;
 mod fenced_claims;
 mod permissions;

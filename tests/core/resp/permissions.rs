@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use super::rig::{RespServer, Wire};
 
 /// A command about a key, `{}`, with the scope that it needs.
-const KEYED: [(&str, &str); 24] = [
+const KEYED: [(&str, &str); 27] = [
     ("SET {} v EX 100", "schedule"),
     ("SETEX {} 100 v", "schedule"),
     ("PSETEX {} 100000 v", "schedule"),
     ("SETNX {} v", "schedule"),
+    ("MSETEX 1 {} v EX 100", "schedule"),
+    ("MSETEX 2 A@b v {} v EX 100", "schedule"),
+    ("DELEX {}", "schedule"),
     ("GET {}", "read"),
     ("EXISTS {}", "read"),
     ("TOUCH {}", "read"),
@@ -226,6 +229,12 @@ async fn masks_hold_for_every_principal_wherever_they_are_configured() {
             let shows = user != "shop";
             assert_eq!(scanned.contains("User@end@hidden"), shows, "{user}");
         }
-        assert_eq!(all.says("SET Mail@send@1 x EX 5 GET").await, masked);
+        for line in [
+            "SET Mail@send@1 x EX 5 GET",
+            "SET Mail@send@1 x EX 5 IFEQ hush",
+            "DELEX Mail@send@1 IFNE hush",
+        ] {
+            assert_eq!(all.says(line).await, masked, "{line}");
+        }
     }
 }

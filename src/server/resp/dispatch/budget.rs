@@ -26,7 +26,16 @@ const COMMAND_BYTES: usize = 256;
 const LOOK_BYTES: usize = 512 * 1024;
 
 /// Commands with a value, which is a payload.
-const VALUED: [&str; 5] = ["set", "setex", "psetex", "setnx", "lapsed.schedule"];
+const VALUED: [&str; 8] = [
+    "set",
+    "setex",
+    "psetex",
+    "setnx",
+    "msetex",
+    "delex",
+    "delifeq",
+    "lapsed.schedule",
+];
 
 impl Dispatch {
     /// True if the batch should grow no further.
@@ -69,7 +78,7 @@ impl Dispatch {
     /// Places of the keys of a command.
     pub fn key_places(&self, args: Args<'_>) -> Option<impl Iterator<Item = usize> + use<>> {
         let (_, command) = self.registry.find(args.name())?;
-        Some(command.key_places(args.len()))
+        Some(command.key_places(args, 0))
     }
 
     /// The prefix of keys that is taken off.

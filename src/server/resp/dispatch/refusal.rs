@@ -50,7 +50,7 @@ fn require_keys(user: &Principal, command: &Command, args: Args<'_>) -> Result<(
     if !user.is_restricted() {
         return Ok(());
     }
-    let places = command.key_places(args.len());
+    let places = command.key_places(args, 0);
     let mut keys = places.filter_map(|place| args.get(place).and_then(key));
     keys.try_for_each(|key| user.require_key(&key))
 }
