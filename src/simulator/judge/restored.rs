@@ -68,6 +68,12 @@ impl Judge {
     /// Looks whether those keys have become tasks by the time they expire, where all was well then and nothing else was done
     /// to them.
     pub(super) fn adopted_after_restore(&mut self, now: UnixMs) {
+        if let Some(redis) = &self.redis {
+            // Nothing tells of a key that Redis has lost, as at a restart without its data.
+            let is_there = |key: &str| redis.peek(0, key).is_some();
+            self.without_row
+                .retain(|expected| expected.due <= now || is_there(&expected.key));
+        }
         let is_due = |expected: &KeyWithoutRow| expected.due.0 + 5_000 <= now.0;
         let (due, later) = std::mem::take(&mut self.without_row)
             .into_iter()
