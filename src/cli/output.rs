@@ -7,7 +7,9 @@ use comfy_table::{Table, presets};
 use lapsed::Recurrence;
 use lapsed::contract::TaskView;
 use lapsed::ledger::{MalformedRow, TaskRecord};
-use lapsed::task::{AttemptError, HISTORY_ERROR_BYTES_MAX, Paused, is_invisible, on_one_line};
+use lapsed::task::{
+    After, AttemptError, HISTORY_ERROR_BYTES_MAX, Paused, is_invisible, on_one_line,
+};
 use serde::Serialize;
 
 /// Output format.
@@ -167,6 +169,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         progress,
         cancel_requested,
         tag,
+        after,
         payload,
         traceparent,
         recurrence,
@@ -205,6 +208,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
             cancel_requested.then(|| "requested, waits for the run to end".to_owned()),
         ),
         ("tag", tag.clone()),
+        ("after", after.as_ref().map(After::summary)),
         (
             "adopted",
             adopted.then(|| "from a key that a program set".to_owned()),

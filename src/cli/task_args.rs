@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lapsed::IfPending;
 use lapsed::contract::TaskSpec;
 use lapsed::task::{
-    CATCH_UP_LIMIT, CatchUp, Due, Overlap, PAYLOAD_BYTES_MAX, TaskKey, Traceparent,
+    After, CATCH_UP_LIMIT, CatchUp, Due, IfDead, Overlap, PAYLOAD_BYTES_MAX, TaskKey, Traceparent,
 };
 
 #[derive(Args)]
@@ -56,6 +56,12 @@ pub struct TaskArgs {
     /// Tag for listing and cancelling tasks in bulk
     #[arg(long, conflicts_with = "file")]
     tag: Option<String>,
+    /// Start only when every task with this tag has ended
+    #[arg(long, value_name = "TAG", conflicts_with_all = ["file", "every", "cron"])]
+    after_tag: Option<String>,
+    /// While a task with that tag is dead: `wait` (default), or `ignore` it
+    #[arg(long, value_name = "POLICY", requires = "after_tag")]
+    if_dead: Option<IfDead>,
     /// Maximum number of runs, including the first
     #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..))]
     max_attempts: Option<u16>,
@@ -141,11 +147,14 @@ impl TaskArgs {
             overlap,
             payload,
             tag,
+            after_tag,
+            if_dead,
             max_attempts,
             traceparent,
             if_pending,
             unique_suffix,
         } = self;
+        let if_dead = if_dead.unwrap_or_default();
         Ok(TaskSpec {
             key: key.map(|key| key.to_string()),
             class,
@@ -156,6 +165,7 @@ impl TaskArgs {
             at: None,
             payload: payload.as_deref().map(read_payload).transpose()?,
             tag,
+            after: after_tag.map(|tag| After { tag, if_dead }),
             max_attempts,
             if_pending: Some(if_pending),
             traceparent: traceparent.map(|trace| trace.to_string()),

@@ -8,7 +8,7 @@ use super::{ClientError, unique};
 use crate::config::Secret;
 use crate::ledger::{IfPending, NewTask};
 use crate::task::{
-    Contents, Due, Envelope, KeyError, Recurrence, SECRET_BYTES_MIN, ScheduleError, TaskKey,
+    After, Contents, Due, Envelope, KeyError, Recurrence, SECRET_BYTES_MIN, ScheduleError, TaskKey,
     Traceparent, TraceparentError, UnixMs, sign,
 };
 
@@ -37,6 +37,7 @@ pub struct Task {
 /// The contents of the payload's envelope.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EnvelopeParts {
+    pub after: Option<After>,
     pub traceparent: Option<Traceparent>,
     secret: Option<Secret>,
 }
@@ -45,6 +46,7 @@ impl EnvelopeParts {
     /// Returns the payload for the ledger: as it was given, or in an envelope if anything is put into one.
     pub fn seal(self, key: &TaskKey, payload: Option<String>) -> Option<String> {
         let Self {
+            after,
             traceparent,
             secret,
         } = self;
@@ -52,6 +54,7 @@ impl EnvelopeParts {
             secret.map(|secret| sign(secret.expose().as_bytes(), key, payload.as_deref()));
         Envelope {
             payload,
+            after,
             traceparent,
             signature,
         }
@@ -109,6 +112,29 @@ impl Task {
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.contents.tag = Some(tag.into());
         self
+    }
+
+    /// Lets the task start only when every task with a tag has ended. Create those tasks before: without any, it starts when
+    /// it is due.
+    ///
+    /// Until then, a daemon looks for them again after a tenth of the time that it has waited, after a second at least and a
+    /// minute at most. No attempt is counted.
+    ///
+    /// ```
+    /// use lapsed::Task;
+    /// use lapsed::task::{After, IfDead};
+    ///
+    /// let after = After { tag: "import-7".to_owned(), if_dead: IfDead::Wait };
+    /// let report = Task::new("Import", "report", [7])?.after(after);
+    /// # Ok::<(), lapsed::task::KeyError>(())
+    /// ```
+    #[must_use]
+    pub fn after(self, after: After) -> Self {
+        let envelope = EnvelopeParts {
+            after: Some(after),
+            ..self.envelope
+        };
+        Self { envelope, ..self }
     }
 
     /// Sets the maximum number of runs, the first one included, over the retry policy.
@@ -253,6 +279,11 @@ impl Task {
 
     pub(super) fn check_recurring(&self) -> Result<(), ClientError> {
         self.check()?;
+        if self.envelope.after.is_some() {
+            return Err(ClientError::Invalid(
+                "`after` is for a task that runs once, and this one recurs".to_owned(),
+            ));
+        }
         match self.if_pending {
             IfPending::Move => Ok(()),
             policy => Err(ClientError::Invalid(format!(
@@ -270,8 +301,14 @@ impl Task {
         }
         if self.is_text && self.envelope != EnvelopeParts::default() {
             return refuse(
-                "payload may be no JSON, so it has neither trace nor signature".to_owned(),
+                "payload may be no JSON, so it has neither `after` nor trace nor signature"
+                    .to_owned(),
             );
+        }
+        let after = self.envelope.after.as_ref();
+        let own_tag = self.contents.tag.as_deref();
+        if let Some(problem) = after.and_then(|after| after.problem(own_tag)) {
+            return refuse(problem);
         }
         if let Some(secret) = &self.envelope.secret
             && secret.expose().len() < SECRET_BYTES_MIN

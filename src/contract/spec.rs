@@ -13,7 +13,7 @@ use crate::client::{ClientError, Receipt, Task, TaskClient};
 use crate::config::Secret;
 use crate::ledger::IfPending;
 use crate::task::{
-    CatchUp, Due, Overlap, Recurrence, RecurrenceInput, RecurrenceOptions, TaskKey, UnixMs,
+    After, CatchUp, Due, Overlap, Recurrence, RecurrenceInput, RecurrenceOptions, TaskKey, UnixMs,
     parser_message,
 };
 
@@ -48,6 +48,8 @@ pub struct TaskSpec {
     pub payload: Option<String>,
     /// To list and cancel tasks by; at most 128 characters.
     pub tag: Option<String>,
+    /// The task starts only when every task with a tag has ended. Not for a recurring task.
+    pub after: Option<After>,
     /// Maximum number of runs, the first one included.
     #[serde(default, deserialize_with = "count")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
@@ -160,6 +162,9 @@ impl TaskSpec {
         }
         if let Some(tag) = self.tag {
             task = task.tag(tag);
+        }
+        if let Some(after) = self.after {
+            task = task.after(after);
         }
         if let Some(runs) = self.max_attempts {
             task = task.max_attempts(runs);

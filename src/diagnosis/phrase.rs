@@ -78,6 +78,10 @@ phrases! {
     NotDue: "it is not due until {}";
     Retry: "it waits until {} for attempt {}";
     RetryOf: "it waits until {} for attempt {} of {}";
+    After: "it starts when all tasks with tag `{}` have ended, and looks again at {}";
+    AfterDo: "`lapsed list --tag TAG` shows them.";
+    AfterDead: "it starts when all tasks with tag `{}` have ended, and one of them is dead; it looks again at {}";
+    AfterDeadDo: "Redrive or discard it: `lapsed list --tag TAG --state dead`.";
     Starting: "it fell due a moment ago and is about to start";
     Paused: "`{}` is paused since {}";
     EverythingPaused: "everything is paused since {}";

@@ -9,7 +9,7 @@ use super::STARTING;
 use crate::handler::{Route, Router};
 use crate::ledger::TaskRecord;
 use crate::membership::{CapabilityMatcher, GoneMember, Member, MemberId, Readiness};
-use crate::task::{BlockedBy, Pause, PauseKind, Paused, Rate, State, TaskKey, UnixMs};
+use crate::task::{BlockedBy, How, Pause, PauseKind, Paused, Rate, State, TaskKey, UnixMs};
 
 /// A worker that asked a daemon for tasks at most this long ago may be busy with one, if the queue is not known here.
 const BUSY_FOR: Duration = Duration::from_secs(30);
@@ -27,6 +27,10 @@ pub enum WhyCause {
     NotDue(UnixMs),
     /// It waits until this time for an attempt: its number, and the maximum if it is known.
     Retry(UnixMs, u16, Option<u16>),
+    /// It starts after the tasks with this tag, and looks for them again at this time.
+    After(String, UnixMs),
+    /// It starts after the tasks with this tag, one of which is dead; it looks for them again at this time.
+    AfterDead(String, UnixMs),
     /// It fell due a moment ago.
     Starting,
     /// Its class, its method or everything is paused.
@@ -176,6 +180,7 @@ impl WhyFacts {
                 let max = route.map(|route| route.max_attempts);
                 return Why {
                     cause: match task.state {
+                        State::Waiting if let Some(cause) = after_others(task) => cause,
                         State::Waiting => WhyCause::Retry(
                             task.due_at,
                             task.attempt.saturating_add(1),
@@ -260,6 +265,21 @@ impl WhyFacts {
             true => WhyCause::NoSlot,
             false => WhyCause::Unknown,
         }
+    }
+}
+
+/// The cause of a task that has been found to wait for others. `None` if it waits for something else.
+fn after_others(task: &TaskRecord) -> Option<WhyCause> {
+    let after = task.after.as_ref()?;
+    let latest = task.history.first()?;
+    let (tag, again) = (after.tag.clone(), task.due_at);
+    match latest.how {
+        How::Snoozed if latest.error == after.waits_for(State::Dead) => {
+            Some(WhyCause::AfterDead(tag, again))
+        }
+        // A handler that snoozes gives no text.
+        How::Snoozed if !latest.error.is_empty() => Some(WhyCause::After(tag, again)),
+        _ => None,
     }
 }
 

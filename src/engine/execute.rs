@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::supervise::supervise;
 use super::activity::Activity;
+use super::conditions::Conditions;
 use super::health::LedgerHealth;
 use super::lifecycle::Lifecycle;
 use super::occurrence::Occurrences;
@@ -153,6 +154,7 @@ pub struct Executor {
     pub clock: LedgerClock,
     pub health: Arc<LedgerHealth>,
     pub occurrences: Occurrences,
+    pub conditions: Conditions,
     pub router: Arc<Router>,
     pub pauses: Arc<PauseWatch>,
     pub suspects: Arc<Suspects>,
@@ -184,7 +186,7 @@ impl Executor {
 
     /// Admits a claim to its run, here or at a worker. Otherwise returns how it ended: its payload is too long, its leases
     /// ran out too often, it was paused after it was signalled, it is an occurrence that is missed or becomes a task of its
-    /// own, or it comes too late.
+    /// own, it waits for other tasks, or it comes too late.
     async fn admit(&self, mut claimed: Claimed) -> Result<Claimed, (Ended, Permits)> {
         let Claimed { claim, route, .. } = &claimed;
         let refusal = match unfit(claim) {
@@ -212,7 +214,7 @@ impl Executor {
         }
         match claim.recurrence.as_deref() {
             Some(recurrence) => self.occurrences.instead_of_running(claim, recurrence).await,
-            None => None,
+            None => self.conditions.instead_of_running(claim).await,
         }
     }
 
@@ -322,6 +324,10 @@ impl Executor {
             return Some(Outcome::NotStarted);
         }
         let limit = route.expire_after?;
+        if Conditions::of(claim).is_some() {
+            // It has waited for other tasks.
+            return None;
+        }
         let late = self.clock.now().since(claim.attempt.since);
         (late > limit).then_some(Outcome::Expired { late, limit })
     }

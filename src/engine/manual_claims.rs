@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::conditions::Conditions;
 use super::lease::{self, Renewing};
 use crate::handler::TaskContext;
 use crate::ledger::{Claim, Claimant, Ledger, LedgerError, Settled, Settlement};
@@ -60,7 +61,7 @@ impl ManualClaims {
 
     /// Claims those of `armings` that are pending, due and not leased. Returns them in the order of `armings`. Leaves to
     /// the daemon what needs its judgement: a task that is suspected of killing its daemon, an oversized payload, a
-    /// missed occurrence, a broken recurrence.
+    /// missed occurrence, a broken recurrence, a task that starts after others.
     ///
     /// # Errors
     /// The ledger does not answer. Tasks whose claim was written all the same run again when their leases expire.
@@ -231,4 +232,5 @@ fn can_be_taken(claim: &Claim, now: UnixMs) -> bool {
         && claim.attempt.crashes < POISON_CRASHES
         && !is_broken
         && (!is_missed || claim.has_started_before())
+        && Conditions::of(claim).is_none()
 }

@@ -15,6 +15,7 @@ mod candidates;
 mod capabilities;
 mod claim;
 mod claimant;
+mod conditions;
 mod drain;
 mod entries;
 mod execute;

@@ -11,6 +11,7 @@ use super::background::Background;
 use super::candidates::Candidates;
 use super::claim::Claimer;
 use super::claimant::Processes;
+use super::conditions::Conditions;
 use super::entries::EntryRemover;
 use super::execute::Executor;
 use super::handle::Handle;
@@ -223,6 +224,11 @@ impl<'a> Common<'a> {
                 health: Arc::clone(&self.health),
                 rearmer: Arc::clone(&self.rearmer),
             },
+            conditions: Conditions::new(
+                self.parts.ledger.clone(),
+                self.clock.clone(),
+                Arc::clone(&self.health),
+            ),
             router: Arc::clone(&self.parts.router),
             pauses: Arc::clone(&self.pauses),
             suspects: Arc::clone(&self.suspects),

@@ -47,6 +47,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
         cancel_requested: false,
         tag: Some(HOSTILE.to_owned()),
         payload: Some(HOSTILE.to_owned()),
+        after: None,
         traceparent: None,
         recurrence: None,
         last_error: Some(HOSTILE.to_owned()),

@@ -6,8 +6,8 @@ use super::Progress;
 use super::hold::MOVER;
 use crate::access::Masks;
 use crate::task::{
-    Arming, AttemptError, Contents, Envelope, HIDDEN, JsonText, Reason, Recurrence, State, TaskKey,
-    Traceparent, UnixMs,
+    After, Arming, AttemptError, Contents, Envelope, HIDDEN, JsonText, Reason, Recurrence, State,
+    TaskKey, Traceparent, UnixMs,
 };
 
 /// All data of a task, for display.
@@ -55,6 +55,9 @@ pub struct TaskRecord {
     pub cancel_requested: bool,
     /// Its tag.
     pub tag: Option<String>,
+    /// What has to end before it starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<After>,
     /// The payload, as it was given; `null` if there is none. Masked payloads are `null`, too.
     #[serde(serialize_with = "json_option")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
@@ -120,6 +123,7 @@ impl TaskRecord {
         } = contents;
         let Envelope {
             payload,
+            after,
             traceparent,
             signature: _,
         } = Envelope::open(payload);
@@ -138,6 +142,7 @@ impl TaskRecord {
             progress: None,
             cancel_requested: false,
             tag,
+            after,
             payload,
             traceparent,
             recurrence: None,

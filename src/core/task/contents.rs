@@ -1,6 +1,7 @@
 //! What a task carries.
 
-use super::{Envelope, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, TAG_CHARS_MAX, has_reserved_member};
+use super::tag::tag_problem;
+use super::{Envelope, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, has_reserved_member};
 
 /// What a task carries beside its key and its schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,14 +33,17 @@ impl Contents {
         problems.into_iter().filter_map(found).collect()
     }
 
-    /// True if payload, tag and limit are equal. Trace and signature do not count: each request has its own.
+    /// True if payload, tag, limit and condition are equal. Trace and signature do not count: each request has its own.
     pub fn is_same_as(&self, other: &Self) -> bool {
         let Self {
             payload,
             tag,
             max_attempts,
         } = self;
-        let given = |payload: &Option<String>| Envelope::open(payload.clone()).payload;
+        let given = |payload: &Option<String>| {
+            let Envelope { payload, after, .. } = Envelope::open(payload.clone());
+            (payload, after)
+        };
         (tag, max_attempts) == (&other.tag, &other.max_attempts)
             && (*payload == other.payload || given(payload) == given(&other.payload))
     }
@@ -70,18 +74,4 @@ fn payload_problem(payload: &str, is_text: bool) -> Option<String> {
             "payload has a top-level member `{RESERVED_MEMBER}`, which is reserved: expected another name"
         )
     })
-}
-
-fn tag_problem(tag: &str) -> Option<String> {
-    let chars = tag.chars().count();
-    if chars > TAG_CHARS_MAX {
-        return Some(format!(
-            "tag has {chars} characters, expected at most {TAG_CHARS_MAX}"
-        ));
-    }
-    if tag.is_empty() || tag.chars().any(char::is_control) {
-        return Some("tag is empty or contains a control character".to_owned());
-    }
-    // Databases treat it as equal to the tag without the space.
-    tag.ends_with(' ').then(|| "tag ends in a space".to_owned())
 }

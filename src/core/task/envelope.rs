@@ -1,4 +1,4 @@
-//! The envelope of a payload: the trace of its task, and the signature of its producer.
+//! The envelope of a payload: the condition and the trace of its task, and the signature of its producer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,15 +7,15 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::Traceparent;
+use super::{After, Traceparent};
 
 /// The first member of an envelope. Payloads of users must not contain it.
 pub const RESERVED_MEMBER: &str = "$lapsed";
 
-/// A payload with its trace and signature.
+/// A payload with the condition of its task, its trace and its signature.
 ///
-/// In the ledger's payload column it is `{"$lapsed":{"traceparent":"..","signature":".."},"payload":<the user's
-/// JSON>}`, where each part may be absent. A payload without trace and signature is stored unchanged.
+/// In the ledger's payload column it is `{"$lapsed":{"after":{"tag":".."},"traceparent":"..","signature":".."},"payload":<the
+/// user's JSON>}`, where each part may be absent. A payload without any of them is stored unchanged.
 ///
 /// ```
 /// use lapsed::task::Envelope;
@@ -38,6 +38,8 @@ pub const RESERVED_MEMBER: &str = "$lapsed";
 pub struct Envelope {
     /// The user's JSON.
     pub payload: Option<String>,
+    /// What has to end before the task starts.
+    pub after: Option<After>,
     /// The span that created the task.
     pub traceparent: Option<Traceparent>,
     /// The result of [`sign`](super::sign).
@@ -55,6 +57,7 @@ struct Outer<'a> {
 /// Later versions may add members.
 #[derive(Deserialize)]
 struct Travels<'a> {
+    after: Option<After>,
     #[serde(borrow)]
     traceparent: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -77,12 +80,14 @@ impl Envelope {
         match parse(&stored) {
             Some(Outer { travels, payload }) => Self {
                 payload: payload.map(|payload| payload.get().to_owned()),
+                after: travels.after,
                 traceparent: trace(travels.traceparent, payload.map(RawValue::get)),
                 signature: travels.signature.map(Cow::into_owned),
             },
             None => Self {
                 traceparent: named_trace(&stored),
                 payload: Some(stored),
+                after: None,
                 signature: None,
             },
         }
@@ -98,20 +103,32 @@ impl Envelope {
         }
     }
 
+    /// Returns what has to end before the task starts, as [`open`](Self::open) finds it. Copies no payload.
+    pub fn condition(stored: &str) -> Option<After> {
+        parse(stored)?.travels.after
+    }
+
     /// Returns the text for the payload column. The payload must be JSON.
     pub fn seal(self) -> Option<String> {
         let Self {
             payload,
+            after,
             traceparent,
             signature,
         } = self;
-        if traceparent.is_none() && signature.is_none() {
+        if after.is_none() && traceparent.is_none() && signature.is_none() {
             return payload;
         }
+        // The first, because statements recognize it by the beginning of the column.
+        let after = after.map(|after| {
+            let after = serde_json::to_string(&after).expect("text is JSON");
+            format!(r#""after":{after}"#)
+        });
         let traceparent = traceparent.map(|trace| format!(r#""traceparent":"{trace}""#));
         let signature = signature
             .map(|signature| format!(r#""signature":{}"#, serde_json::Value::from(signature)));
-        let travels: Vec<String> = [traceparent, signature].into_iter().flatten().collect();
+        let travels = [after, traceparent, signature].into_iter().flatten();
+        let travels: Vec<String> = travels.collect();
         let payload = payload.map(|payload| format!(r#","payload":{payload}"#));
         Some(format!(
             r#"{{"{RESERVED_MEMBER}":{{{}}}{}}}"#,
@@ -160,6 +177,7 @@ pub fn has_reserved_member(payload: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::IfDead;
     use proptest::prelude::*;
 
     const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -181,10 +199,14 @@ mod tests {
             r#"{"$lapsed":{},"payload":1,"payload":2}"#,
             r#"{"$lapsed":{}"#,
             r#"{"$lapsedd":{}}"#,
+            r#"{"$lapsed":{"after":{"tag":7}}}"#,
         ] {
             let opened = open(stored);
             assert_eq!(opened.payload.as_deref(), Some(stored), "{stored}");
-            assert_eq!((opened.traceparent, opened.signature), (None, None));
+            assert_eq!(
+                (opened.after, opened.traceparent, opened.signature),
+                (None, None, None)
+            );
         }
         assert_eq!(Envelope::open(None), Envelope::default());
     }
@@ -250,9 +272,12 @@ mod tests {
         fn a_sealed_envelope_opens_unchanged(
             payload in proptest::option::of("(null|0|[1-9][0-9]{0,2}|\"[a-z ]*\"|\\{\"a\": ?[1-9]\\})"),
             signature in proptest::option::of(".{0,20}"),
+            tag in proptest::option::of(".{0,20}"),
             traced in any::<bool>(),
         ) {
-            let sealed = Envelope { payload, signature, traceparent: traced.then(|| TRACE.parse().unwrap()) };
+            let after = tag.map(|tag| After { tag, if_dead: IfDead::Ignore });
+            let traceparent = traced.then(|| TRACE.parse().unwrap());
+            let sealed = Envelope { payload, after, signature, traceparent };
             prop_assert_eq!(Envelope::open(sealed.clone().seal()), sealed);
         }
     }

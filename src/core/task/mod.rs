@@ -4,6 +4,7 @@
 //! ledger, Redis or handlers.
 
 mod adoption;
+mod after;
 mod arming;
 mod bucket;
 mod causes;
@@ -27,6 +28,7 @@ mod signature;
 mod size;
 mod state;
 mod table_name;
+mod tag;
 mod task_json;
 mod task_name;
 mod trace;
@@ -35,6 +37,7 @@ pub use adoption::{
     ADOPTION_CLOCK_ERROR_MAX, AdoptionDecision, Countdown, EVENT_DELAY_MAX, Origin, RowEvidence,
     decide_adoption, decide_requested, is_younger, row_due,
 };
+pub use after::{After, IfDead};
 pub use arming::Arming;
 pub use bucket::{KeyBucket, KeyBuckets};
 pub use causes::with_causes;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::membership::Capabilities;
-use crate::task::Scope;
+use crate::task::{After, AttemptError, IfDead, Scope};
 
 const NOW: UnixMs = UnixMs(1_800_000_000_000);
 
@@ -195,6 +195,7 @@ fn task(state: State, due_at: UnixMs, attempt: u16) -> TaskRecord {
         cancel_requested: false,
         tag: None,
         payload: None,
+        after: None,
         traceparent: None,
         recurrence: None,
         last_error: None,
@@ -234,6 +235,39 @@ fn the_state_of_the_row_comes_first_and_what_would_hinder_it_is_told_before_it_i
             .cause
     };
     assert_eq!((due(2), due(4)), (WhyCause::Starting, WhyCause::Unknown));
+}
+
+#[test]
+fn a_task_that_was_found_to_wait_for_others_says_for_which() {
+    let well = facts(vec![daemon(1, None)], Vec::new());
+    let again = NOW.plus(Duration::from_secs(60));
+    let tag = || "import-7".to_owned();
+    let after = After {
+        tag: tag(),
+        if_dead: IfDead::Wait,
+    };
+    let waits = |error: &str| {
+        let mut task = task(State::Waiting, again, 0);
+        task.after = Some(after.clone());
+        task.history = vec![AttemptError {
+            how: How::Snoozed,
+            attempt: 0,
+            at: NOW,
+            error: error.to_owned(),
+            daemon: String::new(),
+            crashes: 0,
+            snoozes: 0,
+        }];
+        well.of_task(&task, None).cause
+    };
+    let dead = waits(&after.waits_for(State::Dead));
+    assert_eq!(dead, WhyCause::AfterDead(tag(), again));
+    assert!(dead.is_trouble());
+    let running = waits(&after.waits_for(State::Running));
+    assert_eq!(running, WhyCause::After(tag(), again));
+    assert!(!running.is_trouble());
+    // Its handler was called, and has postponed it.
+    assert_eq!(waits(""), WhyCause::Retry(again, 1, None));
 }
 
 #[test]

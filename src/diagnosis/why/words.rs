@@ -13,6 +13,8 @@ impl WhyCause {
             Self::Running(_) | Self::OlderRuns(_) => ("running", false, None),
             Self::NotDue(_) => ("not_due", false, None),
             Self::Retry(..) => ("retry", false, None),
+            Self::After(..) => ("after", false, Some(Phrase::AfterDo)),
+            Self::AfterDead(..) => ("after", true, Some(Phrase::AfterDeadDo)),
             Self::Starting => ("starting", false, None),
             Self::Paused(_) => ("paused", false, Some(Phrase::PausedDo)),
             Self::Held(_) => ("held", false, Some(Phrase::HeldDo)),
@@ -89,6 +91,12 @@ impl WhyCause {
                 let numbers = numbers.map(|it| number(u64::from(it)));
                 let values = std::iter::once(Value::Time(*at)).chain(numbers);
                 Message::new(phrase, values.collect::<Vec<Value>>())
+            }
+            Self::After(tag, again) => {
+                Message::new(Phrase::After, [text(tag), Value::Time(*again)])
+            }
+            Self::AfterDead(tag, again) => {
+                Message::new(Phrase::AfterDead, [text(tag), Value::Time(*again)])
             }
             Self::Starting => Phrase::Starting.into(),
             Self::Paused(pause) => {

@@ -37,7 +37,7 @@ use self::admin::PRUNABLE;
 use self::adoption::ADOPT_ROW;
 use self::archive::{ARCHIVED, ENDED};
 use self::pauses::UNPAUSED;
-use self::producer::{CONTENTS, DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES, REPLACES};
+use self::producer::{AFTER, CONTENTS, DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES, REPLACES};
 use self::settle::GIVEN_BACK;
 use self::transfer::{HELD, MARK, TOKEN, WHOLE_ROW};
 
@@ -213,9 +213,12 @@ impl Queries {
             IfPending::Refuse => (DISPLACES_REFUSED, MARKED, MARK),
         };
         let contents = |payload| CONTENTS.replace("{payload}", payload);
+        let after = |payload| AFTER.replace("{payload}", payload);
         self.plain(CREATE)
             .replace("{moves}", moves)
             .replace("{displaces}", displaces)
+            .replace("{stored_after}", &after("payload"))
+            .replace("{new_after}", &after("VALUES(payload)"))
             .replace("{stored_contents}", &contents("payload"))
             .replace("{new_contents}", &contents("VALUES(payload)"))
             .replace("{held}", HELD)

@@ -44,9 +44,13 @@ pub(super) const MOVES: &str = "end_time <> VALUES(end_time) OR status = 3";
 pub(super) const REPLACES: &str = "end_time <> VALUES(end_time) OR status = 3 \
        OR (status = 0 AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3)) AND NOT {held}) \
          AND NOT (tag <=> VALUES(tag) AND max_attempts <=> VALUES(max_attempts) AND (recurrence IS NULL) = (VALUES(recurrence) IS NULL) \
-           AND {stored_contents} <=> {new_contents}))";
+           AND {stored_after} <=> {new_after} AND {stored_contents} <=> {new_contents}))";
 
-/// The payload without the trace and the signature around it, see [`Envelope`](lapsed_core::task::Envelope): both end in a brace.
+/// What has to end before the task starts, which an [`Envelope`](lapsed_core::task::Envelope) begins with; empty without any.
+pub(super) const AFTER: &str =
+    "IF({payload} LIKE '{\"$lapsed\":{\"after\":%', SUBSTRING_INDEX({payload}, '}', 1), '')";
+
+/// The payload without what is around it, see [`Envelope`](lapsed_core::task::Envelope): both end in a brace.
 /// Each request has its own trace.
 pub(super) const CONTENTS: &str = "IF({payload} LIKE '{\"$lapsed\":%', \
        IF(LOCATE('},\"payload\":', {payload}), SUBSTRING({payload}, LOCATE('},\"payload\":', {payload}) + 12), NULL), CONCAT({payload}, '}'))";

@@ -16,7 +16,7 @@ use super::session::Session;
 use super::strings::{check, positive};
 use lapsed::contract::TaskSpec;
 use lapsed::ledger::IfPending;
-use lapsed::task::{Due, TaskKey, UnixMs};
+use lapsed::task::{After, Due, IfDead, TaskKey, UnixMs};
 use lapsed_core::access::AccessScope as Scope;
 
 /// The commands of this file.
@@ -27,7 +27,7 @@ pub const COMMANDS: &[Command] = &[
         usage: "key [key ...]" },
     Command { name: "lapsed.schedule", arity: -4, scope: Some(Scope::Schedule), run: Run::Keyed(schedule), keys: (1, 1, 1),
         summary: "Creates a task, a recurring one with EVERY or CRON, or moves it. Returns its due time in Unix milliseconds; null if IFPENDING REFUSE refuses it.",
-        usage: "key [IN milliseconds | AT unix-time-milliseconds] [EVERY milliseconds | CRON expression [TZ zone]] [TAG tag] [PAYLOAD json] [MAXATTEMPTS count] [IFPENDING MOVE | KEEP | REFUSE]" },
+        usage: "key [IN milliseconds | AT unix-time-milliseconds] [EVERY milliseconds | CRON expression [TZ zone]] [TAG tag] [AFTERTAG tag [IFDEAD WAIT | IGNORE]] [PAYLOAD json] [MAXATTEMPTS count] [IFPENDING MOVE | KEEP | REFUSE]" },
     Command { name: "lapsed.show", arity: 2, scope: Some(Scope::Read), run: Run::Later(show), keys: (1, 1, 1),
         summary: "Returns a task as JSON, as `lapsed show --json` prints it; null if there is none.",
         usage: "key" },
@@ -45,6 +45,8 @@ struct Options<'a> {
     cron: Option<&'a [u8]>,
     zone: Option<&'a [u8]>,
     tag: Option<&'a [u8]>,
+    after_tag: Option<&'a [u8]>,
+    if_dead: Option<&'a [u8]>,
     payload: Option<&'a [u8]>,
     max_attempts: Option<&'a [u8]>,
     if_pending: Option<&'a [u8]>,
@@ -62,6 +64,8 @@ impl<'a> Options<'a> {
                 name if is(name, "CRON") => &mut options.cron,
                 name if is(name, "TZ") => &mut options.zone,
                 name if is(name, "TAG") => &mut options.tag,
+                name if is(name, "AFTERTAG") => &mut options.after_tag,
+                name if is(name, "IFDEAD") => &mut options.if_dead,
                 name if is(name, "PAYLOAD") => &mut options.payload,
                 name if is(name, "MAXATTEMPTS") => &mut options.max_attempts,
                 name if is(name, "IFPENDING") => &mut options.if_pending,
@@ -98,10 +102,19 @@ impl<'a> Options<'a> {
             (Some(_), Some(_), _) | (_, None, Some(_)) => return Err(syntax_error()),
             _ => {}
         }
+        let if_dead = self.if_dead.map(on_dead).transpose()?;
+        let after = match (text(self.after_tag)?, if_dead) {
+            (None, Some(_)) => return Err(syntax_error()),
+            (tag, if_dead) => tag.map(|tag| After {
+                tag,
+                if_dead: if_dead.unwrap_or_default(),
+            }),
+        };
         Ok(TaskSpec {
             key: Some(key.to_string()),
             payload: text(self.payload)?,
             tag: text(self.tag)?,
+            after,
             max_attempts: self.max_attempts.map(runs).transpose()?,
             if_pending: self.if_pending.map(policy).transpose()?,
             every,
@@ -125,6 +138,12 @@ fn runs(count: &[u8]) -> Result<u16, Reply> {
 
 fn policy(name: &[u8]) -> Result<IfPending, Reply> {
     let mut policies = IfPending::ALL.into_iter();
+    let found = policies.find(|policy| is(name, policy.as_str()));
+    found.ok_or_else(syntax_error)
+}
+
+fn on_dead(name: &[u8]) -> Result<IfDead, Reply> {
+    let mut policies = IfDead::ALL.into_iter();
     let found = policies.find(|policy| is(name, policy.as_str()));
     found.ok_or_else(syntax_error)
 }

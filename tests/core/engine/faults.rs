@@ -41,6 +41,8 @@ pub struct Faults {
     pub settle_locked: AtomicU32,
     /// Error of the engine's estimate of the ledger's clock.
     pub clock_ahead: Mutex<Duration>,
+    /// Lists that take half a second and find nothing yet: the search continues where it stopped.
+    pub lists_stop: AtomicU32,
     /// Number of scans.
     pub scans: AtomicU32,
     /// Time that a scan for future rows takes.

@@ -11,9 +11,9 @@ use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, ArchiveMaintenance, CancelAnswer, CancelByKey,
     CancelByKeyAnswer, CancelPage, Changed, Claim, Claimant, Claims, Created, Decide,
     DetailedStats, DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease,
-    LeasePage, Ledger, LedgerError, ListFilter, ListPage, Lookup, MethodPages, MethodScan,
-    MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Progress, Prune,
-    PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot,
+    LeasePage, Ledger, LedgerError, ListCursor, ListFilter, ListPage, Lookup, MethodPages,
+    MethodScan, MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Progress,
+    Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot,
     RunNowAnswer, Scans, See, Settled, Settlement, TaskRecord, Upcoming, Window,
 };
 use lapsed::task::{
@@ -307,6 +307,19 @@ impl Admin for Faulty {
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
+        let stops = |left: u32| left.checked_sub(1);
+        let stop = &self.faults.lists_stop;
+        if stop
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, stops)
+            .is_ok()
+        {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            return Ok(ListPage {
+                next: Some(filter.cursor.clone().unwrap_or(ListCursor::Row(0))),
+                searched: Some(1),
+                ..ListPage::default()
+            });
+        }
         self.inner.list(filter).await
     }
 

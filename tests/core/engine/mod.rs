@@ -8,6 +8,7 @@ mod entries;
 mod faults;
 mod faulty;
 mod faulty_documents;
+mod groups;
 mod history;
 mod members;
 mod outages;

@@ -336,6 +336,23 @@ async fn a_task_is_scheduled_with_all_its_options() {
             "LAPSED.SCHEDULE C@m IN 5 PAYLOAD no",
             "-ERR payload is not JSON: expected ident at line 1 column 2",
         ),
+        ("LAPSED.SCHEDULE C@m IN 5 IFDEAD WAIT", "-ERR syntax error"),
+        (
+            "LAPSED.SCHEDULE C@m IN 5 AFTERTAG a IFDEAD no",
+            "-ERR syntax error",
+        ),
+        (
+            "LAPSED.SCHEDULE C@m IN 5 TAG a AFTERTAG a",
+            "-ERR the task has the tag `a` itself and would wait for itself, expected another tag",
+        ),
+        (
+            "LAPSED.SCHEDULE C@m EVERY 60000 AFTERTAG a",
+            "-ERR `after` is for a task that runs once, and this one recurs",
+        ),
+        (
+            "LAPSED.SCHEDULE C@after AT 1900000000000 AFTERTAG shop IFDEAD IGNORE",
+            ":1900000000000",
+        ),
         (
             "LAPSED.CANCEL C@m C@none C@m",
             "*3\r\n$9\r\ncancelled\r\n$-1\r\n$-1",
@@ -344,6 +361,11 @@ async fn a_task_is_scheduled_with_all_its_options() {
     ] {
         assert_eq!(wire.says(line).await, reply, "{line}");
     }
+    let after = server.tasks.find("C@after").await.unwrap().unwrap().after;
+    assert_eq!(
+        after.map(|after| after.summary()).as_deref(),
+        Some("all tasks with tag shop, done or dead")
+    );
     let every = wire.says("LAPSED.SCHEDULE C@every EVERY 60000").await;
     assert!(every.starts_with(":1"), "{every}");
     let shown = wire.says("LAPSED.SHOW C@every").await;

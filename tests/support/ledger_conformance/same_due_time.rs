@@ -1,7 +1,7 @@
 //! Tasks that are created again for the due time that they have.
 
 use lapsed::ledger::{IfPending, Ledger, NewTask, Settled};
-use lapsed::task::{Contents, Envelope, State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{After, Contents, Envelope, IfDead, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, cancel, claim, claim_due, in_ms, key, record, retry_at, settle, state,
@@ -10,6 +10,7 @@ use crate::ledger_conformance::rig::{
 rules! {
     a_different_task_gives_its_value_to_the_same_due_time
     the_same_task_for_the_same_due_time_changes_nothing
+    a_task_that_starts_after_others_gives_way_to_one_that_starts_after_other_ones
     a_task_that_does_not_replace_leaves_the_same_due_time_as_it_is
 }
 
@@ -75,6 +76,52 @@ async fn a_different_task_gives_its_value_to_the_same_due_time(ledger: &impl Led
     }
 }
 
+async fn a_task_that_starts_after_others_gives_way_to_one_that_starts_after_other_ones(
+    ledger: &impl Ledger,
+) {
+    let due = in_ms(ledger, 60_000).await;
+    let after = |tag: &str, if_dead| {
+        let tag = tag.to_owned();
+        Some(After { tag, if_dead })
+    };
+    let of = |name: &str, payload: Option<&str>, after: Option<After>, is_traced: bool| {
+        let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let envelope = Envelope {
+            payload: payload.map(str::to_owned),
+            after,
+            traceparent: is_traced.then(|| trace.parse().unwrap()),
+            signature: None,
+        };
+        NewTask {
+            contents: Contents {
+                payload: envelope.seal(),
+                ..Contents::default()
+            },
+            ..NewTask::new(key("after", name), due)
+        }
+    };
+    for (name, payload) in [("bare", None), ("loaded", Some("{\"a\": 1}"))] {
+        let mut changes = vec![
+            None,
+            after("a}", IfDead::Wait),
+            after("a", IfDead::Wait),
+            after("a", IfDead::Ignore),
+            None,
+        ];
+        while let Some(after) = changes.pop() {
+            let task = of(name, payload, after.clone(), false);
+            ledger.create(std::slice::from_ref(&task)).await.unwrap();
+            let found = record(ledger, &task.key).await;
+            assert_eq!(found.after, after, "{name}");
+            assert_eq!(found.payload.as_deref(), payload, "{name}");
+            // The same again changes nothing: not even the trace, which each request has.
+            let again = of(name, payload, after, true);
+            ledger.create(&[again]).await.unwrap();
+            assert_eq!(record(ledger, &task.key).await, found, "{name}");
+        }
+    }
+}
+
 /// A pending task, one that waits for a retry, and one that runs; of all, the value is "1".
 async fn begun(ledger: &impl Ledger, of: &str) -> Vec<NewTask> {
     let task = |name: &str, due: UnixMs| NewTask {
@@ -104,6 +151,7 @@ async fn the_same_task_for_the_same_due_time_changes_nothing(ledger: &impl Ledge
         });
         let envelope = Envelope {
             payload: task.contents.payload.clone(),
+            after: None,
             traceparent,
             signature: Some("v1=\"}".to_owned()).filter(|_| trace == Some(2)),
         };

@@ -66,6 +66,14 @@ pub fn judge(run: EndedRun<'_>, policy: &RetryPolicy, now: UnixMs, unit: f64) ->
             },
             None => judged.too_late("it was snoozed"),
         },
+        // However long it waits: that is not up to its handler.
+        Outcome::Postponed { delay, .. } => Verdict::Snooze {
+            at: now.plus(*delay),
+            attempt_error: AttemptError {
+                snoozes: run.attempt.snoozes,
+                ..judged.attempt_error(How::Snoozed, error)
+            },
+        },
         Outcome::Expired { .. } => judged.bury(Reason::Expired, error),
         Outcome::Poisoned => judged.bury(
             Reason::Poison,
@@ -264,6 +272,13 @@ pub enum Outcome {
         /// The delay.
         delay: Duration,
     },
+    /// It starts after other tasks, which have not ended: not run.
+    Postponed {
+        /// When to look again.
+        delay: Duration,
+        /// What it waits for.
+        error: String,
+    },
     /// Too many of its leases expired before: not run.
     Poisoned,
     /// It would have started later than the route allows: not run.
@@ -292,6 +307,7 @@ impl Outcome {
             Self::TimedOut { .. } => "timed_out",
             Self::Panicked { .. } => "panicked",
             Self::Snoozed { .. } => "snoozed",
+            Self::Postponed { .. } => "postponed",
             Self::Poisoned => "poisoned",
             Self::Expired { .. } => "expired",
             Self::Missed => "missed",
@@ -303,7 +319,8 @@ impl Outcome {
     /// True if the handler was started.
     pub fn was_run(&self) -> bool {
         match self {
-            Self::Poisoned
+            Self::Postponed { .. }
+            | Self::Poisoned
             | Self::Expired { .. }
             | Self::Missed
             | Self::HandedOn
@@ -325,6 +342,7 @@ impl Outcome {
             Self::Failed(failure) => failure.message.clone(),
             Self::TimedOut { after } => format!("timed out after {}", duration(*after)),
             Self::Panicked { message } => format!("panicked: {message}"),
+            Self::Postponed { error, .. } => error.clone(),
             Self::Expired { late, limit } => format!(
                 "expired: it would have started {} after it fell due, {} at most is of use",
                 duration(*late),
@@ -348,7 +366,7 @@ impl Outcome {
             Self::Failed(_) => Some(How::Failed),
             Self::TimedOut { .. } => Some(How::TimedOut),
             Self::Panicked { .. } => Some(How::Panicked),
-            Self::Snoozed { .. } => Some(How::Snoozed),
+            Self::Snoozed { .. } | Self::Postponed { .. } => Some(How::Snoozed),
             Self::Poisoned => Some(How::Poisoned),
             Self::Expired { .. } => Some(How::Expired),
             Self::Succeeded

@@ -31,6 +31,7 @@ texts! {
         zone: "Time zone of cron", "cron 的时区";
         payload: "Payload, JSON", "载荷（JSON）";
         tag: "Tag", "标签";
+        after_tag: "Start after all tasks with tag", "在此标签的任务全部结束后开始";
         max_attempts: "Maximum number of runs", "最多执行次数";
         if_pending: "If it is pending already", "如果已在等待执行";
         if_move: "Move it", "改期";

@@ -58,6 +58,9 @@ texts! {
         lease: "Lease ends", "租约到期";
         progress: "Progress", "进度";
         tag: "Tag", "标签";
+        after: "Starts after", "开始条件";
+        after_tag: "all tasks with tag", "标签全部结束：";
+        or_dead: ", done or dead", "（含死信）";
         class: "Class@method", "类@方法";
         args: "Arguments", "参数";
         origin: "Origin", "来源";

@@ -161,7 +161,8 @@ form?.addEventListener("submit", async (event) => {
     if (task.max_attempts) task.max_attempts = Number(task.max_attempts);
     if (!task.cron) delete task.tz;
     if (task.every || task.cron) delete task.if_pending;
-    const { payload, ...others } = task;
+    const { payload, after_tag, ...others } = task;
+    if (after_tag) others.after = { tag: after_tag };
     // The payload is sent as typed: numbers keep all their digits.
     if (payload) JSON.parse(payload);
     const text = JSON.stringify(others);
