@@ -27,12 +27,16 @@ pub struct Ran {
 
 impl Ran {
     /// True if its handler was called. It was not if the task started too late ([`Outcome::Expired`],
-    /// [`Outcome::Missed`]), repeatedly killed its daemon ([`Outcome::Poisoned`]), or became a task of its own
-    /// ([`Outcome::HandedOn`]).
+    /// [`Outcome::Missed`]), repeatedly killed its daemon ([`Outcome::Poisoned`]), became a task of its own
+    /// ([`Outcome::HandedOn`]), or waits for others ([`Outcome::Postponed`]).
     pub fn reached_handler(&self) -> bool {
         !matches!(
             self.outcome,
-            Outcome::Expired { .. } | Outcome::Missed | Outcome::Poisoned | Outcome::HandedOn
+            Outcome::Expired { .. }
+                | Outcome::Missed
+                | Outcome::Poisoned
+                | Outcome::HandedOn
+                | Outcome::Postponed { .. }
         )
     }
 }
