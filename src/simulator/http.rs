@@ -14,7 +14,7 @@ use lapsed_core::task::{TaskKey, UnixMs};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::plan::{Policy, Verb};
+use crate::plan::{GROUP, Policy, Verb};
 use crate::record::Answer;
 
 /// The most bytes of an answer.
@@ -87,6 +87,16 @@ pub fn request(
             match absolute {
                 true => body["at"] = rfc3339(now.plus(*delay)).into(),
                 false => body["in"] = format!("{}ms", delay.as_millis()).into(),
+            }
+            (Method::PUT, path, Some(body))
+        }
+        Verb::CreateInGroup { delay, last } => {
+            let mut body = json!({ "payload": payload, "in": format!("{}ms", delay.as_millis()) });
+            match last {
+                None => body["tag"] = GROUP.into(),
+                Some(if_dead) => {
+                    body["after"] = json!({ "tag": GROUP, "if_dead": if_dead.as_str() });
+                }
             }
             (Method::PUT, path, Some(body))
         }

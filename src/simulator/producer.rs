@@ -16,7 +16,7 @@ use lapsed_core::ledger::rows::{Length, RowLedger};
 use lapsed_core::ledger::{
     CancelAnswer, IfPending, Ledger, LedgerError, RescheduleAnswer, RunNowAnswer,
 };
-use lapsed_core::task::{Contents, Due, Origin, Scope, TaskKey, UnixMs};
+use lapsed_core::task::{After, Contents, Due, Origin, Scope, TaskKey, UnixMs};
 use lapsed_core::timer::Timer;
 use lapsed_model_redis::{Link, ModelRedis};
 use lapsed_server::http::AppState;
@@ -29,7 +29,7 @@ use crate::history::History;
 use crate::http::{self, Method};
 use crate::keyed;
 use crate::ledger::SimLedger;
-use crate::plan::{Op, Policy, TimerKind, Verb};
+use crate::plan::{GROUP, Op, Policy, TimerKind, Verb};
 use crate::process::Process;
 use crate::record::{Actor, Answer};
 use crate::server::{NO_ADDRESS, Server};
@@ -154,6 +154,16 @@ impl Producer {
                 };
                 let made = self.tasks.create_many(vec![(task, due?)]).await?;
                 armed(made[0].arming().row, made[0].due())
+            }
+            Verb::CreateInGroup { delay, last } => {
+                let task = Task::from(key).payload(payload);
+                let tag = GROUP.to_owned();
+                let task = match *last {
+                    None => task.tag(tag),
+                    Some(if_dead) => task.after(After { tag, if_dead }),
+                };
+                let made = self.tasks.create(task, *delay).await?;
+                armed(made.arming().row, made.due())
             }
             Verb::CreateMany { keys, delay } => {
                 let tasks = keys.iter().map(|key| {

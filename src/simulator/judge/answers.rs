@@ -1,7 +1,7 @@
 //! What an answer promises.
 
 use lapsed_core::ledger::row::{Row, Status};
-use lapsed_core::task::UnixMs;
+use lapsed_core::task::{Envelope, UnixMs};
 
 use super::{Anomaly, Invocation, Judge, brief};
 use crate::plan::{Op, Verb};
@@ -48,7 +48,9 @@ impl Judge {
                 let row = self.rows.values().find(|row| row.key.as_str() == key);
                 if let Some(row) = row
                     && self.pending_since(op.key, from).is_some()
-                    && row.contents.payload.clone().unwrap_or_default()
+                    && Envelope::open(row.contents.payload.clone())
+                        .payload
+                        .unwrap_or_default()
                         != payload.unwrap_or_default()
                 {
                     let text = format!("op {number} read another payload: {}", brief(row));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
-use lapsed_core::task::UnixMs;
+use lapsed_core::task::{Envelope, UnixMs};
 
 use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, is_pulled, key_of};
 use crate::plan::{Op, Verb};
@@ -122,7 +122,7 @@ impl Judge {
                 due: new.end_time,
                 at: now,
                 attempt: new.attempt,
-                payload: new.contents.payload.clone(),
+                envelope: Envelope::open(new.contents.payload.clone()),
                 is_called: false,
                 end: None,
                 is_disturbed: false,
@@ -263,6 +263,7 @@ impl Judge {
         let delay = match &op.verb {
             Verb::Create { delay, .. }
             | Verb::CreateMany { delay, .. }
+            | Verb::CreateInGroup { delay, .. }
             | Verb::Reschedule { delay }
             | Verb::SqlCreate { delay }
             | Verb::RespSet { delay }

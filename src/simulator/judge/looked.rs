@@ -25,6 +25,8 @@ pub struct Looked {
     pub(super) batches: u64,
     /// Changes of all tasks of a class that were acknowledged.
     pub(super) bulk: u64,
+    /// Starts of tasks after all others of their group.
+    pub(super) groups: u64,
     /// Tasks that the destination of a move got.
     pub(super) moved: u64,
 }
@@ -43,6 +45,7 @@ impl Looked {
             rounds,
             batches,
             bulk,
+            groups,
             moved,
         } = self;
         [
@@ -57,6 +60,7 @@ impl Looked {
             ("rounds", rounds),
             ("batches", batches),
             ("bulk", bulk),
+            ("groups", groups),
             ("moved", moved),
         ]
         .into_iter()

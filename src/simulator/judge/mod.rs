@@ -7,6 +7,7 @@ mod all_series;
 mod all_starts;
 mod answers;
 mod changes;
+mod groups;
 mod keys;
 mod looked;
 mod moves;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
-use lapsed_core::task::UnixMs;
+use lapsed_core::task::{Envelope, UnixMs};
 use lapsed_model_redis::ModelRedis;
 
 pub use self::all_series::AllSeries;
@@ -128,7 +129,7 @@ struct Claim {
     due: UnixMs,
     at: UnixMs,
     attempt: u16,
-    payload: Option<String>,
+    envelope: Envelope,
     is_called: bool,
     end: Option<End>,
     /// True if something has disturbed its process since.
@@ -307,14 +308,16 @@ impl Judge {
         };
         claim.is_called = true;
         let is_over = claim.lease_until < now && !claim.is_disturbed;
-        let is_other = claim.payload != call.payload;
+        let is_other = claim.envelope.payload != call.payload;
+        let claim = claim.clone();
         self.series.called.insert((call.row, call.due));
         if is_over {
             self.accuse(Anomaly::Doubled, format!("{what}, after its lease"));
         }
         if is_other {
-            self.accuse(Anomaly::WrongPayload, what);
+            self.accuse(Anomaly::WrongPayload, &*what);
         }
+        self.starts_after_its_group(&claim, &what);
     }
 
     pub fn ended(&mut self, actor: Actor, call: &Call, end: End) {
@@ -364,6 +367,7 @@ impl Judge {
             row.status == Status::Unprocessed && (!row.deleted || runs)
         });
         let rows = rows.filter(|row| !pushes::waits_for_a_round(row, now));
+        let rows = rows.filter(|row| !self.waits_for_a_dead_one(row));
         let rows = rows.filter(|row| self.series.are_over || !series::is_of_series(row));
         let keys = self.without_row.iter().map(|key| format!("{key:?}"));
         rows.map(brief).chain(keys).collect()

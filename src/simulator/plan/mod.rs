@@ -11,7 +11,7 @@ mod series;
 use std::fmt;
 use std::time::Duration;
 
-use lapsed_core::task::{Rate, UnixMs};
+use lapsed_core::task::{IfDead, Rate, UnixMs};
 
 pub use self::fault::{Fault, FaultKind};
 pub use self::limits::RATED;
@@ -39,6 +39,11 @@ pub enum Verb {
     CreateMany {
         keys: Vec<usize>,
         delay: Duration,
+    },
+    /// A task of the group is created, or one that starts after them: as this says, if one of them is dead.
+    CreateInGroup {
+        delay: Duration,
+        last: Option<IfDead>,
     },
     Cancel,
     /// All tasks of the class of the key are cancelled, over HTTP.
@@ -209,6 +214,9 @@ pub const WHEEL: &str = "Wheel";
 /// The queue from which workers take.
 pub const QUEUE: &str = "work";
 
+/// The tag of the tasks of a group.
+pub const GROUP: &str = "group";
+
 /// What the programs of each method do.
 pub const METHODS: [&str; 6] = ["ok", "flaky", "slow", "hopeless", "snooze", "fatal"];
 
@@ -254,6 +262,7 @@ impl Plan {
         plan.draw_rate(&mut Rng::new(seed, "rate"));
         plan.draw_pushes(&mut Rng::new(seed, "pushes"));
         plan.draw_bulk(&mut Rng::new(seed, "bulk"));
+        plan.draw_group(&mut Rng::new(seed, "group"));
         if !is_calm {
             plan.draw_restore(&mut Rng::new(seed, "restore"));
             plan.draw_leftover(&mut Rng::new(seed, "leftover"));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lapsed_core::task::IfDead;
+
 use super::{Action, FAULTS, Fault, FaultKind, Op, Plan, TimerKind, Verb};
 use crate::random::Rng;
 
@@ -93,6 +95,30 @@ impl Plan {
                 false => Verb::RedriveAll,
             };
             self.push_op(at, producer, key, verb);
+        }
+    }
+
+    /// Producers create a group of tasks, and tasks that start after all of them.
+    pub(super) fn draw_group(&mut self, rng: &mut Rng) {
+        if !rng.percent(20) {
+            return;
+        }
+        let last = rng.below(self.keys.len() as u64) as usize;
+        // Retention deletes dead tasks, at a time that the judge does not know.
+        let policies = match self.prunes {
+            true => [IfDead::Ignore; 2],
+            false => IfDead::ALL,
+        };
+        for _ in 0..rng.within(3, 12) {
+            let at = Duration::from_millis(rng.below(FAULTS.as_millis() as u64));
+            let producer = rng.below(self.producers as u64) as usize;
+            let most = *rng.pick(&[100, 5_000, 30_000]);
+            let delay = Duration::from_millis(rng.below(most));
+            let (key, last) = match rng.percent(30) {
+                true => (last, Some(*rng.pick(&policies))),
+                false => (rng.below(self.keys.len() as u64) as usize, None),
+            };
+            self.push_op(at, producer, key, Verb::CreateInGroup { delay, last });
         }
     }
 
