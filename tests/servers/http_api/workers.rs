@@ -227,6 +227,10 @@ pub fn forged(token: &str) -> Vec<String> {
             json!(3_153_600_000_000_u64),
             json!(7),
         ] {
+            // A task that was handed out after 7 ms says so.
+            if fields[place] == value {
+                continue;
+            }
             let mut fields = fields.clone();
             fields[place] = value;
             let packed = json!(fields).to_string();
