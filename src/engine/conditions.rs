@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::health::LedgerHealth;
 use crate::clock::LedgerClock;
 use crate::ledger::{Admin, Claim, LedgerError, ListCursor, ListFilter, StateFilter};
-use crate::task::{After, Envelope, IfDead, Outcome, State};
+use crate::task::{After, Envelope, IfDead, Outcome, State, UnixMs};
 
 /// A task that waits is checked again after its waiting time divided by this, within [`AGAIN_MIN`] and [`AGAIN_MAX`].
 const AGAIN_SHARE: u32 = 10;
@@ -23,14 +23,20 @@ const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How long a check searches. A group of many tasks takes several checks: the slot of the task is not kept meanwhile.
 const SEARCH_MAX: Duration = Duration::from_millis(500);
 
+/// Number of places from which all are forgotten, such as those of tasks that were cancelled: their searches begin anew.
+const PLACES_MAX: usize = 1_000;
+
 /// Decides whether claimed tasks that start after others may start.
 pub struct Conditions {
     tasks: Arc<dyn Admin>,
     clock: LedgerClock,
     health: Arc<LedgerHealth>,
-    /// Where the next check continues, by the row of the task that waits, if the last one took too long.
-    places: Mutex<HashMap<u64, ListCursor>>,
+    /// Where the next check continues, if the last one took too long; [`PLACES_MAX`] at most.
+    places: Mutex<HashMap<Waiting, ListCursor>>,
 }
+
+/// A task that waits: its row, and when it was created. One that is created again begins its search anew.
+type Waiting = (u64, UnixMs);
 
 /// What a check has found.
 enum Found {
@@ -60,7 +66,7 @@ impl Conditions {
     /// Outcome of a claim whose task has to wait for others. `None` if it is to be run.
     pub async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
         let after = Self::of(claim)?;
-        let found = match self.search(claim.lease.arming.row, &after).await {
+        let found = match self.search(claim, &after).await {
             Ok(found) => found,
             Err(error) => {
                 self.health
@@ -82,13 +88,15 @@ impl Conditions {
     }
 
     /// Looks for a task that has not ended, from where the last check stopped.
-    async fn search(&self, row: u64, after: &After) -> Result<Found, LedgerError> {
+    async fn search(&self, claim: &Claim, after: &After) -> Result<Found, LedgerError> {
+        let row = claim.lease.arming.row;
+        let waiting = (row, claim.created);
         let until = Instant::now() + SEARCH_MAX;
         let mut filter = ListFilter {
             states: open_states(after.if_dead),
             limit: 1,
             brief: true,
-            cursor: self.places().remove(&row),
+            cursor: self.places().remove(&waiting),
             ..ListFilter::tag(&*after.tag)
         };
         loop {
@@ -102,14 +110,18 @@ impl Conditions {
                 return Ok(Found::Nothing);
             };
             if Instant::now() >= until {
-                self.places().insert(row, next);
+                let mut places = self.places();
+                if places.len() >= PLACES_MAX {
+                    places.clear();
+                }
+                places.insert(waiting, next);
                 return Ok(Found::More);
             }
             filter.cursor = Some(next);
         }
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<u64, ListCursor>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<Waiting, ListCursor>> {
         self.places.lock().expect("nothing panics while holding it")
     }
 }
