@@ -101,6 +101,7 @@ fn judging(criterion: &mut Criterion) {
                     outcome: black_box(outcome.clone()),
                     result: None,
                     attempt,
+                    started: UnixMs(999_000),
                     daemon: "bench",
                 };
                 judge(run, &policy, UnixMs(1_000_000), black_box(0.5))

@@ -27,6 +27,7 @@ CREATE TABLE "{table}" (
   result       TEXT, -- JSON, of the run that succeeded, if it is kept
   recurrence   TEXT, -- JSON: how it arms itself again
   payload      TEXT, -- JSON
+  claimed_at   INTEGER NOT NULL DEFAULT 0, -- the latest claim, which is the start of its run
   progress     TEXT, -- of a run: `<owner> <percent> <text>`, void unless it is the owner of the row
   due_at       INTEGER AS (iif(run_end = end_time AND retry_at > end_time, retry_at, end_time)) VIRTUAL -- when it may run next
 ) STRICT;
@@ -60,6 +61,7 @@ CREATE TABLE "{table}_archive" ( -- finished rows that retention has moved here,
   result       TEXT,
   recurrence   TEXT,
   payload      TEXT,
+  claimed_at   INTEGER NOT NULL DEFAULT 0,
   due_at       INTEGER AS (iif(run_end = end_time AND retry_at > end_time, retry_at, end_time)) VIRTUAL
 ) STRICT;
 CREATE INDEX "{table}_archive_key" ON "{table}_archive" (key);

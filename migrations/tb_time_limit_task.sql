@@ -29,6 +29,7 @@ CREATE TABLE `{table}` (
   `finished_at`  DECIMAL(13,3) NULL, -- done, dead or cancelled since
   `changed_at`   DECIMAL(13,3) NOT NULL DEFAULT 0, -- the last word on the arming by lapsed; keys armed before it say nothing; 0 = see start_time
   `progress`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- of a run: `<owner> <percent> <text>`, void unless it is the owner of the row
+  `claimed_at`   DECIMAL(13,3) NOT NULL DEFAULT 0, -- the latest claim, which is the start of its run; 0 = claimed by an earlier version, or never
   `due_at`       DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL, -- when it may run next
   `bucket`       SMALLINT UNSIGNED GENERATED ALWAYS AS (CRC32(CONVERT(`key` USING utf8mb4)) & 16383) VIRTUAL, -- which of several daemons reads it ahead
   `recurring`    TINYINT UNSIGNED GENERATED ALWAYS AS (IF(`recurrence` IS NULL, NULL, 1)) VIRTUAL, -- 1 if it has a recurrence; must not read the text, which may be off-page: MDEV-38140

@@ -26,6 +26,7 @@ CREATE TABLE `{table}_archive` (
   `recurrence`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
   `finished_at`  DECIMAL(13,3) NULL,
   `changed_at`   DECIMAL(13,3) NOT NULL,
+  `claimed_at`   DECIMAL(13,3) NOT NULL DEFAULT 0, -- 0 also of rows that an earlier version archived
   `due_at`       DECIMAL(13,3) NOT NULL, -- not generated: nothing changes it any more
   `ended_ms`     BIGINT NOT NULL, -- unix milliseconds: finished or due, whichever was later, as retention counts the age
   PRIMARY KEY (`id`, `ended_ms`), -- the same row twice is the same entry

@@ -78,8 +78,10 @@ pub struct HistoryPoint {
     pub failed: u64,
     /// Tasks and occurrences that died.
     pub dead: u64,
-    /// How late handlers started; `None` if none did.
+    /// How late handlers and targets started; `None` if none did.
     pub lateness: Option<LatenessPercentiles>,
+    /// How late workers took tasks of pull queues; `None` if they took none.
+    pub lateness_pull: Option<LatenessPercentiles>,
     /// Maximum number of overdue tasks that was counted; `None` if they were not counted.
     pub overdue: Option<u64>,
     /// Maximum time that the oldest overdue task had waited.
@@ -234,6 +236,7 @@ impl HistoryPoint {
             failed,
             dead,
             lateness,
+            lateness_pull,
             overdue,
             overdue_ms_max,
             pending,
@@ -247,6 +250,7 @@ impl HistoryPoint {
             failed,
             dead,
             lateness: lateness.percentiles(),
+            lateness_pull: lateness_pull.percentiles(),
             overdue,
             overdue_ms_max,
             pending,

@@ -52,6 +52,8 @@ impl TaskClaimed {
 pub struct RunStarted<'a> {
     pub claim: &'a Claim,
     pub route: &'a str,
+    /// True if a worker has taken it from a pull queue.
+    pub is_pull: bool,
     pub lateness_ms: u64,
 }
 
@@ -60,9 +62,10 @@ impl RunStarted<'_> {
         let Self {
             claim,
             route,
+            is_pull,
             lateness_ms,
         } = self;
-        reporter.metrics.started(route, lateness_ms);
+        reporter.metrics.started(route, is_pull, lateness_ms);
         tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, lateness_ms, route, "run starts");
     }
 }

@@ -90,6 +90,7 @@ impl Settler {
             outcome: outcome.clone(),
             result: result.clone(),
             attempt: claim.attempt,
+            started: claim.started(now),
             daemon: worker.unwrap_or(&self.daemon),
         };
         let verdict = judge(run, &route.retry, now, rand::random())?;

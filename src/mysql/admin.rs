@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use sqlx::Row as _;
+
 use super::connection::{Conn, about_rows, statement};
 use super::error::error;
 use super::{BATCH_MAX, MysqlLedger, decode, queries, retried};
 use lapsed_core::ledger::{
-    Admin, DetailedStats, DetailedStatsLimits, LedgerError, ListFilter, ListPage, Pauses, Picked,
-    RunNowAnswer, TaskRecord,
+    Admin, DetailedStats, DetailedStatsLimits, Forecast, ForecastRange, LedgerError, ListFilter,
+    ListPage, Pauses, Picked, RunNowAnswer, TaskRecord,
 };
 use lapsed_core::task::{Paused, State, TaskKey};
 
@@ -56,6 +58,24 @@ impl Admin for MysqlLedger {
         limits: DetailedStatsLimits,
     ) -> Result<DetailedStats, LedgerError> {
         self.detailed_stats_of(limits).await
+    }
+
+    async fn forecast(&self, range: ForecastRange) -> Result<Forecast, LedgerError> {
+        let count = statement(self.queries.plain(queries::COUNT_BY_DUE))
+            .bind(range.from.0)
+            .bind(range.step_ms())
+            .bind(range.from.0)
+            .bind(range.until().0)
+            .bind(u64::from(range.entries) + 1);
+        let mut conn = self.pools.acquire().await?;
+        let rows = conn.fetch(count).await.map_err(error)?;
+        let counted = rows.iter().map(|row| {
+            let step: i64 = row.try_get("step")?;
+            let tasks: i64 = row.try_get("tasks")?;
+            Ok((step.unsigned_abs(), tasks.unsigned_abs()))
+        });
+        let counted: sqlx::Result<Vec<(u64, u64)>> = counted.collect();
+        Ok(Forecast::of(&range, &counted.map_err(error)?))
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {

@@ -380,6 +380,7 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         finished_at,
         changed_at,
         origin,
+        claimed_at,
         // Of a run, and nothing that runs is moved.
         progress: _,
     } = row;
@@ -407,6 +408,7 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         .bind(result.clone())
         .bind(finished_at.map(|at| at.0))
         .bind(changed_at.0)
+        .bind(claimed_at.0)
 }
 
 /// Divides rows so that the texts of each part fit into one statement. A long row is a part by itself.

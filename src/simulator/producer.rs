@@ -361,6 +361,7 @@ fn sql_create(
         changed_at: now,
         origin: Origin::Row,
         progress: None,
+        claimed_at: UnixMs(0),
     };
     Ok(store.insert(&row)?.unwrap_or_default())
 }

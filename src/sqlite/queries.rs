@@ -11,7 +11,7 @@ use lapsed_core::task::TableName;
 /// The columns that a row has in the archive, too. What is read of a row are these and [`PROGRESS`], in the order in which
 /// [`rows`](super::rows) reads them.
 const COLUMNS: &str = "id, key, status, sts, start_time, end_time, owner, daemon, lease_until, run_end, retry_at, attempt, \
-     crashes, max_attempts, adopted, finished_at, changed_at, tag, reason, last_error, history, result, recurrence, payload";
+     crashes, max_attempts, adopted, finished_at, changed_at, tag, reason, last_error, history, result, recurrence, payload, claimed_at";
 
 /// Of a run, so no row of the archive has it.
 const PROGRESS: &str = "progress";
@@ -82,6 +82,8 @@ pub(super) struct Queries {
     pub count_status: String,
     /// The number of rows of one `status` and `sts` that are due before a time, up to a limit. `_due`.
     pub count_due: String,
+    /// The number of pending rows by step of a range of due times, up to a limit. `_due`, which covers it.
+    pub count_by_due: String,
     /// The row of one `status` and `sts` that is this many places from the end. `_due`, backwards.
     pub last_due: String,
 
@@ -151,7 +153,7 @@ impl Queries {
         );
         let save = "UPDATE \"{t}\" SET status = ?2, sts = ?3, start_time = ?4, end_time = ?5, owner = ?6, daemon = ?7, lease_until = ?8, \
              run_end = ?9, retry_at = ?10, attempt = ?11, crashes = ?12, max_attempts = ?13, adopted = ?14, finished_at = ?15, \
-             changed_at = ?16, tag = ?17, reason = ?18, last_error = ?19, history = ?20, recurrence = ?21";
+             changed_at = ?16, tag = ?17, reason = ?18, last_error = ?19, history = ?20, recurrence = ?21, claimed_at = ?22";
         // Lengths are in the header of a row: no page of the texts is read for them.
         let one = "SELECT {columns}, ifnull(octet_length(payload), 0) + ifnull(octet_length(result), 0) FROM \"{t}\"";
         let places = "SELECT id, due_at";
@@ -164,13 +166,13 @@ impl Queries {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (key) DO NOTHING",
             ),
             save_run: of(
-                "UPDATE \"{t}\" SET owner = ?2, daemon = ?3, lease_until = ?4, run_end = ?5, retry_at = ?6, attempt = ?7, crashes = ?8, progress = ?9 WHERE id = ?1",
+                "UPDATE \"{t}\" SET owner = ?2, daemon = ?3, lease_until = ?4, run_end = ?5, retry_at = ?6, attempt = ?7, crashes = ?8, progress = ?9, claimed_at = ?10 WHERE id = ?1",
             ),
             save_end: of(
                 "UPDATE \"{t}\" SET status = ?2, lease_until = ?3, finished_at = ?4, last_error = ?5, result = ?6 WHERE id = ?1",
             ),
             save: of(&format!(
-                "{save}, result = ?22, payload = ?23 WHERE id = ?1"
+                "{save}, result = ?23, payload = ?24 WHERE id = ?1"
             )),
             save_brief: of(&format!("{save} WHERE id = ?1")),
             delete: of("DELETE FROM \"{t}\" WHERE id = ?1"),
@@ -214,6 +216,10 @@ impl Queries {
             ),
             count_due: of(
                 "SELECT COUNT(*) FROM (SELECT 1 FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND due_at < ?3 LIMIT ?4)",
+            ),
+            count_by_due: of(
+                "SELECT (due_at - ?1) / ?2 AS step, COUNT(*) FROM (SELECT due_at FROM \"{t}\" INDEXED BY \"{t}_due\" \
+                 WHERE status = 0 AND sts = 0 AND due_at >= ?1 AND due_at < ?3 ORDER BY due_at LIMIT ?4) GROUP BY step",
             ),
             last_due: of(
                 "SELECT id, due_at FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 ORDER BY due_at DESC, id DESC LIMIT 1 OFFSET ?3",
@@ -350,6 +356,10 @@ mod tests {
             (
                 &queries.count_due,
                 ["t_due (status=? AND sts=? AND due_at<?)", ""],
+            ),
+            (
+                &queries.count_by_due,
+                ["t_due (status=? AND sts=? AND due_at>? AND due_at<?)", ""],
             ),
             (
                 &queries.document,

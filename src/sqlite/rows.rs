@@ -9,7 +9,7 @@ use lapsed_core::ledger::rows::store::{Parts, Scanned, Stored};
 use lapsed_core::task::{AttemptError, Contents, Origin, TaskKey, UnixMs};
 
 /// Place of the column behind those of a whole row, for the bytes of payload and result.
-const BYTES: usize = 25;
+const BYTES: usize = 26;
 
 /// Key in place of one that is not a task key. Never written.
 const NO_KEY: &str = "Malformed@key";
@@ -82,7 +82,8 @@ pub(super) fn read(found: &Found<'_>, parts: Parts) -> rusqlite::Result<Stored> 
             tag: owned(17)?,
             max_attempts: optional(found, 13)?.map(|most| narrow(most, u16::MAX)),
         },
-        progress: owned(24)?,
+        claimed_at: ms(found, 24)?,
+        progress: owned(25)?,
     };
     Ok(Stored {
         row,
@@ -140,6 +141,7 @@ pub(super) fn save_run(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Re
         row.attempt,
         row.crashes,
         row.progress,
+        row.claimed_at.0,
     ])?;
     Ok(())
 }
@@ -196,6 +198,7 @@ fn save_some(statement: &mut Statement<'_>, row: &Row, brief: bool) -> rusqlite:
         finished_at,
         changed_at,
         origin: _,
+        claimed_at,
         // Written with a renewal alone: it says nothing of another claim.
         progress: _,
     } = row;
@@ -222,10 +225,11 @@ fn save_some(statement: &mut Statement<'_>, row: &Row, brief: bool) -> rusqlite:
         last_error,
         (!history.is_empty()).then(|| history.join("\n")),
         recurrence.as_ref().map(ToString::to_string),
+        claimed_at.0,
         result,
         payload,
     ];
-    let count = if brief { 21 } else { 23 };
+    let count = if brief { 22 } else { 24 };
     statement.execute(&values[..count])?;
     Ok(())
 }

@@ -14,12 +14,22 @@ pub const NEWER: &str = "it was written by a newer version of lapsed";
 
 const DEFINITION: &str = include_str!("migrations/sqlite.sql");
 
+/// A column that earlier versions did not have: the end of the table's name, its name and its definition.
+type Later = (&'static str, &'static str, &'static str);
+
+/// A migration adds them.
+const LATER: [Later; 4] = [
+    ("", "progress", "TEXT"),
+    ("", "claimed_at", "INTEGER NOT NULL DEFAULT 0"),
+    ("_archive", "claimed_at", "INTEGER NOT NULL DEFAULT 0"),
+    ("_pauses", "until", "INTEGER"),
+];
+
 /// Reason why a database is not a ledger that this program can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Problem {
     NoTable,
-    NoProgress,
-    NoUntil,
+    NoColumn(Later),
     Newer(i64),
 }
 
@@ -30,13 +40,9 @@ impl Problem {
             Self::NoTable => {
                 format!("`{path}` has no table `{table}`: run `lapsed migrate`")
             }
-            Self::NoProgress => {
-                format!("`{path}`: table `{table}` lacks column `progress`: run `lapsed migrate`")
-            }
-            Self::NoUntil => {
+            Self::NoColumn((part, column, _)) => {
                 format!(
-                    "`{path}`: table `{}` lacks column `until`: run `lapsed migrate`",
-                    table.pauses()
+                    "`{path}`: table `{table}{part}` lacks column `{column}`: run `lapsed migrate`"
                 )
             }
             Self::Newer(found) => {
@@ -51,12 +57,13 @@ pub(super) fn check(
     connection: &Connection,
     table: &TableName,
 ) -> rusqlite::Result<Result<(), Problem>> {
-    match check_format(connection, table)? {
-        Ok(()) if !has_progress(connection, table)? => Ok(Err(Problem::NoProgress)),
-        Ok(()) if !has_until(connection, table)? => Ok(Err(Problem::NoUntil)),
-        Ok(()) => Ok(Ok(())),
-        Err(problem) => Ok(Err(problem)),
+    if let Err(problem) = check_format(connection, table)? {
+        return Ok(Err(problem));
     }
+    Ok(match missing_columns(connection, table)?.first() {
+        None => Ok(()),
+        Some(column) => Err(Problem::NoColumn(*column)),
+    })
 }
 
 /// Checks that the tables exist in a format that this program knows.
@@ -100,22 +107,27 @@ pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::R
     }
     let mut statements = statements(table);
     statements.retain(|statement| missing.iter().any(|part| statement.contains(part)));
-    if !has_progress(connection, table)? {
-        statements.push(format!("ALTER TABLE \"{table}\" ADD COLUMN progress TEXT"));
-    }
-    if !has_until(connection, table)? {
-        let pauses = table.pauses();
-        statements.push(format!("ALTER TABLE \"{pauses}\" ADD COLUMN until INTEGER"));
+    for (part, column, definition) in missing_columns(connection, table)? {
+        statements.push(format!(
+            "ALTER TABLE \"{table}{part}\" ADD COLUMN {column} {definition}"
+        ));
     }
     Ok(statements)
 }
 
-fn has_until(connection: &Connection, table: &TableName) -> rusqlite::Result<bool> {
-    connection.column_exists(None::<&str>, table.pauses().as_str(), "until")
-}
-
-fn has_progress(connection: &Connection, table: &TableName) -> rusqlite::Result<bool> {
-    connection.column_exists(None::<&str>, table.as_str(), "progress")
+/// Returns those of [`LATER`] that tables lack which exist.
+fn missing_columns(connection: &Connection, table: &TableName) -> rusqlite::Result<Vec<Later>> {
+    let mut missing = Vec::new();
+    for later in LATER {
+        let (part, column, _) = later;
+        let name = format!("{table}{part}");
+        if connection.table_exists(None::<&str>, name.as_str())?
+            && !connection.column_exists(None::<&str>, name.as_str(), column)?
+        {
+            missing.push(later);
+        }
+    }
+    Ok(missing)
 }
 
 fn index_exists(connection: &Connection, name: &str) -> rusqlite::Result<bool> {

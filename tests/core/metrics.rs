@@ -52,7 +52,7 @@ fn label_names(labels: &str) -> String {
 /// One of each: a family without samples is not rendered.
 fn recorded() -> Metrics {
     let metrics = Metrics::default();
-    metrics.started("Job", 1);
+    metrics.started("Job", false, 1);
     metrics.ran("Job", "done", Duration::from_millis(1));
     metrics.signalled("expired");
     metrics.dropped(DropReason::Early, 1);

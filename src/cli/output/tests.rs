@@ -7,6 +7,7 @@ fn how_a_run_ended_is_said_once() {
     let attempt_error = |how, error: &str| AttemptError {
         how,
         attempt: 1,
+        started: None,
         at: UnixMs(0),
         error: error.to_owned(),
         daemon: "host:1".to_owned(),
@@ -43,6 +44,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
         max_attempts: None,
         daemon: HOSTILE.to_owned(),
         lease_until: None,
+        started: None,
         progress: None,
         cancel_requested: false,
         tag: Some(HOSTILE.to_owned()),
@@ -55,6 +57,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
         history: vec![AttemptError {
             how: How::Failed,
             attempt: 1,
+            started: None,
             at: UnixMs(0),
             error: HOSTILE.to_owned(),
             daemon: HOSTILE.to_owned(),
@@ -94,6 +97,7 @@ fn what_happened_one_time_is_said_in_the_singular() {
         attempt_error_line(&AttemptError {
             how,
             attempt: 3,
+            started: None,
             at: UnixMs(0),
             error: String::new(),
             daemon: "host:1".to_owned(),

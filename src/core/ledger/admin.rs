@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    DetailedStats, DetailedStatsLimits, LedgerError, ListFilter, ListPage, Picked, Stats,
-    TaskRecord,
+    DetailedStats, DetailedStatsLimits, Forecast, ForecastRange, LedgerError, ListFilter, ListPage,
+    Picked, Stats, TaskRecord,
 };
 use crate::task::{Arming, State, TaskKey};
 
@@ -49,6 +49,9 @@ pub trait Admin: Send + Sync {
         &self,
         limits: DetailedStatsLimits,
     ) -> Result<DetailedStats, LedgerError>;
+
+    /// Counts pending and waiting tasks by the time at which they may start, from the index alone.
+    async fn forecast(&self, range: ForecastRange) -> Result<Forecast, LedgerError>;
 
     /// Counts tasks by state. Exact as long as there are fewer rows than the default [`DetailedStatsLimits`].
     async fn stats(&self) -> Result<Stats, LedgerError> {

@@ -74,13 +74,17 @@ impl Claim {
     /// Returns the occurrence that this run is, seen at `now` on the ledger's clock. `None` if the task runs once.
     pub fn occurrence(&self, now: UnixMs) -> Option<Occurrence<'_>> {
         let recurrence = self.recurrence.as_deref()?.as_ref().ok()?;
-        let elapsed_ms = i64::try_from(self.claimed.elapsed().as_millis()).unwrap_or(i64::MAX);
         Some(Occurrence {
             recurrence,
             due: self.lease.arming.due,
             ready: self.due_at.max(self.attempt.since),
-            started: UnixMs(now.0.saturating_sub(elapsed_ms)),
+            started: self.started(now),
         })
+    }
+
+    /// Returns when the run started, seen at `now` on the ledger's clock.
+    pub fn started(&self, now: UnixMs) -> UnixMs {
+        now.minus(self.claimed.elapsed())
     }
 }
 

@@ -33,6 +33,7 @@ pub mod documents;
 mod due_scan;
 mod ending;
 mod error;
+mod forecast;
 mod hold;
 mod lease_scan;
 mod listing;
@@ -87,6 +88,7 @@ pub use self::due_scan::{
 };
 pub use self::ending::Ending;
 pub use self::error::LedgerError;
+pub use self::forecast::{Forecast, ForecastRange};
 pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
 pub use self::listing::{
     ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter, end_of_prefix,

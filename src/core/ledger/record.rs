@@ -48,6 +48,10 @@ pub struct TaskRecord {
     /// If it runs: when another daemon may take it over, unless the lease is renewed.
     #[serde(skip)]
     pub lease_until: Option<UnixMs>,
+    /// When its latest run started: since then it runs, or from then on it ran. `null` if it has not run, or waits to run again.
+    #[serde(serialize_with = "display_option")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub started: Option<UnixMs>,
     /// If it runs: how far it is, as its handler or its worker has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
@@ -98,6 +102,19 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
+    /// When the latest run started, if the row says it: `claimed` is its latest claim, and 0 if that is not known.
+    ///
+    /// A task that waits has no run now. One that was cancelled may have been claimed before, for a run that failed.
+    pub fn started(&self, claimed: UnixMs) -> Option<UnixMs> {
+        let is_of_run = match self.state {
+            State::Running | State::Done => true,
+            State::Dead => !self.reason.is_some_and(Reason::is_without_run),
+            State::Pending | State::Waiting | State::Cancelled => false,
+        };
+        let is_run = is_of_run && self.attempt > 0 && self.daemon != MOVER;
+        (is_run && claimed.0 > 0).then_some(claimed)
+    }
+
     /// True if the task will start: it is pending, waits for a retry, or was armed anew while an older arming runs.
     pub fn has_not_started(&self) -> bool {
         match self.state {
@@ -139,6 +156,7 @@ impl TaskRecord {
             max_attempts,
             daemon: String::new(),
             lease_until: None,
+            started: None,
             progress: None,
             cancel_requested: false,
             tag,

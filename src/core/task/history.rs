@@ -131,6 +131,14 @@ pub struct AttemptError {
     pub how: How,
     /// Number of runs started, from 1. Claims without a run are not counted.
     pub attempt: u16,
+    /// When its run started, on the ledger's clock. `None` of one that was not run, and in entries of earlier versions.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "show_time_option",
+        deserialize_with = "read_time_option"
+    )]
+    pub started: Option<UnixMs>,
     /// When it ended, on the ledger's clock.
     #[serde(serialize_with = "show_time", deserialize_with = "read_time")]
     pub at: UnixMs,
@@ -187,6 +195,20 @@ fn show_time<S: Serializer>(at: &UnixMs, serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_str(at)
 }
 
+fn show_time_option<S: Serializer>(at: &Option<UnixMs>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => serializer.collect_str(at),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn read_time_option<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<UnixMs>, D::Error> {
+    let at = Option::<jiff::Timestamp>::deserialize(deserializer)?;
+    Ok(at.map(|at| UnixMs(at.as_millisecond())))
+}
+
 fn read_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<UnixMs, D::Error> {
     let at = jiff::Timestamp::deserialize(deserializer)?;
     Ok(UnixMs(at.as_millisecond()))
@@ -200,6 +222,7 @@ mod tests {
         AttemptError {
             how,
             attempt,
+            started: Some(UnixMs(1_795_291_199_000)),
             at: UnixMs(1_795_291_200_250),
             error: "a\nb".into(),
             daemon: "host:1".into(),
@@ -214,12 +237,15 @@ mod tests {
         let line = entry.to_line();
         assert_eq!(
             line,
-            r#"{"how":"timed_out","attempt":2,"at":"2026-11-21T20:00:00.250Z","error":"a\nb","daemon":"host:1"}"#
+            r#"{"how":"timed_out","attempt":2,"started":"2026-11-21T19:59:59Z","at":"2026-11-21T20:00:00.250Z","error":"a\nb","daemon":"host:1"}"#
         );
         assert_eq!(
             AttemptError::read_lines(&format!("{line}\nrubbish")),
             [entry]
         );
+        // Of an earlier version.
+        let older = line.replace(r#""started":"2026-11-21T19:59:59Z","#, "");
+        assert_eq!(AttemptError::read_lines(&older)[0].started, None);
     }
 
     #[test]

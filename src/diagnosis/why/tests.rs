@@ -191,6 +191,7 @@ fn task(state: State, due_at: UnixMs, attempt: u16) -> TaskRecord {
         max_attempts: None,
         daemon: "host:1".to_owned(),
         lease_until: None,
+        started: None,
         progress: None,
         cancel_requested: false,
         tag: None,
@@ -252,6 +253,7 @@ fn a_task_that_was_found_to_wait_for_others_says_for_which() {
         task.history = vec![AttemptError {
             how: How::Snoozed,
             attempt: 0,
+            started: None,
             at: NOW,
             error: error.to_owned(),
             daemon: String::new(),

@@ -16,7 +16,7 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
     let deleted = flag(row, "sts")?;
     let state = state_of(row)?;
     let arming = arming(row)?;
-    Ok(Some(TaskRecord {
+    let record = TaskRecord {
         id: arming.to_string(),
         state,
         due: arming.due,
@@ -47,7 +47,9 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
             .filter(|_| state.is_finished()),
         adopted: origin(row)? != Origin::Row,
         ..TaskRecord::of(key, contents(row)?)
-    }))
+    };
+    let started = record.started(ms(row, "claimed_ms")?);
+    Ok(Some(TaskRecord { started, ..record }))
 }
 
 fn progress(row: &MySqlRow, state: State) -> sqlx::Result<Option<Progress>> {

@@ -44,5 +44,6 @@ pub fn whole(row: &MySqlRow) -> sqlx::Result<Option<Row>> {
         origin: origin(row)?,
         // Of a run, and nothing that runs is moved.
         progress: None,
+        claimed_at: ms(row, "claimed_ms")?,
     }))
 }

@@ -26,7 +26,7 @@ pub(super) enum Rule {
 }
 
 /// In the order of the table. Columns of the programs from which tables are adopted come first.
-pub(super) const RULES: [(&str, Rule); 29] = [
+pub(super) const RULES: [(&str, Rule); 30] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
     ("status", Rule::Flag),
@@ -52,6 +52,7 @@ pub(super) const RULES: [(&str, Rule); 29] = [
     ("finished_at", Rule::Time),
     ("changed_at", Rule::Time),
     ("progress", Rule::Text(255)),
+    ("claimed_at", Rule::Time),
     (DUE_AT, Rule::DueAt),
     (BUCKET, Rule::Bucket),
     (RECURRING, Rule::Recurring),

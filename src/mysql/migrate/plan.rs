@@ -174,6 +174,8 @@ async fn steps_of_side_tables(
         if ARCHIVE.is_missing(conn, table).await? {
             steps.push(Step::CreateArchive(now));
         } else {
+            let columns = ARCHIVE.missing_columns(conn, table).await?;
+            steps.extend(columns.into_iter().map(Step::AddToArchive));
             let partitions = Partitions::read(conn, table).await?;
             if !partitions.is_empty() {
                 steps.extend(partitions.steps(now, None));

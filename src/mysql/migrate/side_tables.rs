@@ -45,7 +45,7 @@ pub(super) const ARCHIVE: SideTable = SideTable {
     create: include_str!("../migrations/tb_time_limit_task_archive.sql"),
     name: |table| table.archive().to_string(),
     what_for: "its archive",
-    later: &[],
+    later: &["claimed_at"],
 };
 
 impl SideTable {

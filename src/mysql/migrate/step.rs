@@ -63,6 +63,8 @@ pub enum Step {
     CreateDocuments,
     /// Creates the archive of finished tasks, with partitions from this time on.
     CreateArchive(UnixMs),
+    /// Adds this column to the archive, which an earlier version created.
+    AddToArchive(&'static str),
     /// Creates partitions of the archive for these months.
     AddPartitions {
         /// The months, in order. All are later than those that have a partition.
@@ -136,6 +138,7 @@ impl Step {
             Self::CreateRates => RATES.create_statement(table),
             Self::CreateDocuments => DOCUMENTS.create_statement(table),
             Self::CreateArchive(now) => ARCHIVE.create_statement(table) + &month::clause(*now),
+            Self::AddToArchive(column) => ARCHIVE.add_statement(table, column),
             Self::AddPartitions { months, later } => {
                 let archive = table.archive();
                 let definitions = month::definitions(months);
@@ -172,6 +175,7 @@ impl Step {
             Self::AddColumns(_)
             | Self::AddGenerated(_)
             | Self::AddToPauses(_)
+            | Self::AddToArchive(_)
             | Self::DefaultZero(_) => &[
                 Method::Instant,
                 Method::InPlace,
@@ -222,6 +226,7 @@ impl Step {
             | Self::AddColumns(_)
             | Self::AddGenerated(_)
             | Self::AddToPauses(_)
+            | Self::AddToArchive(_)
             | Self::ReplaceIndex(_)
             | Self::Identify(_)
             | Self::DefaultZero(_)
@@ -269,6 +274,7 @@ impl fmt::Display for Step {
             Self::Identify(_) => f.write_str("give the ledger an identity, in the table's comment"),
             Self::CreatePauses => f.write_str("create the table of pauses"),
             Self::AddToPauses(column) => write!(f, "add column `{column}` to the table of pauses"),
+            Self::AddToArchive(column) => write!(f, "add column `{column}` to the archive"),
             Self::CreateRates => {
                 f.write_str("create the table of rates, for daemons without redis")
             }

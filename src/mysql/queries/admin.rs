@@ -84,7 +84,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, owner, daemon, {progress} AS progress, tag, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, owner, daemon, {progress} AS progress, CAST(claimed_at * 1000 AS SIGNED) AS claimed_ms, tag, \
        IF(LENGTH(payload) <= {payload_max}, payload, CONCAT('\"(', LENGTH(payload), ' bytes, too many to read)\"')) AS payload, \
        recurrence, last_error, reason, history, result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
@@ -96,7 +96,7 @@ pub const RECORD_BRIEF: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGN
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, owner, daemon, {progress} AS progress, tag, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, owner, daemon, {progress} AS progress, CAST(claimed_at * 1000 AS SIGNED) AS claimed_ms, tag, \
        CAST(NULL AS CHAR) AS payload, \
        recurrence, last_error, reason, history, CAST(NULL AS CHAR) AS result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
@@ -137,6 +137,13 @@ pub const STATS_DONE: &str = "SELECT name, CAST(GREATEST(took, 0) * 1000 AS SIGN
      FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name, attempt, finished_at, finished_at - GREATEST(end_time, start_time) AS took \
        FROM `{t}` FORCE INDEX (ix_due) WHERE status = 1 AND sts = 0 ORDER BY due_at DESC, id DESC LIMIT ?) AS latest \
      WHERE attempt = 1 AND finished_at >= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED)";
+
+/// `forecast`: the number of pending rows by step of a range of due times, up to a limit. Range on `ix_due`, which covers it.
+pub const COUNT_BY_DUE: &str = "SELECT (due_ms - CAST(? AS SIGNED)) DIV CAST(? AS SIGNED) AS step, COUNT(*) AS tasks \
+     FROM (SELECT CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
+       WHERE status = 0 AND sts = 0 AND due_at >= CAST(? AS SIGNED) / 1000 AND due_at < CAST(? AS SIGNED) / 1000 \
+       ORDER BY due_at, id LIMIT ?) AS ahead \
+     GROUP BY step";
 
 /// `detailed_stats`: the number of rows with this status, up to a limit. Range on `ix_due`, which covers it.
 pub const COUNT_STATUS: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \

@@ -21,7 +21,7 @@ pub const DELETE_ARCHIVED: &str = "DELETE FROM `{t}` WHERE id IN ({ids})";
 /// The columns that both tables have.
 pub(super) const ARCHIVED: &str = "id, `key`, status, start_time, end_time, sts, owner, daemon, lease_until, run_end, retry_at, \
      attempt, crashes, max_attempts, adopted, tag, payload, last_error, reason, history, result, recurrence, finished_at, \
-     changed_at, due_at";
+     changed_at, claimed_at, due_at";
 
 /// When a row finished or fell due, whichever is later.
 pub(super) const ENDED: &str =

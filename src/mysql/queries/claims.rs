@@ -25,7 +25,7 @@ pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        crashes = IF(run_end = end_time, LEAST(crashes + (lease_until > 0), 255), 0), \
        retry_at = IF(run_end = end_time, retry_at, 0), \
        sts = IF(run_end = end_time AND lease_until = -0.005, 1, 0), \
-       run_end = end_time, owner = ?, daemon = ?, \
+       run_end = end_time, owner = ?, daemon = ?, claimed_at = UNIX_TIMESTAMP(NOW(3)), \
        lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
      WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";

@@ -13,7 +13,8 @@ pub const WHOLE: &str = "SELECT id, `key`, CAST(status AS SIGNED) AS status, CAS
        owner, daemon, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, CAST(run_end * 1000 AS SIGNED) AS run_end_ms, \
        CAST(retry_at * 1000 AS SIGNED) AS retry_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
        CAST(max_attempts AS SIGNED) AS max_attempts, CAST(adopted AS SIGNED) AS adopted, tag, payload, recurrence, last_error, reason, \
-       history, result, CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(changed_at * 1000 AS SIGNED) AS changed_ms FROM `{t}`";
+       history, result, CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(changed_at * 1000 AS SIGNED) AS changed_ms, \
+       CAST(claimed_at * 1000 AS SIGNED) AS claimed_ms FROM `{t}`";
 
 /// `rows`: a page of one status. Range on `ix_due`.
 pub const WHOLE_PAGE: &str = " FORCE INDEX (ix_due) WHERE status = ? AND sts = ? \
@@ -24,18 +25,18 @@ pub const WHOLE_KEYS: &str = " FORCE INDEX (uk_key) WHERE `key` IN ({keys})";
 
 /// `stage`, `copy`: new rows. Leaves a row that another session has written meanwhile. Unique key.
 pub const INSERT_WHOLE: &str = "INSERT INTO `{t}` (`key`, status, sts, start_time, end_time, owner, daemon, lease_until, run_end, retry_at, \
-       attempt, crashes, max_attempts, adopted, tag, payload, recurrence, last_error, reason, history, result, finished_at, changed_at) \
+       attempt, crashes, max_attempts, adopted, tag, payload, recurrence, last_error, reason, history, result, finished_at, changed_at, claimed_at) \
      VALUES {rows} ON DUPLICATE KEY UPDATE id = id";
 
 /// One row of [`INSERT_WHOLE`].
 pub(super) const WHOLE_ROW: &str = "(?, ?, ?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, CAST(? AS SIGNED) / 1000, \
-     CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000)";
+     CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000)";
 
 /// `stage`: over a row that has not changed since it was read. Primary key.
 pub const UPDATE_WHOLE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET `key` = ?, status = ?, sts = ?, start_time = CAST(? AS SIGNED) / 1000, \
        end_time = CAST(? AS SIGNED) / 1000, owner = ?, daemon = ?, lease_until = CAST(? AS SIGNED) / 1000, run_end = CAST(? AS SIGNED) / 1000, \
        retry_at = CAST(? AS SIGNED) / 1000, attempt = ?, crashes = ?, max_attempts = ?, adopted = ?, tag = ?, payload = ?, recurrence = ?, \
-       last_error = ?, reason = ?, history = ?, result = ?, finished_at = CAST(? AS SIGNED) / 1000, changed_at = CAST(? AS SIGNED) / 1000 \
+       last_error = ?, reason = ?, history = ?, result = ?, finished_at = CAST(? AS SIGNED) / 1000, changed_at = CAST(? AS SIGNED) / 1000, claimed_at = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND owner <=> ? \
        AND changed_at = CAST(? AS SIGNED) / 1000 AND lease_until = CAST(? AS SIGNED) / 1000 \
        AND attempt = ? AND retry_at = CAST(? AS SIGNED) / 1000";

@@ -10,11 +10,12 @@ use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, ArchiveMaintenance, CancelAnswer, CancelByKey,
     CancelByKeyAnswer, CancelPage, Changed, Claim, Claimant, Claims, Created, Decide,
-    DetailedStats, DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease,
-    LeasePage, Ledger, LedgerError, ListCursor, ListFilter, ListPage, Lookup, MethodPages,
-    MethodScan, MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Progress,
-    Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RowSnapshot,
-    RunNowAnswer, Scans, See, Settled, Settlement, TaskRecord, Upcoming, Window,
+    DetailedStats, DetailedStatsLimits, DuePage, DuePlace, DueScan, Forecast, ForecastRange,
+    FoundLease, Known, Lease, LeasePage, Ledger, LedgerError, ListCursor, ListFilter, ListPage,
+    Lookup, MethodPages, MethodScan, MethodTag, NearScan, NewTask, PauseAnswer, Pauses, Picked,
+    Producer, Progress, Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer,
+    Retention, RowSnapshot, RunNowAnswer, Scans, See, Settled, Settlement, TaskRecord, Upcoming,
+    Window,
 };
 use lapsed::task::{
     Arming, Due, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict,
@@ -328,6 +329,10 @@ impl Admin for Faulty {
         limits: DetailedStatsLimits,
     ) -> Result<DetailedStats, LedgerError> {
         self.inner.detailed_stats(limits).await
+    }
+
+    async fn forecast(&self, range: ForecastRange) -> Result<Forecast, LedgerError> {
+        self.inner.forecast(range).await
     }
 
     async fn overdue_for(&self) -> Result<Duration, LedgerError> {

@@ -72,12 +72,14 @@ async fn a_file_without_the_index_of_recurring_tasks_lists_them_and_gets_it_by_m
 }
 
 #[tokio::test]
-async fn a_file_without_progress_is_refused_until_it_is_migrated_and_can_be_backed_up() {
+async fn a_file_of_an_earlier_version_is_refused_until_it_is_migrated_and_can_be_backed_up() {
     let (place, ledger) = Place::migrated().await;
     let due = NewTask::new(task("1").key, UnixMs(1));
     ledger.create(&[due]).await.unwrap();
     ledger.close().await;
-    let drop = "ALTER TABLE tb_time_limit_task DROP COLUMN progress";
+    let drop = "ALTER TABLE tb_time_limit_task DROP COLUMN progress; \
+         ALTER TABLE tb_time_limit_task DROP COLUMN claimed_at; \
+         ALTER TABLE tb_time_limit_task_archive DROP COLUMN claimed_at";
     place.application().execute_batch(drop).unwrap();
 
     let ledger = place.ledger();
@@ -87,7 +89,7 @@ async fn a_file_without_progress_is_refused_until_it_is_migrated_and_can_be_back
     let copy = place.path("copy.db");
     assert_eq!(ledger.back_up(copy).await.unwrap().rows, 1);
     let planned = ledger.migrate(true).await.unwrap().statements;
-    assert_eq!(planned.len(), 1, "{planned:?}");
+    assert_eq!(planned.len(), 3, "{planned:?}");
     assert_eq!(ledger.migrate(false).await.unwrap().statements, planned);
     assert_eq!(ledger.migrate(false).await.unwrap().statements.len(), 0);
     ledger.check().await.unwrap();
@@ -103,6 +105,7 @@ async fn a_file_without_progress_is_refused_until_it_is_migrated_and_can_be_back
     ledger.report(&reports, claimant.lease).await.unwrap();
     let found = ledger.find(&task("1").key).await.unwrap().unwrap();
     assert_eq!(found.progress.unwrap().to_string(), "40 %, on");
+    assert!(found.started.is_some());
 }
 
 #[tokio::test]

@@ -114,7 +114,7 @@ async fn a_seed_table_without_sts_gets_it() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 21 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 22 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     assert_eq!(
@@ -240,7 +240,7 @@ async fn a_table_with_some_of_the_columns_is_completed() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 19 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 20 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     database.check().await?;
@@ -392,5 +392,23 @@ async fn a_seed_table_is_adopted_and_converted_in_one_go() -> Result {
         .run("INSERT INTO tb (`key`, start_time, end_time) VALUES ('One@😀', 1, 2), ('one@😀', 1, 2)")
         .await?;
     database.check().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_archive_of_an_earlier_version_gets_the_column_for_the_start_of_runs() -> Result {
+    let mut database = Database::new("archive_start").await?;
+    let options = Options::default().archive(true);
+    apply(&mut database.conn, &tb(), &options, &mut |_| {}).await?;
+    database
+        .run("ALTER TABLE tb_archive DROP claimed_at")
+        .await?;
+    let planned = plan_with(&mut database.conn, &tb(), &options).await?;
+    assert_eq!(planned.steps, [Step::AddToArchive("claimed_at")]);
+    apply(&mut database.conn, &tb(), &options, &mut |_| {}).await?;
+    let column = "SELECT COUNT(*) FROM tb_archive WHERE claimed_at = 0";
+    assert_eq!(database.number(column).await?, 0);
+    let planned = plan_with(&mut database.conn, &tb(), &options).await?;
+    assert!(planned.is_empty(), "{:?}", planned.steps);
     Ok(())
 }

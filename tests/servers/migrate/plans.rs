@@ -27,7 +27,7 @@ async fn a_dry_run_changes_nothing_and_shows_everything() -> Result {
 
 const DRY_RUN: &str = "\
 table `tb`, about 13 rows
-1. add columns `owner`, `daemon`, `lease_until`, `run_end`, `retry_at`, `attempt`, `crashes`, `max_attempts`, `adopted`, `tag`, `payload`, `last_error`, `reason`, `history`, `result`, `recurrence`, `finished_at`, `changed_at`, `progress`
+1. add columns `owner`, `daemon`, `lease_until`, `run_end`, `retry_at`, `attempt`, `crashes`, `max_attempts`, `adopted`, `tag`, `payload`, `last_error`, `reason`, `history`, `result`, `recurrence`, `finished_at`, `changed_at`, `progress`, `claimed_at`
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ADD COLUMN `owner` BINARY(16) NULL, \
 ADD COLUMN `daemon` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', \
@@ -47,7 +47,8 @@ ADD COLUMN `result` MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
 ADD COLUMN `recurrence` TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
 ADD COLUMN `finished_at` DECIMAL(13,3) NULL, \
 ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0, \
-ADD COLUMN `progress` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL
+ADD COLUMN `progress` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
+ADD COLUMN `claimed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
 2. add generated column `due_at`
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ADD COLUMN `due_at` DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL

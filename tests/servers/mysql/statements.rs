@@ -163,6 +163,7 @@ async fn every_statement_can_be_prepared() {
         queries::STATS_DONE,
         queries::COUNT_STATUS,
         queries::COUNT_PENDING,
+        queries::COUNT_BY_DUE,
         queries::COUNT_DUE,
         queries::TAKE_STARTS,
         queries::NEXT_START,

@@ -7,7 +7,7 @@ use lapsed::task::{
 
 use crate::ledger_conformance::rig::{
     LEASE, attempt_error, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, lookup,
-    record, settle,
+    record, retry_at, settle,
 };
 
 rules! {
@@ -16,6 +16,8 @@ rules! {
     a_snooze_gives_its_attempt_back_and_is_counted_in_a_row
     a_dead_task_has_a_reason
     a_result_is_kept_with_the_completion
+    a_record_says_when_its_latest_run_started
+    what_was_not_run_has_no_start
 }
 
 async fn fail(ledger: &impl Ledger, key: &TaskKey, entry: AttemptError) {
@@ -206,4 +208,45 @@ async fn a_result_is_kept_with_the_completion(ledger: &impl Ledger) {
     let verdict = Verdict::CompleteWith(result.into());
     assert_eq!(settle(ledger, &older, verdict).await, Settled::Superseded);
     assert_eq!(record(ledger, &key).await.result, None);
+}
+
+async fn a_record_says_when_its_latest_run_started(ledger: &impl Ledger) {
+    let name = key("history", "started");
+    create(ledger, &name, -10).await;
+    assert_eq!(record(ledger, &name).await.started, None);
+    let before = in_ms(ledger, 0).await;
+    let claimed = claim(ledger, arming_of(ledger, &name).await, LEASE).await;
+    let after = in_ms(ledger, 0).await;
+    let started = record(ledger, &name).await.started.unwrap();
+    assert!(before <= started && started <= after, "{started}");
+
+    let later = in_ms(ledger, 300_000).await;
+    settle(ledger, &claimed.unwrap(), retry_at(later)).await;
+    let waits = record(ledger, &name).await;
+    assert_eq!((waits.state, waits.started), (State::Waiting, None));
+
+    let done = key("history", "done");
+    let claimed = claim_due(ledger, &done, LEASE).await;
+    settle(ledger, &claimed, Verdict::Complete).await;
+    let done = record(ledger, &done).await;
+    assert_eq!(done.state, State::Done);
+    let started = done.started.unwrap();
+    assert!(after <= started && started <= done.finished.unwrap());
+}
+
+async fn what_was_not_run_has_no_start(ledger: &impl Ledger) {
+    let expired = key("history", "not-run");
+    let claimed = claim_due(ledger, &expired, LEASE).await;
+    settle(ledger, &claimed, bury_for(Reason::Expired, "late")).await;
+    let buried = record(ledger, &expired).await;
+    assert_eq!((buried.state, buried.started), (State::Dead, None));
+
+    let ran = key("history", "ran");
+    let claimed = claim_due(ledger, &ran, LEASE).await;
+    settle(ledger, &claimed, bury()).await;
+    assert!(record(ledger, &ran).await.started.is_some());
+    ledger.redrive(&ran).await.unwrap();
+    assert_eq!(record(ledger, &ran).await.started, None);
+    claim(ledger, arming_of(ledger, &ran).await, LEASE).await;
+    assert!(record(ledger, &ran).await.started.is_some());
 }

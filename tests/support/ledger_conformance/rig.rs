@@ -83,6 +83,7 @@ pub fn attempt_error(how: How, attempt: u16, error: &str) -> AttemptError {
     AttemptError {
         how,
         attempt,
+        started: None,
         at: UnixMs(1_795_291_200_250),
         error: error.into(),
         daemon: "test:1".into(),

@@ -1,16 +1,19 @@
 //! Figures by class and method.
 
-use lapsed::ledger::{DetailedStats, DetailedStatsLimits, Ledger, MethodStats};
+use std::time::Duration;
+
+use lapsed::ledger::{DetailedStats, DetailedStatsLimits, ForecastRange, Ledger, MethodStats};
 use lapsed::task::{UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
-    LEASE, bury, cancel, claim, claim_due, create, in_ms, key, retry_at, settle,
+    LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, retry_at, settle,
 };
 
 rules! {
     a_survey_counts_by_class_and_method
     a_bounded_survey_says_what_it_did_not_count
     the_oldest_task_that_can_start_says_how_late_a_ledger_is
+    a_forecast_counts_pending_tasks_by_the_time_at_which_they_may_start
 }
 
 async fn a_survey_counts_by_class_and_method(ledger: &impl Ledger) {
@@ -141,4 +144,37 @@ async fn the_oldest_task_that_can_start_says_how_late_a_ledger_is(ledger: &impl 
     assert!(range.contains(&late_ms), "{late_ms} in {range:?}");
     let expected = longer_ms as u128..2 * longer_ms as u128;
     assert!(expected.contains(&late_ms), "{late_ms}");
+}
+
+async fn a_forecast_counts_pending_tasks_by_the_time_at_which_they_may_start(ledger: &impl Ledger) {
+    // No other rule has tasks then.
+    let from = in_ms(ledger, 37 * 86_400_000).await;
+    for (n, ms) in [0, 59_999, 60_000, 179_999, 180_000, -1]
+        .into_iter()
+        .enumerate()
+    {
+        create_at(ledger, &key("forecast", n), UnixMs(from.0 + ms)).await;
+    }
+    let cancelled = key("forecast", "cancelled");
+    create_at(ledger, &cancelled, from).await;
+    cancel(ledger, &cancelled).await;
+    let forecast = async |entries| {
+        let range = ForecastRange {
+            from,
+            step: Duration::from_secs(60),
+            steps: 3,
+            entries,
+        };
+        let forecast = ledger.forecast(range).await.unwrap();
+        assert_eq!((forecast.from, forecast.step), (from, range.step));
+        (forecast.counts, forecast.is_part)
+    };
+    assert_eq!(forecast(100).await, (vec![2, 1, 1], false));
+    assert_eq!(forecast(4).await, (vec![2, 1, 1], false));
+    assert_eq!(forecast(3).await, (vec![2, 1], true));
+    assert_eq!(
+        forecast(1).await,
+        (vec![2], true),
+        "there are more than one"
+    );
 }

@@ -28,6 +28,7 @@ impl Row {
         self.owner = Some(owner);
         self.daemon.clone_from(&by.daemon);
         self.lease_until = now.plus(by.lease);
+        self.claimed_at = now;
     }
 
     /// Ends the lease of a dead daemon. Returns false if that lease no longer holds.

@@ -44,6 +44,8 @@ pub struct Row {
     pub origin: Origin,
     /// A line of [`Progress`](crate::ledger::Progress).
     pub progress: Option<String>,
+    /// The latest claim; 0 if there is none, or it is not known.
+    pub claimed_at: UnixMs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +93,7 @@ impl Row {
             changed_at: now,
             origin: Origin::Row,
             progress: None,
+            claimed_at: NEVER,
         }
     }
 

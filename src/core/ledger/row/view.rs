@@ -8,7 +8,7 @@ use crate::task::{Origin, State, UnixMs, error_kind};
 impl Row {
     pub fn record(&self, now: UnixMs) -> TaskRecord {
         let state = self.state(now);
-        TaskRecord {
+        let record = TaskRecord {
             id: self.arming().to_string(),
             state,
             due: self.end_time,
@@ -28,7 +28,9 @@ impl Row {
             finished: self.finished_at.filter(|_| state.is_finished()),
             adopted: self.origin != Origin::Row,
             ..TaskRecord::of(self.key.clone(), self.contents.clone())
-        }
+        };
+        let started = record.started(self.claimed_at);
+        TaskRecord { started, ..record }
     }
 
     /// The progress of the run; `None` of a task that does not run.

@@ -9,8 +9,8 @@ use super::store::{At, Columns, Parts, RowStore, Store};
 use super::{Length, ROWS_MAX, Result, RowLedger, stats, update, update_if};
 use crate::ledger::row::{Row, Status};
 use crate::ledger::{
-    Admin, DetailedStats, DetailedStatsLimits, ListFilter, ListPage, Picked, RunNowAnswer,
-    StateFilter, TaskRecord,
+    Admin, DetailedStats, DetailedStatsLimits, Forecast, ForecastRange, ListFilter, ListPage,
+    Picked, RunNowAnswer, StateFilter, TaskRecord,
 };
 use crate::task::{Paused, State, TaskKey, UnixMs};
 
@@ -68,6 +68,11 @@ impl<L: RowLedger> Admin for L {
     async fn detailed_stats(&self, limits: DetailedStatsLimits) -> Result<DetailedStats> {
         self.read(Length::Long, move |store| stats::of(store, limits))
             .await
+    }
+
+    async fn forecast(&self, range: ForecastRange) -> Result<Forecast> {
+        let counted = self.read(Length::Long, move |store| store.count_by_due(range));
+        Ok(Forecast::of(&range, &counted.await?))
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer> {

@@ -27,6 +27,8 @@ pub struct EndedRun<'a> {
     pub result: Option<String>,
     /// Which run of its task this was.
     pub attempt: Attempt,
+    /// When it started.
+    pub started: UnixMs,
     /// The daemon that ran it.
     pub daemon: &'a str,
 }
@@ -163,6 +165,7 @@ impl Judged<'_> {
         AttemptError {
             how,
             attempt: self.run.attempt.runs_started(&self.run.outcome),
+            started: self.run.outcome.was_run().then_some(self.run.started),
             at: self.now,
             error,
             daemon: self.run.daemon.to_owned(),

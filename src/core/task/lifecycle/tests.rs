@@ -2,6 +2,8 @@ use super::*;
 
 const NOW: UnixMs = UnixMs(1_000_000);
 
+const STARTED: UnixMs = UnixMs(999_000);
+
 fn attempt(number: u16) -> Attempt {
     Attempt {
         number,
@@ -28,6 +30,7 @@ fn judged_by(policy: &RetryPolicy, outcome: Outcome, attempt: Attempt, now: Unix
         outcome,
         result: None,
         attempt,
+        started: STARTED,
         daemon: "here:1",
     };
     judge(run, policy, now, 0.5).expect("the handler has not settled it")
@@ -37,6 +40,7 @@ fn attempt_error(how: How, attempt: u16, error: &str) -> AttemptError {
     AttemptError {
         how,
         attempt,
+        started: how.was_run().then_some(STARTED),
         at: NOW,
         error: error.into(),
         daemon: "here:1".into(),
@@ -60,6 +64,7 @@ fn success_completes_with_the_result_if_there_is_one() {
         outcome: Outcome::Succeeded,
         result: Some("7".into()),
         attempt: attempt(1),
+        started: STARTED,
         daemon: "here:1",
     };
     let verdict = judge(run, &RetryPolicy::default(), NOW, 0.5);
@@ -73,6 +78,7 @@ fn a_task_that_its_handler_has_settled_needs_no_verdict() {
             outcome,
             result: None,
             attempt: attempt(1),
+            started: STARTED,
             daemon: "here:1",
         };
         assert_eq!(judge(run, &RetryPolicy::default(), NOW, 0.5), None);

@@ -29,6 +29,7 @@ fn attempt_error() -> AttemptError {
     AttemptError {
         how: How::Failed,
         attempt: 1,
+        started: None,
         at: UnixMs(11 * MINUTE),
         error: "no".into(),
         daemon: "here:1".into(),

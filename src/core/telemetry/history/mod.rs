@@ -79,8 +79,10 @@ pub struct Minute {
     pub failed: u64,
     /// Tasks and occurrences that died.
     pub dead: u64,
-    /// How late handlers started.
+    /// How late handlers and targets started.
     pub lateness: Lateness,
+    /// How late workers took tasks of pull queues: as late as they ask.
+    pub lateness_pull: Lateness,
     /// Number of overdue tasks; `None` if this daemon did not count them. Over several minutes, the maximum.
     pub overdue: Option<u64>,
     /// How long the oldest overdue task has waited. Over several minutes, the maximum.
@@ -100,6 +102,7 @@ impl Minute {
             failed,
             dead,
             lateness,
+            lateness_pull,
             overdue,
             overdue_ms_max,
             pending,
@@ -110,6 +113,7 @@ impl Minute {
         self.failed = self.failed.saturating_add(*failed);
         self.dead = self.dead.saturating_add(*dead);
         self.lateness.add(lateness);
+        self.lateness_pull.add(lateness_pull);
         self.overdue = self.overdue.max(*overdue);
         self.overdue_ms_max = self.overdue_ms_max.max(*overdue_ms_max);
         self.pending = self.pending.max(*pending);
@@ -126,6 +130,7 @@ pub struct Recorder {
     failed: AtomicU64,
     dead: AtomicU64,
     lateness: LatenessCounter,
+    lateness_pull: LatenessCounter,
     /// The gauges as they were last counted. Locked by gauges and once a minute, never by a run.
     gauges: Mutex<Gauges>,
     /// The counters at the end of the last minute.
@@ -147,6 +152,7 @@ pub struct Totals {
     failed: u64,
     dead: u64,
     lateness: Vec<u64>,
+    lateness_pull: Vec<u64>,
 }
 
 impl Totals {
@@ -158,6 +164,7 @@ impl Totals {
             failed,
             dead,
             lateness,
+            lateness_pull,
         } = self;
         Minute {
             started: started.zip(&before.started, |now, before| now - before),
@@ -165,6 +172,7 @@ impl Totals {
             failed: failed - before.failed,
             dead: dead - before.dead,
             lateness: Lateness::between(&before.lateness, lateness),
+            lateness_pull: Lateness::between(&before.lateness_pull, lateness_pull),
             ..Minute::default()
         }
     }
@@ -184,9 +192,12 @@ impl Recorder {
         &self.started
     }
 
-    /// Records how late a handler started.
-    pub(super) fn late(&self, ms: u64) {
-        self.lateness.record(ms);
+    /// Records how late a handler started, or a worker took a task of a pull queue.
+    pub(super) fn late(&self, ms: u64, is_pull: bool) {
+        match is_pull {
+            true => self.lateness_pull.record(ms),
+            false => self.lateness.record(ms),
+        }
     }
 
     /// Counts a run by the name of its outcome.
@@ -234,6 +245,7 @@ impl Recorder {
             failed: read(&self.failed),
             dead: read(&self.dead),
             lateness: self.lateness.read(),
+            lateness_pull: self.lateness_pull.read(),
         }
     }
 
@@ -257,6 +269,7 @@ impl Recorder {
         let counts = [overdue, pending];
         Minute {
             lateness: did.lateness.with_max_ms(self.lateness.take_max_ms()),
+            lateness_pull: (did.lateness_pull).with_max_ms(self.lateness_pull.take_max_ms()),
             overdue: overdue.map(|(count, _)| count),
             overdue_ms_max,
             pending: pending.map(|(count, _)| count),
@@ -283,7 +296,8 @@ mod tests {
             recorder.ran(outcome);
         }
         recorder.buried();
-        recorder.late(7);
+        recorder.late(7, false);
+        recorder.late(90_000, true);
         recorder.counted("pending", 40, true);
         recorder.counted("overdue", 3, false);
         recorder.overdue_for(900);
@@ -292,6 +306,8 @@ mod tests {
         assert_eq!((total, sweep), (3, 1));
         assert_eq!((minute.succeeded, minute.failed, minute.dead), (1, 3, 1));
         assert_eq!(minute.lateness.percentiles().unwrap().max_ms, 7);
+        let pull = minute.lateness_pull.percentiles().unwrap();
+        assert_eq!(pull.max_ms, 90_000, "a worker that asks late");
         let gauges = (minute.overdue, minute.overdue_ms_max, minute.pending);
         assert_eq!(gauges, (Some(3), Some(900), Some(40)));
         assert!(minute.at_least);

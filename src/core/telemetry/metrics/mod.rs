@@ -79,13 +79,13 @@ impl Metrics {
     }
 
     /// Counts the start of a handler.
-    pub fn started(&self, route: &str, lateness_ms: u64) {
+    pub fn started(&self, route: &str, is_pull: bool, lateness_ms: u64) {
         let lateness = self
             .families
             .lateness_seconds
             .get_or_create(&Route::of(route));
         lateness.observe(lateness_ms as f64 / 1000.0);
-        self.history.late(lateness_ms);
+        self.history.late(lateness_ms, is_pull);
         self.tasks_changed.touch();
     }
 
