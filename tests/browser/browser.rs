@@ -108,6 +108,19 @@ impl Browser {
         self.go(path).await;
     }
 
+    /// Goes to a window that was opened before, counted from 0.
+    pub async fn go_to_window(&self, number: usize) {
+        self.driver.go_to_window(number).await;
+    }
+
+    /// The user allows pages of this daemon to notify.
+    pub async fn allow_notifications(&self) {
+        let allowed = json!({"origin": self.origin, "permissions": ["notifications"]});
+        self.driver
+            .devtools("Browser.grantPermissions", allowed)
+            .await;
+    }
+
     /// Loads a page, given by its path and query.
     pub async fn go(&self, path: &str) {
         self.driver

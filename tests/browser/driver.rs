@@ -111,6 +111,14 @@ impl Driver {
         self.post("window", there).await.unwrap();
     }
 
+    /// Goes to a window, counted from 0 in the order in which they were opened.
+    pub async fn go_to_window(&self, number: usize) {
+        let path = format!("session/{}/window/handles", self.session);
+        let handles = self.send(Method::GET, &path, Value::Null).await.unwrap();
+        let there = json!({"handle": handles[number]});
+        self.post("window", there).await.unwrap();
+    }
+
     /// Runs the body of a function in the page. Returns what it returns.
     pub async fn execute(&self, body: &str, args: Value) -> Result<Value, Refusal> {
         let script = json!({"script": body, "args": args});
@@ -161,7 +169,10 @@ impl Driver {
 
     async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, Refusal> {
         let url = format!("http://127.0.0.1:{}/{path}", self.port);
-        let request = self.client.request(method, &url).body(body.to_string());
+        let mut request = self.client.request(method, &url);
+        if !body.is_null() {
+            request = request.body(body.to_string());
+        }
         let response = request.send().await.unwrap();
         let is_good = response.status().is_success();
         let mut answer: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();

@@ -8,6 +8,7 @@ mod driver;
 mod harness;
 mod journeys;
 mod night;
+mod notifications;
 mod operating;
 mod pages;
 

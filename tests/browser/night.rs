@@ -419,6 +419,7 @@ async fn a_running_task_names_its_daemon_and_its_lease() {
     browser.shows_in("main tbody", "lease ends in").await;
     browser.picture("tasks-running").await;
     browser.click("main tbody a", "Mail@send@1").await;
-    browser.shows_in(".facts", "Lease ends").await;
+    browser.shows_in(".steps", "Attempt 1 started").await;
+    browser.shows_in(".steps", "Lease ends").await;
     browser.close().await;
 }

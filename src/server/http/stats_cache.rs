@@ -1,4 +1,4 @@
-//! Counts of all tasks, and which are due next. All callers share them, so the ledger is asked for each at most once in two
+//! Counts of all tasks, and how many are due when. All callers share them, so the ledger is asked for each at most once in two
 //! seconds.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::recent::Recent;
 use lapsed::client::{ClientError, TaskClient};
-use lapsed::ledger::{DetailedStats, DetailedStatsLimits, DueScan, Window};
+use lapsed::ledger::{DetailedStats, DetailedStatsLimits, Forecast, ForecastRange};
 use lapsed::task::UnixMs;
 
 /// How long an answer is shared.
@@ -20,12 +20,9 @@ const LIMITS: DetailedStatsLimits = DetailedStatsLimits {
     done: 1_000,
 };
 
-/// The tasks that fall due next: how far ahead, and how many at most.
-const AHEAD: DueScan = DueScan {
-    window: Window::Ahead(Duration::from_secs(86_400)),
-    after: None,
-    limit: 10_000,
-};
+/// The forecast: the next day by the minute, and index entries at most.
+const AHEAD_MINUTES: u32 = 24 * 60;
+const AHEAD_ENTRIES: u32 = 250_000;
 
 /// Counts of all tasks.
 #[derive(Debug)]
@@ -36,22 +33,11 @@ pub struct Count {
     pub stats: Arc<DetailedStats>,
 }
 
-/// The tasks that fall due next.
-#[derive(Debug)]
-pub struct Ahead {
-    /// When the ledger was asked, by its clock.
-    pub at: UnixMs,
-    /// When they may start, soonest first.
-    pub times: Vec<UnixMs>,
-    /// True if more tasks start within a day.
-    pub has_more: bool,
-}
-
-/// The latest counts, and the tasks that are due next.
+/// The latest counts, and the latest forecast.
 #[derive(Debug)]
 pub struct StatsCache {
     count: Recent<Arc<Count>>,
-    ahead: Recent<Arc<Ahead>>,
+    ahead: Recent<Arc<Forecast>>,
 }
 
 impl Default for StatsCache {
@@ -80,22 +66,21 @@ impl StatsCache {
         self.count.get(count).await
     }
 
-    /// Returns the tasks that fall due next, as known or as the ledger says now.
+    /// Returns how many tasks fall due in each minute of the next day, as known or as the ledger says now.
     ///
     /// # Errors
-    /// They are not known, and the ledger does not answer.
+    /// It is not known, and the ledger does not answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn ahead(&self, tasks: &TaskClient) -> Result<Arc<Ahead>, ClientError> {
-        let ahead = async {
-            let page = tasks.ledger().scan(AHEAD).await?;
-            Ok(Arc::new(Ahead {
-                at: tasks.clock_now(),
-                times: page.rows.iter().map(|task| task.due_at).collect(),
-                has_more: page.next.is_some(),
-            }))
+    pub async fn ahead(&self, tasks: &TaskClient) -> Result<Arc<Forecast>, ClientError> {
+        let range = ForecastRange {
+            from: tasks.clock_now(),
+            step: Duration::from_secs(60),
+            steps: AHEAD_MINUTES,
+            entries: AHEAD_ENTRIES,
         };
+        let ahead = async { Ok(Arc::new(tasks.ledger().forecast(range).await?)) };
         self.ahead.get(ahead).await
     }
 }

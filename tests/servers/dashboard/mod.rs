@@ -4,6 +4,7 @@ mod archive;
 mod progress;
 mod recurring;
 mod rig;
+mod steps;
 
 use std::collections::HashSet;
 use std::time::Duration;

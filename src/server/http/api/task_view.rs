@@ -36,6 +36,8 @@ pub struct TaskSummary {
     pub max_attempts: Option<u16>,
     /// Name of the daemon that runs it or ran it last.
     pub daemon: String,
+    /// When its latest run started. `null` if it has not run, or waits to run again.
+    pub started: Option<String>,
     /// If it runs: how far it is, as its handler or its worker has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
@@ -129,6 +131,7 @@ impl TaskSummary {
             crashes: task.crashes,
             max_attempts: task.max_attempts,
             daemon: task.daemon.clone(),
+            started: task.started.map(|started| started.to_string()),
             progress: task.progress.clone(),
             cancel_requested: task.cancel_requested,
             tag: task.tag.clone(),

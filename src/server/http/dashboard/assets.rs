@@ -35,6 +35,7 @@ assets! {
     "icon-bad.svg": "image/svg+xml",
     "icon-warning.svg": "image/svg+xml",
     "icon.svg": "image/svg+xml",
+    "notify.js": "text/javascript; charset=utf-8",
     "uplot-1.6.32.css": "text/css; charset=utf-8",
     "uplot-1.6.32.js": "text/javascript; charset=utf-8",
     "uplot-LICENSE": "text/plain; charset=utf-8",

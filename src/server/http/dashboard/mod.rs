@@ -29,6 +29,7 @@ mod recurring;
 mod row;
 mod schedule;
 mod series;
+mod steps;
 mod task;
 mod tasks;
 mod texts;

@@ -13,6 +13,7 @@ use super::panel::Panel;
 use super::reasons::{self, Reason};
 use super::row::is_overdue;
 use super::series::words;
+use super::steps::{Step, steps};
 use super::texts::texts;
 use super::{PanelContent, panel, panel_route};
 use crate::http::app_state::AppState;
@@ -46,16 +47,12 @@ texts! {
         copy_key: "Copy the key", "复制键";
         copy_command: "Copy the command", "复制命令";
         cancel_requested: "It is cancelled as soon as its run ends.", "本次执行结束后将被取消。";
-        due: "Due", "到期";
         due_at: "May start", "最早开始时间";
-        created: "Created", "创建";
-        finished: "Finished", "结束";
-        after_due: "{} after it fell due", "到期后 {}";
+        steps: "What has happened", "经过";
         attempts: "Attempts", "尝试次数";
         of_max: "{} of {}", "{} / {}";
         crashes: "Crashes", "崩溃次数";
         daemon: "Daemon", "守护进程";
-        lease: "Lease ends", "租约到期";
         progress: "Progress", "进度";
         tag: "Tag", "标签";
         after: "Starts after", "开始条件";
@@ -247,18 +244,13 @@ struct Found {
     is_overdue: bool,
     /// Why it has not run, and what would hinder it.
     why: Vec<Reason>,
-    /// From due to done, in milliseconds.
-    took_ms: Option<u64>,
+    /// What has happened to it.
+    steps: Vec<Step>,
     /// What the series does, and its next occurrences.
     series: Option<(String, Vec<UnixMs>)>,
 }
 
 impl Found {
-    /// True if the time at which it may start is not its due time: of a retry.
-    fn is_retried(&self) -> bool {
-        self.task.due_at != self.task.due && !self.task.state.is_finished()
-    }
-
     /// True if an undone cancellation would bring the same task back.
     fn is_series(&self) -> bool {
         self.series.is_some()
@@ -297,7 +289,6 @@ impl Found {
 
 fn found(app: &AppState, task: TaskRecord, named: String, facts: &WhyFacts, f: &Frame) -> Found {
     let waits = matches!(task.state, TaskState::Pending | TaskState::Waiting);
-    let took = task.finished.map(|finished| finished.since(task.due));
     let Why { cause, then } = why::of_task(app, &f.caller, facts, &task);
     Found {
         actions: Actions::of(&task, f),
@@ -309,7 +300,7 @@ fn found(app: &AppState, task: TaskRecord, named: String, facts: &WhyFacts, f: &
             .flatten()
             .map(|cause| reasons::reason(&cause, f))
             .collect(),
-        took_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
+        steps: steps(&task, f),
         series: series(&task, f),
         named,
         task,

@@ -121,6 +121,7 @@ texts! {
         language: "Language", "语言";
         zone: "Times in {}", "时区：{}";
         keys_help: "Keyboard shortcuts", "键盘快捷键";
+        notify: "Notify me when something is wrong", "出现问题时通知我";
         signed_in: "Signed in as {}", "当前用户：{}";
         log_out: "Log out", "退出登录";
         attempt: "Attempt", "尝试";
@@ -163,6 +164,7 @@ texts! {
         minute: "{} min", "{} 分";
         second: "{} s", "{} 秒";
         copied: "Copied.", "已复制。";
+        notify_refused: "This browser shows no notifications of this page. Its settings for the page allow them.", "浏览器不显示本页的通知，请在浏览器的网站设置中允许。";
         run_ask: "Run this task now?", "立即执行此任务？";
         run_detail: "It starts within a second. This cannot be undone.", "任务将在一秒内开始，无法撤销。";
         run_do: "Run now", "立即执行";

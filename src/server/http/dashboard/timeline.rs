@@ -1,12 +1,13 @@
 //! When the next tasks fall due, as bars.
 
+use lapsed::ledger::Forecast;
 use lapsed::task::UnixMs;
 
 /// Number of bars.
 const BARS: usize = 60;
 
-/// Lengths of the stretches, in seconds.
-const STEPS_S: [i64; 13] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600];
+/// Lengths of the stretches, in steps of the forecast, which are minutes.
+const MINUTES: [usize; 7] = [1, 2, 5, 10, 15, 24, 30];
 
 /// Height of the highest bar, in units of the drawing.
 const HEIGHT: u64 = 48;
@@ -36,10 +37,18 @@ pub struct Bar {
 pub struct Timeline {
     /// Stretches of time with tasks.
     pub bars: Vec<Bar>,
+    /// Start of the first stretch.
+    pub from: UnixMs,
     /// End of the last stretch.
     pub until: UnixMs,
+    /// Until when tasks were counted.
+    pub known: UnixMs,
+    /// The place of that time in the drawing, from the left.
+    pub known_x: u64,
     /// Number of tasks.
     pub count: u64,
+    /// True if there are more tasks, after the known time; or in the only stretch that is known.
+    pub is_part: bool,
     /// Most tasks of a stretch.
     pub highest: u64,
     /// Length of a stretch, in milliseconds.
@@ -47,29 +56,34 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Draws these times from `now` on. With `has_more`, the drawing ends at the last of them: what comes later is not known.
-    /// Without, it reaches at least an hour ahead.
+    /// Draws a forecast: up to its last task, but at least an hour.
     ///
-    /// Returns `None` if there are no times.
-    pub fn of(times: &[UnixMs], now: UnixMs, has_more: bool) -> Option<Self> {
-        const HOUR_MS: i64 = 3_600_000;
-        let last = times.last()?.0.saturating_sub(now.0);
-        let bars = BARS as i64;
-        let fits = |step: &&i64| **step * 1000 * bars >= last.max(HOUR_MS);
-        let step = match has_more {
-            true => last.max(bars) / bars + 1,
-            false => {
-                let longest = &STEPS_S[STEPS_S.len() - 1];
-                STEPS_S.iter().find(fits).unwrap_or(longest) * 1000
-            }
-        };
-        let mut counts = [0_u64; BARS];
-        for at in times {
-            let index = at.0.saturating_sub(now.0) / step;
-            counts[index.clamp(0, bars - 1) as usize] += 1;
-        }
-        let highest = counts.iter().copied().max().unwrap_or_default();
-        let drawn = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+    /// Returns `None` if there are no tasks.
+    pub fn of(forecast: &Forecast) -> Option<Self> {
+        let Forecast {
+            from,
+            step,
+            ref counts,
+            is_part,
+        } = *forecast;
+        let last = counts.iter().rposition(|count| *count > 0)?;
+        let minutes = MINUTES.iter().copied();
+        let minutes = minutes
+            .filter(|minutes| minutes * BARS > last)
+            .min()
+            .unwrap_or(counts.len().div_ceil(BARS));
+        let step_ms = i64::try_from(step.as_millis()).unwrap_or(i64::MAX);
+        let at =
+            |minute: usize| UnixMs(from.0.saturating_add(step_ms.saturating_mul(minute as i64)));
+        let stretches: Vec<u64> = counts
+            .chunks(minutes)
+            .map(|part| part.iter().sum())
+            .collect();
+        let highest = stretches.iter().copied().max().unwrap_or_default();
+        let drawn = stretches
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
         let drawn = drawn.map(|(index, count)| {
             // A single task is seen beside thousands.
             let height = (count * HEIGHT / highest).max(2);
@@ -78,65 +92,88 @@ impl Timeline {
                 y: HEIGHT - height,
                 height,
                 count: *count,
-                from: UnixMs(now.0 + index as i64 * step),
-                until: UnixMs(now.0 + (index as i64 + 1) * step),
+                from: at(index * minutes),
+                until: at((index + 1) * minutes),
             }
         });
+        let end = minutes * BARS;
+        let known = match is_part {
+            true => counts.len().min(end),
+            false => end,
+        };
         Some(Self {
             bars: drawn.collect(),
-            until: UnixMs(now.0 + bars * step),
-            count: times.len() as u64,
+            from,
+            until: at(end),
+            known: at(known),
+            known_x: known as u64 * WIDTH / minutes as u64,
+            count: counts.iter().sum(),
+            is_part,
             highest,
-            step_ms: step as u64,
+            step_ms: minutes as u64 * step_ms.unsigned_abs(),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn times(offsets: &[i64]) -> Vec<UnixMs> {
-        offsets.iter().map(|ms| UnixMs(1_000_000 + ms)).collect()
+    const FROM: UnixMs = UnixMs(1_000_000);
+
+    fn forecast(counts: Vec<u64>, is_part: bool) -> Forecast {
+        Forecast {
+            from: FROM,
+            step: Duration::from_secs(60),
+            counts,
+            is_part,
+        }
+    }
+
+    /// A day with tasks in these minutes.
+    fn day(tasks: &[(usize, u64)]) -> Forecast {
+        let mut counts = vec![0; 1_440];
+        for (minute, count) in tasks {
+            counts[*minute] = *count;
+        }
+        forecast(counts, false)
     }
 
     #[test]
     fn each_task_is_in_the_bar_of_its_time() {
-        let now = UnixMs(1_000_000);
-        assert_eq!(Timeline::of(&[], now, false), None);
-        let all = times(&[0, 59_000, 61_000, 61_000, 3_599_999]);
-        let timeline = Timeline::of(&all, now, false).unwrap();
-        assert_eq!((timeline.count, timeline.highest), (5, 2));
+        assert_eq!(Timeline::of(&day(&[])), None);
+        let timeline = Timeline::of(&day(&[(0, 2), (1, 4), (59, 1)])).unwrap();
+        assert_eq!((timeline.count, timeline.highest), (7, 4));
+        assert_eq!((timeline.step_ms, timeline.known_x), (60_000, 600));
         let places: Vec<(u64, u64)> = timeline.bars.iter().map(|bar| (bar.x, bar.count)).collect();
-        assert_eq!(places, [(0, 2), (10, 2), (590, 1)]);
-        let bar = &timeline.bars[2];
+        assert_eq!(places, [(0, 2), (10, 4), (590, 1)]);
+        let bar = &timeline.bars[0];
         assert_eq!((bar.y, bar.height), (24, 24));
+        assert_eq!(
+            (bar.from, bar.until),
+            (FROM, UnixMs(FROM.0 + 60_000)),
+            "the list behind it has this time"
+        );
     }
 
     #[test]
-    fn a_part_of_many_tasks_reaches_as_far_as_its_last() {
-        let now = UnixMs(1_000_000);
-        let all: Vec<UnixMs> = (0..2_000).map(|n| UnixMs(now.0 + n * 60)).collect();
-        let timeline = Timeline::of(&all, now, true).unwrap();
-        assert_eq!((timeline.count, timeline.step_ms), (2_000, 2_000));
-        assert_eq!(
-            timeline.until,
-            UnixMs(now.0 + 120_000),
-            "the last is due 60 ms before"
-        );
-        let odd: Vec<UnixMs> = (0..2_000).map(|n| UnixMs(now.0 + n * 200)).collect();
-        let odd = Timeline::of(&odd, now, true).unwrap();
-        assert_eq!(
-            odd.bars.len(),
-            60,
-            "nothing looks like an end before the last"
-        );
-        assert_eq!(
-            timeline.bars.iter().map(|bar| bar.count).sum::<u64>(),
-            2_000
-        );
-        // Overdue meanwhile.
-        let late = Timeline::of(&times(&[-5_000]), now, true).unwrap();
-        assert_eq!((late.bars[0].x, late.bars[0].count), (0, 1));
+    fn the_drawing_reaches_as_far_as_its_last_task() {
+        for (last, hours) in [(59, 1), (60, 2), (150, 5), (1_439, 24)] {
+            let timeline = Timeline::of(&day(&[(0, 1), (last, 1)])).unwrap();
+            assert_eq!(timeline.until.0 - FROM.0, hours * 3_600_000, "{last}");
+            assert_eq!(timeline.bars.len(), 2);
+            assert_eq!(timeline.known, timeline.until);
+        }
+    }
+
+    #[test]
+    fn what_was_not_counted_does_not_look_like_an_end() {
+        let timeline = Timeline::of(&forecast(vec![1_000; 90], true)).unwrap();
+        assert_eq!((timeline.count, timeline.is_part), (90_000, true));
+        assert_eq!(timeline.known, UnixMs(FROM.0 + 90 * 60_000));
+        assert_eq!((timeline.known_x, timeline.bars.len()), (450, 45));
+        assert_eq!(timeline.until, UnixMs(FROM.0 + 120 * 60_000));
     }
 }

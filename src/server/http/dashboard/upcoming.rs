@@ -55,7 +55,8 @@ texts! {
         more: "The next {} tasks. There are more.", "接下来的 {} 个任务，后面还有更多。";
         ahead: "How many fall due when", "到期分布";
         ahead_all: "Within a day: {}", "一天内：{} 个";
-        ahead_part: "The next {} tasks, until {}", "接下来的 {} 个任务，至 {}";
+        ahead_part: "Until {}: {}. Later ones were not counted.", "至 {}：{} 个，之后的未统计。";
+        ahead_unknown: "Not counted", "未统计";
         ahead_bar: "{} from {}", "{} 个，起始 {}";
         ahead_scale: "Most in {}: {}", "每 {} 最多 {} 个";
         ahead_none: "Nothing falls due within a day.", "一天内没有到期的任务。";
@@ -104,8 +105,6 @@ struct Ahead<'a> {
     f: &'a Frame,
     t: &'static UpcomingTexts,
     timeline: Option<Timeline>,
-    /// True if more tasks fall due within a day.
-    is_part: bool,
 }
 
 impl PanelContent for Ahead<'_> {
@@ -124,8 +123,7 @@ impl PanelContent for Ahead<'_> {
         Ok(Ahead {
             f,
             t: UpcomingTexts::of(f.language()),
-            timeline: Timeline::of(&ahead.times, ahead.at, ahead.has_more),
-            is_part: ahead.has_more,
+            timeline: Timeline::of(&ahead),
         })
     }
 }

@@ -1,6 +1,8 @@
 // What every page does with JavaScript: live panels, relative times, keyboard, notes and dialogs.
 // Pages are read without it. Texts from the server or the user are set as text, never as HTML.
 
+import { notifies, offer, tell, told } from "./notify.js";
+
 export const base = document.body.dataset.base;
 export const texts = JSON.parse(document.body.dataset.texts);
 let skew = Number(document.body.dataset.now) - Date.now();
@@ -170,6 +172,7 @@ async function load(panel) {
     panel.dataset.at = now();
     panel.classList.toggle("behind", answer.status >= 500);
     panel.dispatchEvent(new Event("loaded", { bubbles: true }));
+    told(shared, panel);
     tick();
   } catch {
     stale(panel);
@@ -208,6 +211,12 @@ function trouble() {
   if (state && !state.dataset.loading) load(state);
 }
 
+/** Looks at the state of the installation, also in a hidden window. */
+function watch() {
+  const state = document.querySelector("#panel-state, #panel-verdict");
+  if (state) load(state);
+}
+
 /** Loads the panels again that show one of these; all without an argument. */
 export function refresh(changed) {
   for (const panel of document.querySelectorAll("[data-panel]")) {
@@ -226,22 +235,21 @@ let source, poll, isOffline = false, paused = sessionStorage.getItem("lapsed-pau
 
 function connect() {
   disconnect();
+  if (!paused && document.hidden && notifies()) poll = setInterval(watch, POLL);
   if (paused || document.hidden || !document.querySelector("[data-panel]")) return show();
-  const changed = ({ data }) => refresh(JSON.parse(data));
   const address = new URL(`${base}/v1/events`, location).href;
   if (shared) {
-    shared.port.onmessage = changed;
-    shared.port.postMessage(address);
+    shared.port.postMessage({ address });
   } else {
     source = new EventSource(address);
-    source.addEventListener("changed", changed);
+    source.addEventListener("changed", ({ data }) => refresh(JSON.parse(data)));
   }
   poll = setInterval(() => refresh(), POLL);
   show();
 }
 
 function disconnect() {
-  shared?.port.postMessage("");
+  shared?.port.postMessage({});
   source?.close();
   clearInterval(poll);
 }
@@ -257,6 +265,9 @@ function show() {
   mark();
   live.querySelector("[data-live-text]").textContent = paused ? texts.paused : isOffline ? texts.offline : isBehind ? texts.behind : texts.live;
 }
+
+if (shared) shared.port.onmessage = ({ data: { changed, notify } }) => (notify ? tell() : refresh(changed));
+offer(shared, () => note(texts.notify_refused, { bad: true }));
 
 // ---- What the tab says: the title and the icon have the state of the installation
 
@@ -405,5 +416,6 @@ if ("askZone" in document.body.dataset) {
 document.querySelector(".places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 setInterval(tick, 1000);
 connect();
+told(shared, document);
 // Other pages than the first are not kept waiting for the state of the installation.
 trouble();

@@ -22,13 +22,15 @@ const MARKS = [1, 10, 100, 1000, 10000, 60000, 600000, 3600000, 36000000, 864000
 const end = (high) => MARKS.find((mark) => mark >= Math.max(high ?? 0, 100)) ?? MARKS.at(-1);
 
 /** Percentiles, on a logarithmic scale: 0 ms is drawn as 1 ms. */
-function lateness({ at, p50, p99, max }, names) {
+function lateness({ at, p50, p99, max, pull = [] }, names) {
   const least = (values) => values.map((value) => (value === null ? null : Math.max(value, 1)));
   const [ink, line] = [colour("--quiet"), colour("--line")];
   const series = (label, stroke, dash, width = 1.5) => ({ label, stroke, dash, width, points: { show: true, size: 5, fill: stroke }, value: (_, value) => (value == null ? "–" : took(value)) });
+  // Only where workers take tasks.
+  const workers = pull.some((value) => value !== null) ? [least(pull)] : [];
   return {
-    data: [at, least(max), least(p99), least(p50)],
-    series: [{}, series(names[2], ink, [2, 3], 1), series(names[1], colour("--amber")), series(names[0], colour("--link"))],
+    data: [at, ...workers, least(max), least(p99), least(p50)],
+    series: [{}, ...workers.map(() => series(names[8], ink, [6, 4], 1)), series(names[2], ink, [2, 3], 1), series(names[1], colour("--amber")), series(names[0], colour("--link"))],
     scales: { y: { distr: 3, range: (_, low, high) => [1, end(high)] } },
     // Without a filter of its own, uPlot leaves out labels of a logarithmic axis.
     axes: axes(ink, line, { splits: (plot) => MARKS.filter((mark) => mark <= plot.scales.y.max), filter: (_, splits) => splits, values: (_, splits) => splits.map(took) }),

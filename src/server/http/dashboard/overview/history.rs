@@ -30,6 +30,7 @@ texts! {
         p50: "p50", "p50";
         p99: "p99", "p99";
         max: "max", "最大";
+        pull: "p99 of workers", "拉取 p99";
         event: "key expired", "键过期";
         nudge: "on time", "准点";
         sweep: "found late", "补扫（延迟）";
@@ -65,6 +66,8 @@ struct Columns {
     p50: Vec<Option<u64>>,
     p99: Vec<Option<u64>>,
     max: Vec<Option<u64>>,
+    /// p99 of pull queues: how late workers ask.
+    pull: Vec<Option<u64>>,
     /// Starts per minute; `null` where nothing was recorded.
     event: Vec<Option<f64>>,
     nudge: Vec<Option<f64>>,
@@ -89,6 +92,8 @@ impl Columns {
             columns.p50.push(point.lateness.map(|late| late.p50_ms));
             columns.p99.push(point.lateness.map(|late| late.p99_ms));
             columns.max.push(point.lateness.map(|late| late.max_ms));
+            let pull = point.lateness_pull.map(|late| late.p99_ms);
+            columns.pull.push(pull);
             columns.event.push(rate(event));
             columns.nudge.push(rate(nudge));
             columns.sweep.push(rate(sweep));
@@ -107,6 +112,8 @@ struct Row {
     dead: u64,
     /// p50, p99 and maximum, in milliseconds.
     late: Option<(u64, u64, u64)>,
+    /// p99 of pull queues, in milliseconds.
+    pull: Option<u64>,
 }
 
 #[derive(Template)]
@@ -158,7 +165,7 @@ pub(super) async fn panel(app: &AppState, f: &Frame, span: &str) -> Panel {
             spans: SPANS.map(|(name, ..)| (name, name == span)).to_vec(),
             columns: json(&Columns::of(&points, step)),
             names: json(&[
-                t.p50, t.p99, t.max, t.event, t.nudge, t.sweep, t.direct, t.failed,
+                t.p50, t.p99, t.max, t.event, t.nudge, t.sweep, t.direct, t.failed, t.pull,
             ]),
             started,
             by_sweep,
@@ -182,6 +189,7 @@ impl Row {
             failed: point.failed,
             dead: point.dead,
             late: late.map(|late| (late.p50_ms, late.p99_ms, late.max_ms)),
+            pull: point.lateness_pull.map(|late| late.p99_ms),
         }
     }
 }

@@ -61,6 +61,7 @@ pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
             facts,
             pauses,
             late,
+            late_pull,
             late_until,
         } = known(app, f).await?;
         let found = diagnose(&facts, &app.thresholds).into_iter();
@@ -70,7 +71,7 @@ pub(super) async fn panel(app: &AppState, f: &Frame) -> Panel {
         Ok(VerdictPart {
             t: OverviewTexts::of(f.language()),
             v: VerdictTexts::of(f.language()),
-            on_time: late.map(|late| verdict::on_time(late, f)),
+            on_time: verdict::on_time(late, late_pull, f),
             late_until: late_until.map(|until| f.clock(&until)),
             worst: worst.then(|| findings.remove(0)),
             findings,
@@ -94,6 +95,8 @@ struct Known {
     pauses: Vec<Pause>,
     /// How late the tasks of the last hour started; `None` if none did.
     late: Option<LatenessPercentiles>,
+    /// How late workers took tasks of pull queues in the last hour; `None` if they took none.
+    late_pull: Option<LatenessPercentiles>,
     /// When tasks last started late within the hour.
     late_until: Option<UnixMs>,
 }
@@ -183,7 +186,8 @@ async fn known(app: &AppState, f: &Frame) -> Result<Known, Problem> {
     Ok(Known {
         facts,
         pauses,
-        late: lately.and_then(|(hour, _)| hour.lateness),
+        late: lately.as_ref().and_then(|(hour, _)| hour.lateness),
+        late_pull: lately.and_then(|(hour, _)| hour.lateness_pull),
         late_until,
     })
 }

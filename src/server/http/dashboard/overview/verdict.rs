@@ -21,6 +21,7 @@ texts! {
         note: "Note", "提示";
         well_now: "Well now. Tasks started late until", "目前正常。任务开始延迟持续到";
         on_time: "Tasks that started in the last hour: {}; 99 % of them within {} after their due time.", "最近一小时开始的任务：{} 个，其中 99% 在到期后 {} 内开始。";
+        workers: "Taken by workers: {}; 99 % of them within {}.", "由工作进程取走：{} 个，其中 99% 在到期后 {} 内。";
         show_dead: "Show dead tasks", "查看死信任务";
         show_malformed: "Show tasks", "查看任务";
         show_these: "Show these tasks", "查看这些任务";
@@ -108,11 +109,19 @@ fn links(found: &Found, f: &Frame) -> Vec<(String, &'static str)> {
     }
 }
 
-/// Says how late the tasks of the last hour started.
-pub fn on_time(late: LatenessPercentiles, f: &Frame) -> String {
-    let values = [count(late.count), duration(late.p99_ms, f.language())];
-    f.fill(
-        VerdictTexts::of(f.language()).on_time,
-        &[&values[0], &values[1]],
-    )
+/// Says how late the tasks of the last hour started; `None` if none did. Tasks of pull queues are as late as their workers ask.
+pub fn on_time(
+    late: Option<LatenessPercentiles>,
+    late_pull: Option<LatenessPercentiles>,
+    f: &Frame,
+) -> Option<String> {
+    let texts = VerdictTexts::of(f.language());
+    let said = |text, late: LatenessPercentiles| {
+        let values = [count(late.count), duration(late.p99_ms, f.language())];
+        f.fill(text, &[&values[0], &values[1]])
+    };
+    let started = late.map(|late| said(texts.on_time, late));
+    let taken = late_pull.map(|late| said(texts.workers, late));
+    let all: Vec<String> = started.into_iter().chain(taken).collect();
+    (!all.is_empty()).then(|| all.join(" "))
 }
