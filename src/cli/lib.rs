@@ -39,6 +39,7 @@ mod sweep;
 mod take;
 mod task_args;
 mod tasks;
+mod times;
 mod token;
 mod why;
 
@@ -93,6 +94,9 @@ struct Global {
     /// Print data as JSON
     #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
+    /// Print the times of tasks and pauses in the time zone of this machine; JSON stays in UTC
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    local: bool,
 }
 
 impl Cli {
@@ -118,6 +122,9 @@ impl Cli {
     }
 
     async fn dispatch(self, source: &ConfigSource) -> anyhow::Result<ExitCode> {
+        if self.global.local {
+            times::use_zone_of_machine()?;
+        }
         if let Command::Completions { shell } = self.command {
             // Into memory first: the generator panics on a closed pipe.
             let mut script = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use lapsed::Recurrence;
@@ -10,7 +11,10 @@ use lapsed::ledger::{MalformedRow, TaskRecord};
 use lapsed::task::{
     After, AttemptError, HISTORY_ERROR_BYTES_MAX, Paused, is_invisible, on_one_line,
 };
+use lapsed_core::format::duration;
 use serde::Serialize;
+
+use super::times;
 
 /// Output format.
 #[derive(Clone, Copy)]
@@ -62,7 +66,7 @@ impl Output {
             let mut row = vec![
                 shown(Some(task.key.as_str())),
                 state,
-                task.due_at.to_string(),
+                times::shown(task.due_at),
                 task.attempt.to_string(),
                 shown(task.tag.as_deref()),
                 task.last_error
@@ -78,7 +82,7 @@ impl Output {
         }
         for row in malformed {
             let state = format!("{}, malformed", row.state);
-            table.add_row([shown(Some(&row.key)), state, row.due_at.to_string()]);
+            table.add_row([shown(Some(&row.key)), state, times::shown(row.due_at)]);
         }
         say(&table.trim_fmt())
     }
@@ -92,7 +96,7 @@ impl Output {
         table.load_style(presets::NOTHING);
         table.set_header(["KEY", "REASON", "DIED", "ATTEMPT", "TAG", "ERROR"]);
         for task in tasks {
-            let died = task.finished.map(|finished| finished.to_string());
+            let died = task.finished.map(times::shown);
             let error = task.last_error.as_deref().map(first_line);
             table.add_row([
                 shown(Some(task.key.as_str())),
@@ -140,7 +144,7 @@ impl<'a> Malformed<'a> {
                 "state",
                 format!("{state}, malformed: a row with such a key never runs"),
             ),
-            ("due", due_at.to_string()),
+            ("due", times::shown(*due_at)),
         ];
         let lines = fields.map(|(name, value)| format!("{name:<13} {value}"));
         lines.join("\n")
@@ -166,6 +170,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         max_attempts,
         daemon,
         lease_until: _,
+        started,
         progress,
         cancel_requested,
         tag,
@@ -181,19 +186,28 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         adopted,
         archived,
     } = view.task;
-    let occurrences = view.occurrences.as_deref().unwrap_or_default().join(", ");
+    let occurrences = view.occurrences.as_ref().map_or(0, Vec::len);
+    let occurrences = view.task.occurrences(occurrences).into_iter();
+    let occurrences = occurrences.map(times::shown).collect::<Vec<_>>().join(", ");
     let fields = [
         ("key", Some(key.to_string())),
         ("id", Some(id.clone())),
         ("state", Some(state.to_string())),
         ("archived", archived.then(|| "yes".to_owned())),
-        ("due", Some(due.to_string())),
+        ("due", Some(times::shown(*due))),
         (
             "retry at",
-            (due_at != due && !state.is_finished()).then(|| due_at.to_string()),
+            (due_at != due && !state.is_finished()).then(|| times::shown(*due_at)),
         ),
-        ("created", Some(created.to_string())),
-        ("finished", finished.map(|finished| finished.to_string())),
+        ("created", Some(times::shown(*created))),
+        (
+            "started",
+            started.map(|started| {
+                let late = lateness(started.since((*due_at).max(*created)));
+                format!("{}, {late}", times::shown(started))
+            }),
+        ),
+        ("finished", finished.map(times::shown)),
         ("attempt", Some(attempt.to_string())),
         ("max attempts", max_attempts.map(|runs| runs.to_string())),
         ("crashes", (*crashes > 0).then(|| crashes.to_string())),
@@ -234,11 +248,20 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
     lines.chain(history).collect::<Vec<_>>().join("\n")
 }
 
+/// Says how long after it could a run started.
+fn lateness(late: Duration) -> String {
+    match late.is_zero() {
+        true => "on time".to_owned(),
+        false => format!("{} late", duration(late)),
+    }
+}
+
 /// Formats an entry of the history in one line.
 fn attempt_error_line(attempt_error: &AttemptError) -> String {
     let AttemptError {
         how,
         attempt,
+        started,
         at,
         error,
         daemon,
@@ -249,7 +272,11 @@ fn attempt_error_line(attempt_error: &AttemptError) -> String {
         true => format!("attempt {attempt}"),
         false => "not run".to_owned(),
     };
-    let mut line = format!("{at}  {run}  {}", how.as_str());
+    let at_text = times::shown(*at);
+    let mut line = format!("{at_text}  {run}  {}", how.as_str());
+    if let Some(started) = started {
+        line += &format!(" in {}", duration(at.since(*started)));
+    }
     match *snoozes {
         0 => {}
         1 => line += " once",

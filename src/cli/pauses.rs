@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::EXIT_FAILED;
 use super::log::stderr_line;
 use super::output::{Output, say, shown};
+use super::times;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["scope", "all"]))]
@@ -202,13 +203,14 @@ pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     for pause in &pauses {
         let is = match (pause.kind, pause.due_before, pause.until) {
             (PauseKind::Pause, _, None) => "paused".to_owned(),
-            (PauseKind::Pause, _, Some(until)) => format!("paused until {until}"),
+            (PauseKind::Pause, _, Some(until)) => format!("paused until {}", times::shown(until)),
             (PauseKind::Hold, before, _) => {
-                format!("held if due before {}", before.unwrap_or(pause.since))
+                let before = times::shown(before.unwrap_or(pause.since));
+                format!("held if due before {before}")
             }
             (PauseKind::Release, ..) => "released".to_owned(),
         };
-        let (what, since) = (pause.scope.to_string(), pause.since.to_string());
+        let (what, since) = (pause.scope.to_string(), times::shown(pause.since));
         let (by, reason) = (shown(Some(&pause.by)), shown(Some(&pause.reason)));
         table.add_row([what, is, since, by, reason]);
     }

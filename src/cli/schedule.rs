@@ -18,7 +18,7 @@ use super::log::stderr_line;
 use super::output::Output;
 use super::pauses::stays_pending_now;
 use super::task_args::TaskArgs;
-use super::{bulk, chain, usage};
+use super::{bulk, chain, times, usage};
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
@@ -100,7 +100,7 @@ async fn print_receipt(
         &value,
         format!(
             "{key} is {state}, due {} (id {id}){was_there}{but}",
-            made.due()
+            times::shown(made.due())
         ),
     )?;
     if made.not_armed() == Some(NotArmed::Unreachable) {

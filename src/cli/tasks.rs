@@ -16,7 +16,7 @@ use super::named::NamedTask;
 use super::output::{Malformed, Output, say, task_lines};
 use super::pauses::{kept_back, stays_pending_now};
 use super::task_args::When;
-use super::{EXIT_FAILED, usage};
+use super::{EXIT_FAILED, times, usage};
 
 #[derive(Args)]
 pub struct Reschedule {
@@ -46,7 +46,10 @@ impl Reschedule {
                     "key": self.key.as_str(), "id": arming.to_string(), "due": arming.due.to_string(),
                     "armed": not_armed.is_none(), "not_armed": not_armed, "kept_back": kept_back,
                 });
-                output.print(&value, format!("{} is due {}{but}", self.key, arming.due))?;
+                output.print(
+                    &value,
+                    format!("{} is due {}{but}", self.key, times::shown(arming.due)),
+                )?;
                 Ok(ExitCode::SUCCESS)
             }
             RescheduleAnswer::Running => bail!("`{}` is being run and cannot be moved", self.key),
