@@ -3,6 +3,7 @@
 mod audits;
 mod cluster;
 mod connectivity;
+mod delayed_sets;
 mod lateness;
 mod listeners;
 mod memory;
@@ -144,6 +145,9 @@ async fn examine_server(
         }
     }
 
+    if commands.cluster().is_none() {
+        delayed_sets::examine(config, &endpoint, runner).await?;
+    }
     if config.timer != TimerKind::KeyExpiry {
         // The wheel needs no events.
         match config.timer {

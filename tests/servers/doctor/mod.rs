@@ -1,5 +1,6 @@
 //! `lapsed doctor` against servers that are well, and against servers that are not.
 
+mod delayed_sets;
 mod installation;
 mod ledger;
 mod redis;
