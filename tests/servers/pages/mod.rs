@@ -339,6 +339,15 @@ pages! {
         means: &[("lapsed:secret@127.0.0.1:3306/shop", "root@127.0.0.1:3306/lapsed_try")],
         ..Page::new("docs/setups.md")
     };
+    upgrading: Page {
+        files: &[("lapsed.toml", "redis.url = 'redis://127.0.0.1:6379/0'\nledger.url = 'mysql://root@127.0.0.1:3306/lapsed_try'\nretention.archive = true\n")],
+        // The tables of an earlier version.
+        before: "lapsed migrate
+            mariadb -h127.0.0.1 -uroot lapsed_try -e 'ALTER TABLE tb_time_limit_task DROP COLUMN progress, DROP COLUMN claimed_at;
+                ALTER TABLE tb_time_limit_task_pauses DROP COLUMN `until`; ALTER TABLE tb_time_limit_task_archive DROP COLUMN claimed_at'",
+        then: "lapsed migrate --dry-run | grep 'is up to date'",
+        ..Page::new("docs/upgrading.md")
+    };
     replicated_mysql: Page {
         means: &[("lapsed:secret@127.0.0.1:3307/shop", "root@127.0.0.1:3306/lapsed_try")],
         ..Page::new("docs/replicated-mysql.md")
