@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use lapsed::Recurrence;
@@ -11,7 +10,6 @@ use lapsed::ledger::{MalformedRow, TaskRecord};
 use lapsed::task::{
     After, AttemptError, HISTORY_ERROR_BYTES_MAX, Paused, is_invisible, on_one_line,
 };
-use lapsed_core::format::duration;
 use serde::Serialize;
 
 use super::times;
@@ -170,7 +168,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         max_attempts,
         daemon,
         lease_until: _,
-        started,
+        started: _,
         progress,
         cancel_requested,
         tag,
@@ -200,13 +198,6 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
             (due_at != due && !state.is_finished()).then(|| times::shown(*due_at)),
         ),
         ("created", Some(times::shown(*created))),
-        (
-            "started",
-            started.map(|started| {
-                let late = lateness(started.since((*due_at).max(*created)));
-                format!("{}, {late}", times::shown(started))
-            }),
-        ),
         ("finished", finished.map(times::shown)),
         ("attempt", Some(attempt.to_string())),
         ("max attempts", max_attempts.map(|runs| runs.to_string())),
@@ -248,20 +239,12 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
     lines.chain(history).collect::<Vec<_>>().join("\n")
 }
 
-/// Says how long after it could a run started.
-fn lateness(late: Duration) -> String {
-    match late.is_zero() {
-        true => "on time".to_owned(),
-        false => format!("{} late", duration(late)),
-    }
-}
-
 /// Formats an entry of the history in one line.
 fn attempt_error_line(attempt_error: &AttemptError) -> String {
     let AttemptError {
         how,
         attempt,
-        started,
+        started: _,
         at,
         error,
         daemon,
@@ -274,9 +257,6 @@ fn attempt_error_line(attempt_error: &AttemptError) -> String {
     };
     let at_text = times::shown(*at);
     let mut line = format!("{at_text}  {run}  {}", how.as_str());
-    if let Some(started) = started {
-        line += &format!(" in {}", duration(at.since(*started)));
-    }
     match *snoozes {
         0 => {}
         1 => line += " once",
