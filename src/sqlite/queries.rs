@@ -82,8 +82,6 @@ pub(super) struct Queries {
     pub count_status: String,
     /// The number of rows of one `status` and `sts` that are due before a time, up to a limit. `_due`.
     pub count_due: String,
-    /// The number of pending rows by step of a range of due times, up to a limit. `_due`, which covers it.
-    pub count_by_due: String,
     /// The row of one `status` and `sts` that is this many places from the end. `_due`, backwards.
     pub last_due: String,
 
@@ -216,10 +214,6 @@ impl Queries {
             ),
             count_due: of(
                 "SELECT COUNT(*) FROM (SELECT 1 FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND due_at < ?3 LIMIT ?4)",
-            ),
-            count_by_due: of(
-                "SELECT (due_at - ?1) / ?2 AS step, COUNT(*) FROM (SELECT due_at FROM \"{t}\" INDEXED BY \"{t}_due\" \
-                 WHERE status = 0 AND sts = 0 AND due_at >= ?1 AND due_at < ?3 ORDER BY due_at LIMIT ?4) GROUP BY step",
             ),
             last_due: of(
                 "SELECT id, due_at FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 ORDER BY due_at DESC, id DESC LIMIT 1 OFFSET ?3",
@@ -356,10 +350,6 @@ mod tests {
             (
                 &queries.count_due,
                 ["t_due (status=? AND sts=? AND due_at<?)", ""],
-            ),
-            (
-                &queries.count_by_due,
-                ["t_due (status=? AND sts=? AND due_at>? AND due_at<?)", ""],
             ),
             (
                 &queries.document,

@@ -12,7 +12,7 @@ use lapsed_core::ledger::rows::store::{
     ArchiveStore, At, Columns, Count, Direction, DueRange, InArchive, Parts, Range, ReverseRange,
     RowStore, ScanRange, Scanned, Stored,
 };
-use lapsed_core::ledger::{DuePlace, ForecastRange, LedgerError, ListCursor, MethodTag};
+use lapsed_core::ledger::{DuePlace, LedgerError, ListCursor, MethodTag};
 use lapsed_core::task::UnixMs;
 
 /// A connection inside a transaction, with the statements of its table.
@@ -277,20 +277,6 @@ impl RowStore for SqliteStore<'_> {
                     .prepare(&session.queries.count_due)?
                     .query_row((status, deleted, before.0, id(limit)), count),
             }
-        })
-    }
-
-    fn count_by_due(&mut self, range: ForecastRange) -> Result<Vec<(u64, u64)>, LedgerError> {
-        let values = (
-            range.from.0,
-            range.step_ms(),
-            range.until().0,
-            i64::from(range.entries) + 1,
-        );
-        self.run(|session| {
-            let mut count = session.prepare(&session.queries.count_by_due)?;
-            let counted = count.query_map(values, |row| Ok((row_id(row, 0)?, row_id(row, 1)?)))?;
-            counted.collect()
         })
     }
 

@@ -237,14 +237,14 @@ mod tests {
         let line = entry.to_line();
         assert_eq!(
             line,
-            r#"{"how":"timed_out","attempt":2,"started":"2026-11-21T19:59:59Z","at":"2026-11-21T20:00:00.250Z","error":"a\nb","daemon":"host:1"}"#
+            r#"{"how":"timed_out","attempt":2,"started":"2026-11-21T19:59:59.000Z","at":"2026-11-21T20:00:00.250Z","error":"a\nb","daemon":"host:1"}"#
         );
         assert_eq!(
             AttemptError::read_lines(&format!("{line}\nrubbish")),
             [entry]
         );
         // Of an earlier version.
-        let older = line.replace(r#""started":"2026-11-21T19:59:59Z","#, "");
+        let older = line.replace(r#""started":"2026-11-21T19:59:59.000Z","#, "");
         assert_eq!(AttemptError::read_lines(&older)[0].started, None);
     }
 

@@ -12,7 +12,7 @@ use crate::ledger::rows::store::{
     ReverseRange, RowStore, ScanRange, Scanned, Stored,
 };
 use crate::ledger::transfer::MovePlace;
-use crate::ledger::{Collection, Document, DuePlace, ForecastRange, ListCursor, MethodTag};
+use crate::ledger::{Collection, Document, DuePlace, ListCursor, MethodTag};
 use crate::task::{Pause, TaskKey, UnixMs};
 
 #[derive(Debug, Clone, Default)]
@@ -282,20 +282,6 @@ impl<T: DerefMut<Target = Table>> RowStore for MemoryStore<T> {
         Ok(places
             .take(usize::try_from(limit).unwrap_or(usize::MAX))
             .count() as u64)
-    }
-
-    fn count_by_due(&mut self, range: ForecastRange) -> Result<Vec<(u64, u64)>> {
-        let ahead = self.table.places(DueRange {
-            from: (range.from, 0),
-            to: UnixMs(range.until().0.saturating_sub(1)),
-            ..pending()
-        });
-        let most = usize::try_from(range.entries).unwrap_or(usize::MAX);
-        let mut counted = BTreeMap::new();
-        for place in ahead.take(most.saturating_add(1)) {
-            *counted.entry(range.step_of(place.due_at)).or_default() += 1;
-        }
-        Ok(counted.into_iter().collect())
     }
 
     fn last_due(&mut self, status: u8, deleted: bool, behind: u64) -> Result<Option<DuePlace>> {

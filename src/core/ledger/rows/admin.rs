@@ -1,11 +1,13 @@
 //! Administration: find, list, run now, redrive, discard.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::search::search;
-use super::store::{At, Columns, Parts, RowStore, Store};
+use super::store::{At, Columns, DueRange, Parts, RowStore, Store};
 use super::{Length, ROWS_MAX, Result, RowLedger, stats, update, update_if};
 use crate::ledger::row::{Row, Status};
 use crate::ledger::{
@@ -71,8 +73,22 @@ impl<L: RowLedger> Admin for L {
     }
 
     async fn forecast(&self, range: ForecastRange) -> Result<Forecast> {
-        let counted = self.read(Length::Long, move |store| store.count_by_due(range));
-        Ok(Forecast::of(&range, &counted.await?))
+        let ahead = DueRange {
+            from: (range.from, 0),
+            to: UnixMs(range.until().0.saturating_sub(1)),
+            ..DueRange::all(Status::Unprocessed.number(), false)
+        };
+        let most = usize::try_from(range.entries).unwrap_or(usize::MAX);
+        self.read(Length::Long, move |store| {
+            let mut counted = BTreeMap::new();
+            let _ = store.places(ahead, most.saturating_add(1), &mut |(due_at, _)| {
+                *counted.entry(range.step_of(due_at)).or_default() += 1;
+                ControlFlow::Continue(())
+            })?;
+            let counted: Vec<(u64, u64)> = counted.into_iter().collect();
+            Ok(Forecast::of(&range, &counted))
+        })
+        .await
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer> {

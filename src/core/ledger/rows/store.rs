@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use crate::ledger::row::{NEVER, Row};
 use crate::ledger::{
-    Collection, Document, DocumentRange, DuePlace, ForecastRange, FoundLease, LedgerError,
-    ListCursor, MalformedRow, MethodTag, Owner, Upcoming,
+    Collection, Document, DocumentRange, DuePlace, FoundLease, LedgerError, ListCursor,
+    MalformedRow, MethodTag, Owner, Upcoming,
 };
 use crate::task::{Arming, Pause, PauseKind, Scope, TaskKey, UnixMs};
 
@@ -78,12 +78,6 @@ pub trait RowStore {
     ///
     /// A verb of the store, since a database counts entries of its index several times faster than it returns them.
     fn count(&mut self, count: Count) -> Result<u64>;
-
-    /// Counts pending rows by step of the range, from `entries + 1` entries of the index at most. Returns steps with their
-    /// rows.
-    ///
-    /// A verb of the store, as [`count`](Self::count) is.
-    fn count_by_due(&mut self, range: ForecastRange) -> Result<Vec<(u64, u64)>>;
 
     /// Returns the place of the row that has `behind` rows of its `status` and `sts` behind it, by due time.
     ///
