@@ -16,6 +16,10 @@ pub struct Counters {
 pub struct Counts {
     /// `Questions`: statements of clients; pings and the preparing of statements are not counted. `None` without a server.
     pub sql: Option<u64>,
+    /// `Innodb_data_fsyncs`: how often the database has waited for its disk; `None` without a server.
+    pub syncs: Option<u64>,
+    /// `Innodb_os_log_written`: bytes of the database's log; `None` without a server.
+    pub log_bytes: Option<u64>,
     /// Calls in `INFO commandstats`, except `INFO` itself; `None` if Redis does not answer.
     pub redis: Option<u64>,
 }
@@ -30,40 +34,47 @@ impl Counters {
 
     /// Reads the counters of both servers.
     pub async fn read(&mut self) -> anyhow::Result<Counts> {
-        let sql = match &mut self.sql {
-            Some(sql) => Some(questions(sql).await?),
-            None => None,
+        let status = match &mut self.sql {
+            Some(sql) => status(sql).await?,
+            None => HashMap::new(),
         };
+        let value = |name: &str| status.get(name).and_then(|value| value.parse().ok());
         let redis = match &mut self.redis {
             Some(redis) => calls(redis).await.ok(),
             None => None,
         };
-        Ok(Counts { sql, redis })
+        Ok(Counts {
+            sql: value("Questions"),
+            syncs: value("Innodb_data_fsyncs"),
+            log_bytes: value("Innodb_os_log_written"),
+            redis,
+        })
     }
 }
 
 impl Counts {
     /// Difference to `earlier`, without the statements of the reading itself.
     pub fn since(self, earlier: Self) -> Self {
+        let grown = |now: Option<u64>, then: Option<u64>| {
+            now.zip(then).map(|(now, then)| now.saturating_sub(then))
+        };
         Self {
-            sql: self
-                .sql
-                .zip(earlier.sql)
-                .map(|(now, then)| now.saturating_sub(then + 1)),
-            redis: self
-                .redis
-                .zip(earlier.redis)
-                .map(|(now, then)| now.saturating_sub(then)),
+            sql: grown(self.sql, earlier.sql).map(|statements| statements.saturating_sub(1)),
+            syncs: grown(self.syncs, earlier.syncs),
+            log_bytes: grown(self.log_bytes, earlier.log_bytes),
+            redis: grown(self.redis, earlier.redis),
         }
     }
 }
 
-async fn questions(sql: &mut MySqlConnection) -> anyhow::Result<u64> {
-    let (_, questions): (String, String) = sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Questions'")
-        .fetch_one(sql)
+/// Reads the values of the database's status that are measured, by name.
+async fn status(sql: &mut MySqlConnection) -> anyhow::Result<HashMap<String, String>> {
+    let query = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions', 'Innodb_data_fsyncs', 'Innodb_os_log_written')";
+    let rows: Vec<(String, String)> = sqlx::query_as(query)
+        .fetch_all(sql)
         .await
         .context("read `SHOW GLOBAL STATUS`")?;
-    questions.parse().context("read `Questions`")
+    Ok(rows.into_iter().collect())
 }
 
 async fn calls(redis: &mut redis::aio::MultiplexedConnection) -> redis::RedisResult<u64> {
@@ -99,10 +110,16 @@ mod tests {
 
     #[test]
     fn a_reading_does_not_count_itself() {
-        let at = |sql, redis| Counts { sql, redis };
+        let at = |sql, redis| Counts {
+            sql,
+            syncs: sql,
+            log_bytes: None,
+            redis,
+        };
+        let syncs = |counts: Counts, syncs| Counts { syncs, ..counts };
         assert_eq!(
             at(Some(110), Some(7)).since(at(Some(100), Some(4))),
-            at(Some(9), Some(3))
+            syncs(at(Some(9), Some(3)), Some(10))
         );
         assert_eq!(
             at(Some(5), None).since(at(Some(5), Some(4))),

@@ -201,5 +201,7 @@ fn costs(results: &Results) -> Vec<Stat> {
         Stat::new("database_rss_mb", Value::rss(costs.database)),
         Stat::new("sql_per_task", per_task(costs.counts.sql)),
         Stat::new("redis_per_task", per_task(costs.counts.redis)),
+        Stat::new("syncs_per_task", per_task(costs.counts.syncs)),
+        Stat::new("log_bytes_per_task", per_task(costs.counts.log_bytes)),
     ]
 }

@@ -20,6 +20,8 @@ fn a_lateness_run_has_a_sample_for_each_task_that_fell_due() {
         "redis_rss_mb",
         "database_rss_mb",
         "sql_per_task",
+        "syncs_per_task",
+        "log_bytes_per_task",
     ] {
         assert!(number(row, cost) > 0.0, "{row}");
     }

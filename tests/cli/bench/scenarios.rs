@@ -14,7 +14,12 @@ fn a_private_file_is_measured_without_servers() {
     assert_eq!(row["samples"], 500);
     assert!(is_exact(row), "{row}");
     assert!(number(row, "daemon_rss_mb") > 0.0, "{row}");
-    for unknown in ["database_rss_mb", "sql_per_task", "redis_per_task"] {
+    for unknown in [
+        "database_rss_mb",
+        "sql_per_task",
+        "redis_per_task",
+        "syncs_per_task",
+    ] {
         assert_eq!(row[unknown], Value::Null, "{row}");
     }
     let killed = measure_on("--embedded", "kill --pending 0 --tasks 200 --takes 50ms");
