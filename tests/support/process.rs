@@ -121,7 +121,7 @@ impl Process {
         Self::start(command, config)
     }
 
-    fn start(mut command: Command, config: NamedTempFile) -> Self {
+    pub fn start(mut command: Command, config: NamedTempFile) -> Self {
         let log = NamedTempFile::new().unwrap();
         command.stdin(Stdio::null());
         command.stdout(log.reopen().unwrap());

@@ -1,10 +1,16 @@
 //! The program `lapsed`, as it is typed in a shell.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// The program without input, and without settings from this process's environment.
 pub fn lapsed() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
+    without_settings(Path::new(env!("CARGO_BIN_EXE_lapsed")))
+}
+
+/// A program as [`lapsed`] starts it.
+pub fn without_settings(program: &Path) -> Command {
+    let mut command = Command::new(program);
     let settings = std::env::vars_os().map(|(name, _)| name);
     for name in settings.filter(|name| name.as_encoded_bytes().starts_with(b"LAPSED")) {
         command.env_remove(name);

@@ -22,6 +22,7 @@ mod file_systems;
 mod floods;
 mod flow_control;
 mod forged_events;
+mod former;
 mod groups;
 mod hearing_late;
 mod holding;
