@@ -348,6 +348,7 @@ pages! {
         then: "lapsed migrate --dry-run | grep 'is up to date'",
         ..Page::new("docs/upgrading.md")
     };
+    fleet: Page::new("docs/fleet.md");
     replicated_mysql: Page {
         means: &[("lapsed:secret@127.0.0.1:3307/shop", "root@127.0.0.1:3306/lapsed_try")],
         ..Page::new("docs/replicated-mysql.md")
