@@ -411,7 +411,6 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         .bind(claimed_at.0)
 }
 
-/// Divides rows so that the texts of each part fit into one statement. A long row is a part by itself.
 /// Length of the texts of a row.
 fn of_row(row: &Row) -> usize {
     let texts = [&row.contents.payload, &row.result, &row.last_error];
