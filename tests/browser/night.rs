@@ -140,7 +140,7 @@ async fn every_time_of_a_page_is_in_the_zone_that_it_names() {
         .shows_in("#notes", "Moved to 2030-06-01 11:00:00.")
         .await;
     browser
-        .shows_in("[data-panel] dl", "2030-06-01 11:00:00")
+        .shows_in("[data-panel] .steps", "2030-06-01 11:00:00")
         .await;
     // The zone is changed with a press, to that of the browser and to UTC.
     browser.click("footer a", "Asia/Shanghai").await;
