@@ -115,7 +115,7 @@ const fn point(name: &'static str, server: Server, text: &'static str, place: Pl
     }
 }
 
-const CLAIM: &str = "owner = ?, daemon = ?, lease_until";
+const CLAIM: &str = "owner = ?, daemon = ?, claimed_at";
 const CLAIMED: &str = "AS anew FROM";
 const COMPLETE: &str = "SET status = 1, finished_at";
 const RETRY: &str = "SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error";
