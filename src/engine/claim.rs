@@ -292,6 +292,7 @@ impl Claimer {
                 deleted,
                 cancelling: _,
                 older_run: _,
+                interrupted: _,
                 origin: _,
                 stamp: _,
             } = lookup;

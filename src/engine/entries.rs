@@ -155,6 +155,7 @@ fn alarm(signal: &Signal) -> Option<Alarm> {
 }
 
 fn is_cancelled_by_absence(row: &Lookup) -> bool {
-    let waits = row.state.is_pending();
+    // The entry of a run that was interrupted was taken for it.
+    let waits = row.state.is_pending() && !row.interrupted;
     waits && row.origin == Origin::Entry && row.booked().is_from_key()
 }

@@ -162,6 +162,7 @@ impl MysqlLedger {
             deleted,
             cancelling,
             older_run: _,
+            interrupted: _,
             origin: _,
             stamp,
         } = over;

@@ -18,6 +18,8 @@ pub struct Lookup {
     pub cancelling: bool,
     /// What is running is an older arming of the key. This one starts after that run, when it is due.
     pub older_run: bool,
+    /// Its latest run has no outcome, and its lease has run out. No alarm was written for it since it was claimed.
+    pub interrupted: bool,
     /// Where its due time comes from.
     pub origin: Origin,
     /// When it was last changed.

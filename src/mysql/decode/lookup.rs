@@ -19,6 +19,8 @@ pub struct LookupRow {
     leased: bool,
     waiting: bool,
     older_run: bool,
+    /// Its latest claim has no outcome.
+    claimed: bool,
     /// By a move.
     held: bool,
     origin: Origin,
@@ -36,6 +38,7 @@ impl LookupRow {
             leased: flag(row, "leased")?,
             waiting: flag(row, "waiting")?,
             older_run: flag(row, "older_run")?,
+            claimed: flag(row, "claimed")?,
             held: flag(row, "held")?,
             origin: origin(row)?,
             stamp: Stamp {
@@ -59,6 +62,7 @@ impl LookupRow {
             deleted: is_deleted && !self.leased,
             cancelling: is_deleted && self.leased,
             older_run: self.leased && self.older_run && !self.held,
+            interrupted: self.claimed && !self.leased,
             origin: self.origin,
             stamp: self.stamp,
         }

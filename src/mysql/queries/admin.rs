@@ -16,12 +16,14 @@ pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
 /// deadline and expiry count from the later of the two. The task is due as of `REDRIVEN_AGO` ago at the latest, however old
 /// `end_time` is: each sweep begins there, and does not have to pass an older backlog. Unique key.
 pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
-       run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
+       run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0, \
+       adopted = IF(adopted = 3, 1, adopted) \
      WHERE `key` = ? AND status = 2";
 
 /// `redrive_rows`: as [`REDRIVE`]. Primary key.
 pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
-       run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
+       run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0, \
+       adopted = IF(adopted = 3, 1, adopted) \
      WHERE id IN ({ids}) AND status = 2";
 
 /// `dead_keys`. Primary key.

@@ -77,7 +77,8 @@ pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS e
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
-       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST({held} AS SIGNED) AS held, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, \
+       CAST(run_end = end_time AND lease_until > 0 AS SIGNED) AS claimed, CAST({held} AS SIGNED) AS held, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
        CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms, \
        recurrence, payload, tag, CAST(max_attempts AS SIGNED) AS max_attempts \
      FROM `{t}` WHERE `key` = ?";

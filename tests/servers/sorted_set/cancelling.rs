@@ -1,10 +1,16 @@
 //! `ZREM` cancels an adopted task, and nothing else does.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lapsed::client::Pace;
+use lapsed::ledger::ListFilter;
 use lapsed::task::State;
+use lapsed::{HandlerError, Handlers, TaskContext};
 
 use super::queue::{MAPPED, Queue, SET, seconds, until_kept, with_events};
+use crate::support::handlers::write_down;
 use crate::support::rig::Rig;
 use crate::support::wait::{until, until_within};
 
@@ -64,6 +70,44 @@ async fn zrem_while_no_daemon_runs_cancels() {
     queue.add("gone", due).await;
     queue.until_acknowledged("gone").await;
     assert_eq!(rig.state("Job@record@gone").await, State::Pending);
+}
+
+/// Their entries were removed when they died.
+#[tokio::test]
+async fn redriven_tasks_run_although_their_entries_are_gone() {
+    let rig = with_events("timer = 'sorted_set'").await;
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let mut handlers = Handlers::new();
+    let seen = Arc::clone(&is_mended);
+    handlers.on(("Job", "dies"), move |task: TaskContext| {
+        let is_mended = seen.load(Ordering::Relaxed);
+        async move {
+            match is_mended {
+                false => Err(HandlerError::permanent("not yet")),
+                true => write_down(&task).await,
+            }
+        }
+    });
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    let mut queue = Queue::of(&rig).await;
+    until_kept(&rig).await;
+    let now = seconds(&rig, 0).await;
+    let names = ["Job@dies@one", "Job@dies@two", "Job@dies@three"];
+    for name in names {
+        queue.add(name, now).await;
+    }
+    until("all are dead", async || rig.with_status(2).await == 3).await;
+    queue.until_empty().await;
+    is_mended.store(true, Ordering::Relaxed);
+    daemon.tasks.redrive(names[0]).await.unwrap();
+    let rest = ListFilter {
+        class: Some("Job".into()),
+        ..ListFilter::default()
+    };
+    let redriven = daemon.tasks.redrive_where(&rest, Pace::default()).await;
+    assert_eq!(redriven.unwrap(), 2);
+    rig.until_done(3).await;
 }
 
 #[tokio::test]

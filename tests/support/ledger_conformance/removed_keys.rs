@@ -9,14 +9,15 @@ use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs, Verdict};
 
 use super::adoption::{adopt, written};
 use crate::ledger_conformance::rig::{
-    LEASE, SHORT_LEASE, cancel, claim, claim_due, create, create_at, in_ms, key, lookup, pass,
-    retry_at, settle, state,
+    LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, lookup,
+    pass, retry_at, settle, state,
 };
 use crate::support::wait::until;
 
 rules! {
     a_deleted_key_cancels_only_an_adopted_task_that_is_not_nearly_due
     a_removed_entry_cancels_its_task_even_if_due
+    absence_is_no_evidence_after_an_interrupted_run_or_a_redrive
     a_deleted_key_cancels_a_retry_and_an_arming_behind_a_run
     a_cancellation_ends_the_arming_behind_a_run
     a_cancellation_during_a_run_is_not_mistaken_for_a_deletion_by_a_program
@@ -109,6 +110,45 @@ async fn a_removed_entry_cancels_its_task_even_if_due(ledger: &impl Ledger) {
         let row = lookup(ledger, &request.key).await.unwrap();
         let cancelled = (State::Cancelled, Origin::DeletedKey);
         assert_eq!((row.state, row.origin), cancelled);
+    }
+}
+
+/// An entry is removed when its task dies, and taken when a run starts.
+async fn absence_is_no_evidence_after_an_interrupted_run_or_a_redrive(ledger: &impl Ledger) {
+    let rule = "absence_is_no_evidence_after_an_interrupted_run_or_a_redrive";
+    let due = in_ms(ledger, -5_000).await;
+    let mut armings = Vec::new();
+    for number in 0..2 {
+        let request = AdoptionRequest {
+            key: key(rule, number),
+            due,
+            heard: due,
+            from_key: true,
+            is_entry: true,
+            over: None,
+            payload: None,
+        };
+        armings.push(written(ledger.adopt(&[request]).await.unwrap().remove(0)));
+    }
+    for (number, arming) in armings.iter().enumerate() {
+        let key = key(rule, number);
+        let seen = async || lookup(ledger, &key).await.unwrap();
+        assert!(!seen().await.interrupted, "it has not run");
+        claim(ledger, *arming, SHORT_LEASE).await.unwrap();
+        assert!(!seen().await.interrupted, "it runs");
+        let over = SHORT_LEASE.as_millis() as i64 + 5;
+        pass(ledger, in_ms(ledger, over).await).await;
+        let row = seen().await;
+        assert_eq!((row.state, row.interrupted), (State::Pending, true));
+        let run = claim(ledger, *arming, LEASE).await.unwrap();
+        settle(ledger, &run, bury()).await;
+        match number {
+            0 => drop(ledger.redrive(&key).await.unwrap()),
+            _ => assert_eq!(ledger.redrive_rows(&[arming.row]).await.unwrap(), 1),
+        }
+        let row = seen().await;
+        let wanted = (State::Pending, Origin::Key, false);
+        assert_eq!((row.state, row.origin, row.interrupted), wanted);
     }
 }
 

@@ -81,6 +81,10 @@ impl Row {
             self.crashes = 0;
             self.reason = None;
             self.finished_at = None;
+            // Its entry was removed when it died, and is missing for that reason.
+            if self.origin == Origin::Entry {
+                self.origin = Origin::Key;
+            }
         }
         dead
     }

@@ -118,6 +118,9 @@ impl Row {
             deleted: is_deleted && !self.leased(now),
             cancelling: is_deleted && self.leased(now),
             older_run: self.waits_for_run(now),
+            interrupted: self.run_end == self.end_time
+                && self.lease_until > UnixMs(0)
+                && !self.leased(now),
             origin: self.origin,
             stamp: self.stamp(),
         }

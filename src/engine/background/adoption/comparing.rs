@@ -138,8 +138,9 @@ impl Adopter {
             let booked = row.booked();
             let waits =
                 row.state.is_pending() || (row.state == State::Running && row.arming.due > now);
-            // An entry that was never seen is not missing.
-            let was_seen = booked.origin == Origin::Entry || !self.counts_absence_of(key);
+            // An entry that was never seen is not missing, nor one that was taken for a run which was interrupted.
+            let has_entry = booked.origin == Origin::Entry && !row.interrupted;
+            let was_seen = has_entry || !self.counts_absence_of(key);
             let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
             waits && booked.is_from_key() && was_seen && is_younger
         })?;
