@@ -79,7 +79,7 @@ async fn redriven_tasks_run_although_their_entries_are_gone() {
     let is_mended = Arc::new(AtomicBool::new(false));
     let mut handlers = Handlers::new();
     let seen = Arc::clone(&is_mended);
-    handlers.on(("Job", "dies"), move |task: TaskContext| {
+    handlers.on(("Job", "dies"), move |task: TaskContext, _: Vec<String>| {
         let is_mended = seen.load(Ordering::Relaxed);
         async move {
             match is_mended {
