@@ -10,7 +10,7 @@ use super::protobuf::TaskMessage;
 use super::sets::Page;
 use super::sorted_set_jobs::ReadJob;
 use super::store::{Entry, Field};
-use super::{asynq, bullmq, seed001, sidekiq};
+use super::{asynq, bullmq, seed001, sidekiq, string_jobs};
 
 /// What was read of a job.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub fn read_job(
         "bullmq" => (bullmq::job, 7),
         "seed001" => (seed001::job, 0),
         "sidekiq" => (sidekiq::job, 0),
+        "laravel" | "think-queue" => (string_jobs::job, 0),
         _ => return None,
     };
     let entry = Entry::whole(member, score);

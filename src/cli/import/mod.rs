@@ -22,6 +22,7 @@ mod sidekiq;
 mod sorted_set_jobs;
 mod source;
 mod store;
+mod string_jobs;
 mod table;
 mod tally;
 

@@ -12,8 +12,10 @@ use super::seed000::Seed000;
 use super::seed002::Seed002;
 use super::seed003::Seed003;
 use super::seed004::Seed004;
+use super::sorted_set_jobs::SortedSetJobs;
 use super::source::Source;
 use super::store::Store;
+use super::string_jobs::{self, Framework};
 use super::table::Table;
 use super::{asynq, bullmq, seed001, sidekiq};
 
@@ -38,11 +40,11 @@ pub struct Options {
         hide_env_values = true
     )]
     from_mysql: Option<Secret>,
-    /// Only this queue: bullmq, sidekiq, asynq [default: all]
+    /// Only this queue: bullmq, sidekiq, asynq, laravel, think-queue [default: all]
     #[arg(long)]
     queue: Option<String>,
-    /// How the source's keys begin: bullmq [default: bull], sidekiq (a namespace), seed003 [default: redis.key_prefix], seed004
-    /// [default: redis.key_prefix and wheel.key]
+    /// How the source's keys begin: bullmq [default: bull], sidekiq (a namespace), laravel, think-queue and seed003
+    /// [default: redis.key_prefix], seed004 [default: redis.key_prefix and wheel.key]
     #[arg(long)]
     prefix: Option<String>,
     /// Sorted set: seed000 [default: delay_queue_job], seed001 [default: order]
@@ -101,12 +103,19 @@ impl Options {
             (
                 "--queue",
                 self.queue.is_some(),
-                of(&[S::Bullmq, S::Sidekiq, S::Asynq]),
+                of(&[S::Bullmq, S::Sidekiq, S::Asynq, S::Laravel, S::ThinkQueue]),
             ),
             (
                 "--prefix",
                 self.prefix.is_some(),
-                of(&[S::Bullmq, S::Sidekiq, S::Seed003, S::Seed004]),
+                of(&[
+                    S::Bullmq,
+                    S::Sidekiq,
+                    S::Laravel,
+                    S::ThinkQueue,
+                    S::Seed003,
+                    S::Seed004,
+                ]),
             ),
             ("--set", self.set.is_some(), of(&[S::Seed000, S::Seed001])),
             (
@@ -200,7 +209,28 @@ impl Options {
                 let store = self.store(config).await?;
                 Box::new(asynq::open(store, self.queue.as_deref()).await?)
             }
+            ImportSource::Laravel => Box::new(self.string_jobs(Framework::Laravel, config).await?),
+            ImportSource::ThinkQueue => {
+                Box::new(self.string_jobs(Framework::ThinkQueue, config).await?)
+            }
         })
+    }
+
+    async fn string_jobs(
+        &self,
+        framework: Framework,
+        config: &Config,
+    ) -> anyhow::Result<SortedSetJobs> {
+        let store = self.store(config).await?;
+        let prefix = self.prefix.as_deref().unwrap_or(&config.redis.key_prefix);
+        let queue = self.queue.as_deref();
+        let url = self.from_redis.as_ref().map(Secret::expose);
+        let is_here = url.is_none_or(|url| url == config.redis.url.expose());
+        let moved_here = match is_here && !self.dry_run {
+            true => config.delayed_sets(),
+            false => Vec::new(),
+        };
+        string_jobs::open(store, framework, prefix, queue, &moved_here).await
     }
 
     /// Where the source was looked for, and the options that name another place.
@@ -231,7 +261,10 @@ impl Options {
             };
         let places: Vec<String> = places.into_iter().map(place).collect();
         let names = match self.source {
-            ImportSource::Bullmq | ImportSource::Sidekiq => "; see also `--queue` and `--prefix`",
+            ImportSource::Bullmq
+            | ImportSource::Sidekiq
+            | ImportSource::Laravel
+            | ImportSource::ThinkQueue => "; see also `--queue` and `--prefix`",
             ImportSource::Asynq => "; see also `--queue`",
             ImportSource::Seed000 | ImportSource::Seed001 => "; see also `--set`",
             ImportSource::Seed004 => "; see also `--prefix`",

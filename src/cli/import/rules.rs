@@ -43,8 +43,8 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Digest of an id that does not fit in a key.
-fn digest(id: &[u8]) -> String {
+/// Digest of an id that does not fit in a key, or of a job that has no id.
+pub fn digest(id: &[u8]) -> String {
     let digest = Sha256::digest(id);
     format!("sha256-{}", hex(&digest[..16]))
 }

@@ -41,11 +41,16 @@ pub enum ImportSource {
     Sidekiq,
     /// asynq's scheduled and retry sets.
     Asynq,
+    /// Laravel's delayed sets in Redis.
+    Laravel,
+    /// think-queue's delayed sets in Redis.
+    #[serde(rename = "think-queue")]
+    ThinkQueue,
 }
 
 impl ImportSource {
     /// All systems.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Seed000,
         Self::Seed001,
         Self::Seed002,
@@ -54,6 +59,8 @@ impl ImportSource {
         Self::Bullmq,
         Self::Sidekiq,
         Self::Asynq,
+        Self::Laravel,
+        Self::ThinkQueue,
     ];
 
     /// Its name, as on the command line.
@@ -67,6 +74,8 @@ impl ImportSource {
             Self::Bullmq => "bullmq",
             Self::Sidekiq => "sidekiq",
             Self::Asynq => "asynq",
+            Self::Laravel => "laravel",
+            Self::ThinkQueue => "think-queue",
         }
     }
 
@@ -74,7 +83,7 @@ impl ImportSource {
     fn parts(self) -> &'static [JobPart] {
         use JobPart::{Class, Id, Method, Name, Queue};
         match self {
-            Self::Seed000 => &[Id, Queue, Name, Class, Method],
+            Self::Seed000 | Self::Laravel | Self::ThinkQueue => &[Id, Queue, Name, Class, Method],
             Self::Seed001 => &[Id, Queue],
             Self::Seed002 => &[Id, Name],
             Self::Seed003 => &[],
@@ -87,7 +96,9 @@ impl ImportSource {
     /// The key of jobs that no rule is for. `None`: the jobs have task keys.
     pub fn default_key(self) -> Option<KeyTemplate> {
         let text = match self {
-            Self::Seed000 | Self::Seed004 => "{class}@{method}@{id}",
+            Self::Seed000 | Self::Seed004 | Self::Laravel | Self::ThinkQueue => {
+                "{class}@{method}@{id}"
+            }
             Self::Seed001 => "{queue}@run@{id}",
             Self::Seed002 => "Job@{name}@{id}",
             Self::Seed003 => return None,
@@ -167,6 +178,7 @@ mod tests {
              [[import]]\nsource = 'seed003'\nkey = 'A@b@{id}'\n\
              [[import]]\nsource = 'resque'\nkeys = 1\n\
              [[import]]\nsource = 'bullmq'\nkey = 'A@b@{id}'\n\
+             [[import]]\nsource = 'think-queue'\njob = '^a'\nkey = 'A@{method}@{id}'\n\
              [[import]]\nsource = 'seed001'\nqueue = 'order'\njob = '^a'\nkey = 'A@b@{member}'";
         let error = Config::from_toml(rules).unwrap_err();
         let told = error.problems.iter();

@@ -9,6 +9,7 @@ mod php;
 pub mod programs;
 mod rules;
 mod sidekiq;
+mod string_jobs;
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use crate::support::process::Process;
 use crate::support::wait::until;
 
 /// A directory with checkouts of top-think/think-queue and hyperf/hyperf: see programs/packages.php.
-const PACKAGES: &str = "LAPSED_TEST_PHP_PACKAGES";
+pub(super) const PACKAGES: &str = "LAPSED_TEST_PHP_PACKAGES";
 
 async fn follow(framework: &'static Framework) {
     let is_package = framework.name == "laravel" || std::env::var_os(PACKAGES).is_some();

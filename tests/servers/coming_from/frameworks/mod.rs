@@ -3,6 +3,7 @@
 mod faults;
 mod follow;
 mod lateness;
+mod leaving;
 mod moves;
 
 use std::collections::BTreeMap;
@@ -111,6 +112,10 @@ impl Shop {
         });
         let settings = section.unwrap().split("```toml\n").nth(1).unwrap();
         let settings = settings.split("```").next().unwrap();
+        Self::with(framework, settings, TempDir::new().unwrap()).await
+    }
+
+    async fn with(framework: &'static Framework, settings: &str, directory: TempDir) -> Self {
         let rig = Setup::new(settings).without_table().start().await;
         let shell = Shell::of(&rig);
         shell.text(&["migrate"]);
@@ -118,7 +123,7 @@ impl Shop {
             framework,
             shell,
             rig,
-            directory: TempDir::new().unwrap(),
+            directory,
             jobs: Vec::new(),
         }
     }

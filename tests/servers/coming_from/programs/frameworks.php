@@ -8,6 +8,7 @@
 //     php frameworks.php FRAMEWORK work PORT FILE POLLS   writes a line for each run to FILE; POLLS: 1 or 0
 //
 // What becomes of a job is in its name: `fail-` fails once and is tried again after 2 s; `crash-` kills its worker, once.
+// `object-` is a serialized object.
 
 abstract class Framework
 {
@@ -24,6 +25,14 @@ abstract class Framework
     abstract public function done($job): void;
 
     abstract public function retry($job, int $delay): void;
+}
+
+/** A job that is an object. */
+class SerializedJob
+{
+    public function __construct(public string $name)
+    {
+    }
 }
 
 class Laravel extends Framework
@@ -49,8 +58,8 @@ class Laravel extends Framework
 
     public function later(string $name, int $delay): array
     {
-        $id = $this->queue->later($delay, 'Shop@run', ['name' => $name]);
-        return [null, $id];
+        $job = str_starts_with($name, 'object-') ? new SerializedJob($name) : 'App\\Jobs\\Shop@run';
+        return [null, $this->queue->later($delay, $job, ['name' => $name])];
     }
 
     public function pop(): ?array
@@ -77,10 +86,12 @@ class ThinkQueue extends Framework
     public function later(string $name, int $delay): array
     {
         $id = bin2hex(random_bytes(16));
-        $member = json_encode([
-            'job' => 'app\\job\\Shop@run', 'maxTries' => null, 'timeout' => null,
-            'data' => ['name' => $name], 'id' => $id, 'attempts' => 0,
-        ]);
+        $job = ['job' => 'app\\job\\Shop@run', 'maxTries' => null, 'timeout' => null, 'data' => ['name' => $name]];
+        if (str_starts_with($name, 'object-')) {
+            $command = ['commandName' => SerializedJob::class, 'command' => serialize(new SerializedJob($name))];
+            $job = ['job' => 'think\\queue\\CallQueuedHandler@call', 'timeoutAt' => null, 'data' => $command] + $job;
+        }
+        $member = json_encode($job + ['id' => $id, 'attempts' => 0]);
         $this->redis->zAdd(self::QUEUE . ':delayed', time() + $delay, $member);
         return [$member, $id];
     }

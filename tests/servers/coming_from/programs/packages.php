@@ -115,7 +115,8 @@ namespace {
 
         public function later(string $name, int $delay): array
         {
-            return [null, $this->queue->later($delay, 'app\\job\\Shop@run', ['name' => $name])];
+            $job = str_starts_with($name, 'object-') ? new SerializedJob($name) : 'app\\job\\Shop@run';
+            return [null, $this->queue->later($delay, $job, ['name' => $name])];
         }
 
         public function pop(): ?array
