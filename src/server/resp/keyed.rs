@@ -31,6 +31,8 @@ pub enum Keyed {
     Repeat(Box<TaskRequest>),
     /// `GET`.
     Get(Key),
+    /// `DIGEST`: the XXH3 digest of what `GET` answers.
+    Digest(Key),
     /// `EXISTS`, `TOUCH`: how many of these keys exist.
     Exists(Vec<Key>),
     /// `TYPE`.
@@ -135,14 +137,19 @@ pub enum Condition {
     DigestNotEqual(u64),
 }
 
+/// The XXH3 digest of a value.
+pub fn digest_of(value: &str) -> u64 {
+    xxh3_64(value.as_bytes())
+}
+
 impl Condition {
     /// True for a value of which it holds.
     pub fn holds(&self, value: &str) -> bool {
         match self {
             Self::Equal(other) => value.as_bytes() == other,
             Self::NotEqual(other) => value.as_bytes() != other,
-            Self::DigestEqual(digest) => xxh3_64(value.as_bytes()) == *digest,
-            Self::DigestNotEqual(digest) => xxh3_64(value.as_bytes()) != *digest,
+            Self::DigestEqual(digest) => digest_of(value) == *digest,
+            Self::DigestNotEqual(digest) => digest_of(value) != *digest,
         }
     }
 
@@ -170,6 +177,7 @@ impl Keyed {
             Self::Set(_) | Self::SetAll { .. } => self.sets().iter().for_each(|set| name(&set.key)),
             Self::Repeat(repeat) => name(repeat.key()),
             Self::Get(key)
+            | Self::Digest(key)
             | Self::Type(key)
             | Self::DeleteIf { key, .. }
             | Self::Expire { key, .. }
@@ -191,7 +199,7 @@ impl Keyed {
     /// True if its reply depends on the value of a key.
     pub fn reads_value(&self) -> bool {
         match self {
-            Self::Get(_) | Self::DeleteIf { .. } => true,
+            Self::Get(_) | Self::Digest(_) | Self::DeleteIf { .. } => true,
             Self::Set(set) => set.get || matches!(set.when, When::Value(_)),
             _ => false,
         }
@@ -209,7 +217,11 @@ impl Keyed {
     /// True if it changes nothing.
     pub fn only_reads(&self) -> bool {
         match self {
-            Self::Get(_) | Self::Exists(_) | Self::Type(_) | Self::Remaining { .. } => true,
+            Self::Get(_)
+            | Self::Digest(_)
+            | Self::Exists(_)
+            | Self::Type(_)
+            | Self::Remaining { .. } => true,
             Self::Set(_)
             | Self::SetAll { .. }
             | Self::Repeat(_)

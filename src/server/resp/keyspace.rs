@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use super::keyed::{Expiry, Key, Keyed, NEEDS_DUE_TIME, NOT_IN_TRANSACTION, OnlyIf, Set, When};
+use super::keyed::{
+    Expiry, Key, Keyed, NEEDS_DUE_TIME, NOT_IN_TRANSACTION, OnlyIf, Set, When, digest_of,
+};
 use super::reply::Reply;
 use lapsed::client::Request;
 use lapsed::ledger::{Change, IfPending, NewTask, RowSnapshot};
@@ -107,6 +109,10 @@ impl<'a> Keyspace<'a> {
             Keyed::Repeat(_) => Reply::err(NOT_IN_TRANSACTION),
             Keyed::Get(key) => match self.present(key) {
                 Some(task) => Reply::Text(value(task)),
+                None => Reply::Null,
+            },
+            Keyed::Digest(key) => match self.present(key) {
+                Some(task) => Reply::Text(format!("{:016x}", digest_of(&value(task)))),
                 None => Reply::Null,
             },
             Keyed::Exists(keys) => self.count(keys, |entry| entry.task.is_some()),

@@ -35,10 +35,17 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "get", arity: 2, scope: Some(Scope::Read), run: Run::Keyed(get), keys: (1, 1, 1),
         summary: "Returns the payload of a task that has not started.",
         usage: "key" },
+    Command { name: "digest", arity: 2, scope: Some(Scope::Read), run: Run::Keyed(digest), keys: (1, 1, 1),
+        summary: "Returns the XXH3 digest of the payload of a task that has not started, as 16 hexadecimal characters.",
+        usage: "key" },
 ];
 
 fn get(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
     Ok(Keyed::Get(args.get(1).and_then(key)))
+}
+
+fn digest(_: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {
+    Ok(Keyed::Digest(args.get(1).and_then(key)))
 }
 
 fn setex(server: &ServerState, args: Args<'_>) -> Result<Keyed, Reply> {

@@ -84,7 +84,17 @@ async fn a_value_is_compared_by_its_digest() {
     let wrong = "-ERR the digest of `IFDEQ` must be exactly 16 hexadecimal characters";
     let upper = HELLO.to_uppercase();
     all_say(&[
+        ("DIGEST C@m", "$-1"),
+        ("DIGEST no-task", "$-1"),
+        (
+            "DIGEST",
+            "-ERR wrong number of arguments for 'digest' command",
+        ),
         ("SET C@m hello EX 100", "+OK"),
+        ("DIGEST C@m", &format!("$16\r\n{HELLO}")),
+        // Its digest begins with a zero.
+        ("SET C@zero v8 EX 100", "+OK"),
+        ("DIGEST C@zero", "$16\r\n0cc76dbb41381419"),
         (&format!("SET C@m x EX 100 IFDEQ {EMPTY}"), "$-1"),
         (&format!("SET C@m x EX 100 IFDNE {HELLO}"), "$-1"),
         (&format!("SET C@m '' EX 100 IFDEQ {upper}"), "+OK"),

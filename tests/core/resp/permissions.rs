@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::rig::{RespServer, Wire};
 
 /// A command about a key, `{}`, with the scope that it needs.
-const KEYED: [(&str, &str); 27] = [
+const KEYED: [(&str, &str); 28] = [
     ("SET {} v EX 100", "schedule"),
     ("SETEX {} 100 v", "schedule"),
     ("PSETEX {} 100000 v", "schedule"),
@@ -14,6 +14,7 @@ const KEYED: [(&str, &str); 27] = [
     ("MSETEX 2 A@b v {} v EX 100", "schedule"),
     ("DELEX {}", "schedule"),
     ("GET {}", "read"),
+    ("DIGEST {}", "read"),
     ("EXISTS {}", "read"),
     ("TOUCH {}", "read"),
     ("TYPE {}", "read"),
