@@ -36,7 +36,7 @@ phrases! {
     OverdueMostly: "Most are {}.";
     OverdueFirst: "Those that fell due first are {}.";
     Late: "tasks start late: p99 is {} over {} runs in the last {}, expected at most {}";
-    LateDo: "Usual causes: an outage that has just ended, all slots are taken, limits of routes, a slow ledger, or workers that ask too rarely.";
+    LateDo: "Usual causes: an outage that has just ended, all slots are taken, limits of routes, or a slow ledger.";
     ClockAhead: "the clock of the ledger jumped ahead by {}, {} ago";
     ClockAheadDo: "It was set, or the machine was suspended. Tasks that fell due in between start now. If the time is wrong, pause everything, set the clock of the database server right, and resume.";
     ClockBack: "the clock of the ledger went back by {}, {} ago";

@@ -80,7 +80,7 @@ impl Started {
         RunStarted {
             claim: &self.claim,
             route: &self.route.name,
-            is_pull: self.route.pull.is_some(),
+            queue: self.route.pull.as_ref().map(|pull| &*pull.queue),
             lateness_ms: self.context.lateness_ms(),
         }
         .emit(reporter);

@@ -52,8 +52,8 @@ impl TaskClaimed {
 pub struct RunStarted<'a> {
     pub claim: &'a Claim,
     pub route: &'a str,
-    /// True if a worker has taken it from a pull queue.
-    pub is_pull: bool,
+    /// The pull queue from which a worker has taken it.
+    pub queue: Option<&'a str>,
     pub lateness_ms: u64,
 }
 
@@ -62,10 +62,10 @@ impl RunStarted<'_> {
         let Self {
             claim,
             route,
-            is_pull,
+            queue,
             lateness_ms,
         } = self;
-        reporter.metrics.started(route, is_pull, lateness_ms);
+        reporter.metrics.started(route, queue, lateness_ms);
         tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, lateness_ms, route, "run starts");
     }
 }

@@ -52,7 +52,8 @@ fn label_names(labels: &str) -> String {
 /// One of each: a family without samples is not rendered.
 fn recorded() -> Metrics {
     let metrics = Metrics::default();
-    metrics.started("Job", false, 1);
+    metrics.started("Job", None, 1);
+    metrics.started("Mail", Some("mail"), 1);
     metrics.ran("Job", "done", Duration::from_millis(1));
     metrics.signalled("expired");
     metrics.dropped(DropReason::Early, 1);

@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn the_figures_are_those_of_the_registry() {
         let registry = Metrics::default();
-        registry.started("orders", false, 3);
-        registry.started("orders", false, 70_000);
+        registry.started("orders", None, 3);
+        registry.started("orders", None, 70_000);
         registry.resubscribed();
         registry.overdue_for(std::time::Duration::from_millis(1500));
         let metrics = metrics(&registry.render());

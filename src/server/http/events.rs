@@ -163,7 +163,7 @@ mod tests {
             tokio::time::sleep(EVERY / 2).await;
             events.touch(Topic::Audit);
             for _ in 0..100 {
-                metrics.started("route", false, 1);
+                metrics.started("route", None, 1);
             }
             for client in &mut clients {
                 assert_eq!(

@@ -37,6 +37,9 @@ macro_rules! labels {
 }
 
 labels!(Route { route });
+/// Route and, if workers take its tasks from a pull queue, that queue.
+pub type RouteQueue = Vec<(&'static str, String)>;
+
 labels!(RouteOutcome { route, outcome });
 labels!(RouteReason { route, reason });
 labels!(BySource { source });
@@ -71,7 +74,7 @@ macro_rules! families {
 }
 
 families! {
-    lateness_seconds: Histograms<Route>,
+    lateness_seconds: Histograms<RouteQueue>,
         with Family::new_with_constructor(|| Histogram::new(LATENESS_BUCKETS)),
         "Handler start minus due time (or creation, if later)";
     run_duration_seconds: Histograms<Route>,

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use self::families::{
     ByCommand, ByReason, ByResult, ByServer, BySource, ByState, Families, Node, Route,
-    RouteOutcome, RouteReason,
+    RouteOutcome, RouteQueue, RouteReason,
 };
 use super::drop_reason::DropReason;
 use super::history::{PerSource, Recorder};
@@ -78,14 +78,16 @@ impl Metrics {
         }
     }
 
-    /// Counts the start of a handler.
-    pub fn started(&self, route: &str, is_pull: bool, lateness_ms: u64) {
-        let lateness = self
-            .families
-            .lateness_seconds
-            .get_or_create(&Route::of(route));
+    /// Counts the start of a handler, or of a worker that has taken a task from a pull queue.
+    pub fn started(&self, route: &str, queue: Option<&str>, lateness_ms: u64) {
+        let labels = [Some(("route", route)), queue.map(|queue| ("queue", queue))];
+        let labels = labels.into_iter().flatten();
+        let labels: RouteQueue = labels
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect();
+        let lateness = self.families.lateness_seconds.get_or_create(&labels);
         lateness.observe(lateness_ms as f64 / 1000.0);
-        self.history.late(lateness_ms, is_pull);
+        self.history.late(lateness_ms, queue.is_some());
         self.tasks_changed.touch();
     }
 

@@ -58,9 +58,7 @@ const fn chinese(phrase: Phrase) -> &'static str {
         Phrase::OverdueMostly => "大多是 {}。",
         Phrase::OverdueFirst => "最先到期的是 {}。",
         Phrase::Late => "任务开始延迟：p99 为 {}（{} 次执行，最近 {}），上限 {}",
-        Phrase::LateDo => {
-            "常见原因：刚结束的中断、槽位已全部占用、路由限制、账本缓慢，或工作进程请求过少。"
-        }
+        Phrase::LateDo => "常见原因：刚结束的中断、槽位已全部占用、路由限制，或账本缓慢。",
         Phrase::ClockAhead => "账本的时钟向前跳了 {}（{} 之前）",
         Phrase::ClockAheadDo => {
             "时钟被修改，或机器曾被挂起。其间到期的任务现在开始。如果时间不对，请暂停全部任务，校正数据库服务器的时钟，然后恢复。"

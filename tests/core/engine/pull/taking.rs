@@ -61,7 +61,7 @@ async fn a_waiting_worker_gets_a_task_when_it_falls_due() {
         late < Duration::from_millis(50),
         "handed over {late:?} late"
     );
-    assert!(rig.metric("lapsed_lateness_seconds_count{route=\"^Mail@\"} 1"));
+    assert!(rig.metric("lapsed_lateness_seconds_count{route=\"^Mail@\",queue=\"mail\"} 1"));
     rig.stop().await;
 }
 
