@@ -47,7 +47,7 @@ const CLOCKS_APART_MS: i64 = 2_000;
 
 /// Checks the server that the timer uses; returns a reading of its clock.
 pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Reading> {
-    if !config.timer.uses_redis() {
+    if !config.timer.uses_redis() && config.delayed_sets().is_empty() {
         let unused = "not used: the timer is `ledger_poll`";
         runner.add([Finding::ok(REACHABLE, unused)]);
         return None;
@@ -145,8 +145,10 @@ async fn examine_server(
         }
     }
 
-    if commands.cluster().is_none() {
-        delayed_sets::examine(config, &endpoint, runner).await?;
+    delayed_sets::examine(config, &endpoint, runner).await?;
+    if !config.timer.uses_redis() {
+        // For the delayed sets alone: the timer needs nothing of it.
+        return Ok(None);
     }
     if config.timer != TimerKind::KeyExpiry {
         // The wheel needs no events.

@@ -10,6 +10,24 @@ const SETTINGS: &str = "delayed_sets = [
 ]";
 
 #[tokio::test]
+async fn the_sets_are_looked_at_also_if_the_timer_needs_no_redis() -> Result {
+    let redis = redis().await?;
+    let settings = format!("timer = 'ledger_poll'\n{SETTINGS}");
+    let config = config_with(
+        &redis.url(),
+        &ledger("delayed_sets_polled").await?,
+        &settings,
+    )?;
+    let set = "shop_queues:default:delayed";
+    let job = ["ZADD", set, "1", r#"{"id":"b","attempts":0}"#];
+    let _: i64 = run(&redis, &job).await?;
+    let report = doctor::examine(&config).await;
+    let stuck = finding(&report, "redis.delayed_sets", Severity::Warning);
+    assert_contains(&stuck.found, "overdue by more than a minute");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_keeps_the_jobs_of_a_framework_from_their_list_is_said_of_each_set() -> Result {
     let redis = redis().await?;
     let config = config_with(&redis.url(), &ledger("delayed_sets").await?, SETTINGS)?;
