@@ -265,7 +265,11 @@ fn settings_of_the_socket_of_resp() {
         ),
         (
             "resp.listen = 'unix:/run/resp.sock'",
-            "`resp.listen`: `unix:/run/resp.sock` is not an address, expected `127.0.0.1:6380` or \"\"",
+            "`resp.listen`: expected `127.0.0.1:6380` or \"\": the path of a Unix socket, `/run/resp.sock`, belongs in `resp.socket`",
+        ),
+        (
+            "resp.listen = 'unix:///run/resp.sock'",
+            "`resp.listen`: expected `127.0.0.1:6380` or \"\": the path of a Unix socket, `/run/resp.sock`, belongs in `resp.socket`",
         ),
     ]);
     assert!(problems(&format!("resp.socket = '/{}'", "x".repeat(107))).contains("at most 107"));

@@ -8,8 +8,24 @@ use serde::Deserialize;
 
 use super::access::{exposed, globs, name, scopes};
 use super::reader::{Problems, Reader};
-use super::rules::{address, any, no_key, section, within};
+use super::rules::{any, no_key, section, within};
 use crate::access::{AccessScope, Masks, Principal, Proof};
+
+/// The address to listen on. A Unix socket has a setting of its own.
+fn listen(section: &mut Reader, key: &str, p: &mut Problems) -> Option<Option<SocketAddr>> {
+    let text = section.table.get(key).and_then(|value| value.as_str());
+    if let Some(path) = text.and_then(|text| text.strip_prefix("unix:")) {
+        let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+        section.remove(key);
+        let problem = format!(
+            "expected `127.0.0.1:6380` or \"\": the path of a Unix socket, `{path}`, belongs in `{}`",
+            section.at("socket")
+        );
+        p.add(&section.at(key), problem);
+        return None;
+    }
+    section.address(key, "127.0.0.1:6380", p)
+}
 
 /// Prefix of a password hash, as `lapsed hash-password` prints it.
 const HASH_PREFIX: &str = "$argon2";
@@ -22,7 +38,7 @@ section! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RespConfig(redis_prefix: &str, masks: &Masks) {
         /// Address to listen on; `None`: the RESP server is closed.
-        pub listen: Option<SocketAddr> = address("127.0.0.1:6380"),
+        pub listen: Option<SocketAddr> = listen,
         /// Unix socket to listen on besides; `None`: none.
         pub socket: Option<RespSocket> = socket,
         /// Users; none: every client may do everything, on a loopback address and the Unix socket only.
