@@ -63,19 +63,23 @@ impl PauseTasks {
             (true, None) if end_changed => {
                 format!(
                     "{name} was paused already, and stays so until it is resumed: {}",
-                    pause.origin()
+                    pause.origin(times::shown)
                 )
             }
             (true, Some(until)) if end_changed => {
                 format!(
-                    "{name} was paused already, now until {until}: {}",
-                    pause.origin()
+                    "{name} was paused already, now until {}: {}",
+                    times::shown(until),
+                    pause.origin(times::shown)
                 )
             }
-            (true, _) => format!("{name} was paused already, {}", pause.origin()),
+            (true, _) => format!("{name} was paused already, {}", pause.origin(times::shown)),
             (false, until) => format!(
                 "{name} is paused{}: running tasks finish, and no task of it starts after the next 2 s",
-                until.map_or(String::new(), |until| format!(" until {until}"))
+                until.map_or(String::new(), |until| format!(
+                    " until {}",
+                    times::shown(until)
+                ))
             ),
         };
         let mut value = serde_json::to_value(&pause)?;
@@ -142,7 +146,7 @@ impl Resume {
             stderr_line!(
                 "warning: still paused: {}, {}",
                 named(&pause.scope),
-                pause.origin()
+                pause.origin(times::shown)
             );
         }
         Ok(match was.is_none() && stays {
@@ -161,7 +165,11 @@ struct Lifted {
 async fn resume(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
     let was = ledger.resume(scope).await?;
     let text = match &was {
-        Some(pause) => format!("{} is resumed; paused {}", named(scope), pause.origin()),
+        Some(pause) => format!(
+            "{} is resumed; paused {}",
+            named(scope),
+            pause.origin(times::shown)
+        ),
         None if scope.is_everything() => "there was no pause of everything".to_owned(),
         None => format!("{} was not paused by that name", named(scope)),
     };
@@ -175,7 +183,7 @@ async fn release(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
     };
     let (was, text) = match ledger.release(scope, &operator()).await? {
         ReleaseAnswer::Released(hold) => {
-            let text = format!("held {of} are released; held {}", hold.origin());
+            let text = format!("held {of} are released; held {}", hold.origin(times::shown));
             (Some(hold), text)
         }
         ReleaseAnswer::Already(_) => (None, format!("held {of} were already released")),
@@ -221,11 +229,15 @@ pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
 /// Lines about active pauses, for `stats`.
 pub fn lines(pauses: &[Pause]) -> impl Iterator<Item = String> {
     let lines = pauses.iter().map(|pause| match pause.kind {
-        PauseKind::Pause => Some(format!("paused: {}, {}", pause.scope, pause.origin())),
+        PauseKind::Pause => Some(format!(
+            "paused: {}, {}",
+            pause.scope,
+            pause.origin(times::shown)
+        )),
         PauseKind::Hold => Some(format!(
             "held: what was due before {}, {}",
-            pause.due_before.unwrap_or(pause.since),
-            pause.origin()
+            times::shown(pause.due_before.unwrap_or(pause.since)),
+            pause.origin(times::shown)
         )),
         PauseKind::Release => None,
     });
@@ -245,7 +257,7 @@ pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now:
             PauseKind::Pause => format!("{} is paused", named(&pause.scope)),
             PauseKind::Hold => format!(
                 "what was due before {} is held for review",
-                pause.due_before.unwrap_or(pause.since)
+                times::shown(pause.due_before.unwrap_or(pause.since))
             ),
             PauseKind::Release => continue,
         };
@@ -253,7 +265,10 @@ pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now:
             true => "stay pending",
             false => "stay pending once every daemon has seen it, within 2 s",
         };
-        stderr_line!("warning: {what}, {}: such tasks {stay}", pause.origin());
+        stderr_line!(
+            "warning: {what}, {}: such tasks {stay}",
+            pause.origin(times::shown)
+        );
     }
 }
 
@@ -269,8 +284,12 @@ pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option
     let text = of_kind
         .find(|pause| pause.scope.covers(key))
         .map(|pause| match kind {
-            PauseKind::Hold => format!("it is held for review, {}", pause.origin()),
-            _ => format!("{} is paused, {}", named(&pause.scope), pause.origin()),
+            PauseKind::Hold => format!("it is held for review, {}", pause.origin(times::shown)),
+            _ => format!(
+                "{} is paused, {}",
+                named(&pause.scope),
+                pause.origin(times::shown)
+            ),
         });
     (json!(blocked_by), text)
 }

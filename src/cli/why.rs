@@ -18,6 +18,7 @@ use super::EXIT_FAILED;
 use super::log::stderr_line;
 use super::named::NamedTask;
 use super::output::{Output, say};
+use super::times;
 
 #[derive(Args)]
 pub struct WhyTask {
@@ -52,7 +53,7 @@ impl WhyTask {
         let mut lines: Vec<String> = Vec::new();
         for (cause, but) in [(Some(&cause), ""), (then.as_ref(), "When it is due: ")] {
             let Some(cause) = cause else { continue };
-            lines.push(format!("{but}{}", cause.text()));
+            lines.push(format!("{but}{}", cause.text_with(times::shown)));
             lines.extend(cause.remedy().map(|remedy| format!("-> {remedy}")));
         }
         let answer = Answer {

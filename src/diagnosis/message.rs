@@ -51,6 +51,23 @@ impl Message {
     pub fn sentence(&self) -> String {
         sentence(&self.to_string())
     }
+
+    /// The English sentence, with times as `time` shows them.
+    pub fn sentence_with(&self, time: impl Fn(UnixMs) -> String) -> String {
+        sentence(&self.english(time))
+    }
+
+    fn english(&self, time: impl Fn(UnixMs) -> String) -> String {
+        let value = |value: &Value| match value {
+            Value::Text(text) => text.clone(),
+            Value::Count(number) => format::count(*number),
+            Value::AtLeast(number) => format!("at least {}", format::count(*number)),
+            Value::Span(span) => format::duration(*span),
+            Value::Time(at) => time(*at),
+            Value::State(state) => state.to_string(),
+        };
+        self.filled(self.phrase.english(), value)
+    }
 }
 
 impl From<Phrase> for Message {
@@ -62,15 +79,7 @@ impl From<Phrase> for Message {
 /// In English. Times are RFC 3339.
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = |value: &Value| match value {
-            Value::Text(text) => text.clone(),
-            Value::Count(number) => format::count(*number),
-            Value::AtLeast(number) => format!("at least {}", format::count(*number)),
-            Value::Span(span) => format::duration(*span),
-            Value::Time(at) => at.to_string(),
-            Value::State(state) => state.to_string(),
-        };
-        f.write_str(&self.filled(self.phrase.english(), value))
+        f.write_str(&self.english(|at| at.to_string()))
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::EXIT_FAILED;
 use crate::log::stderr_line;
 use crate::output::Output;
+use crate::times;
 
 /// Maximum number of `Class@method` that are counted one by one.
 const METHODS_MAX: usize = 1_000;
@@ -137,7 +138,7 @@ impl Tally {
         for (name, method) in &self.methods {
             text += &format!("\n  {name}  {}", method.count);
             for (key, due) in method.examples.iter().filter(|_| dry_run) {
-                text += &format!("\n    {key}  due {due}");
+                text += &format!("\n    {key}  due {}", times::shown(*due));
             }
         }
         if self.others > 0 {

@@ -137,8 +137,14 @@ impl WhyCause {
 
     /// What is so, in English sentences.
     pub fn text(&self) -> String {
-        let sentences: Vec<String> = self.says().iter().map(Message::sentence).collect();
-        sentences.join(" ")
+        self.text_with(|at| at.to_string())
+    }
+
+    /// What is so, in English sentences, with times as `time` shows them.
+    pub fn text_with(&self, time: impl Fn(UnixMs) -> String) -> String {
+        let says = self.says();
+        let sentences = says.iter().map(|message| message.sentence_with(&time));
+        sentences.collect::<Vec<_>>().join(" ")
     }
 
     /// What to do, in English, if there is something to do.

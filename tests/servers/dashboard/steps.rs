@@ -100,6 +100,7 @@ async fn a_page_says_how_late_each_run_started_and_how_long_it_took() {
     assert_eq!(code, 0, "{error}");
     for line in [
         "due           2026-11-21T18:00:00.000+08:00\n",
+        "started       2026-11-21T18:01:00.002+08:00\n",
         "finished      2026-11-21T18:01:12.002+08:00\n",
         "history       2026-11-21T18:00:00.703+08:00  attempt 1",
     ] {

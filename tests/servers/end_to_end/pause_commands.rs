@@ -4,6 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::support::program::said;
 use crate::support::rig::Rig;
 use crate::support::shell::Shell;
 use crate::support::tasks::create;
@@ -315,4 +316,39 @@ async fn commands_about_tasks_report_what_blocks_them() {
             .starts_with("held tasks are released")
     );
     assert_eq!(program.says("pauses"), "nothing is paused");
+}
+
+#[tokio::test]
+async fn texts_about_pauses_are_in_the_zone_of_the_machine_with_local() {
+    let rig = Rig::new("[[routes]]\nmatch = '.'\nlog = {}").await;
+    let shell = Shell::of(&rig);
+    let until = "2030-01-01T00:00:00Z";
+    let says = |words: &[&str]| {
+        let mut command = shell.command(&[&["--local"], words].concat());
+        let (_, stdout, stderr) = said(command.env("TZ", "Asia/Shanghai").output().unwrap());
+        let text = stdout + &stderr;
+        let in_utc = regex::Regex::new(r"\d\dT[\d:.]+Z").unwrap();
+        assert!(!in_utc.is_match(&text), "{words:?}: {text}");
+        text
+    };
+    for words in [
+        &["pause", "Mail", "--until", until][..],
+        &["pause", "Mail", "--until", until],
+        &["schedule", "Mail@send@1", "--in", "0s"],
+        &["why", "Mail@send@1"],
+        &["pauses"],
+        &["stats"],
+        &["run", "Mail@send@1"],
+        &["resume", "Mail"],
+    ] {
+        let text = says(words);
+        let shown = "2030-01-01T08:00:00.000+08:00";
+        assert!(text.contains(shown), "{words:?}: {text}");
+    }
+    assert!(says(&["schedule", "Mail@send@2", "--in", "1h"]).contains("+08:00"));
+    assert!(says(&["why", "Mail@send@2"]).contains("+08:00"));
+    // JSON stays in UTC.
+    says(&["pause", "Mail", "--until", until]);
+    let (_, json, _) = shell.run(&["--local", "--json", "pauses"]);
+    assert!(json.contains("2030-01-01T00:00:00.000Z"), "{json}");
 }

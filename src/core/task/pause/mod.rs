@@ -180,11 +180,11 @@ impl Pause {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// Describes since when, until when, by whom and why it is active.
-    pub fn origin(&self) -> String {
-        let mut text = format!("since {}", self.since);
+    /// Describes since when, until when, by whom and why it is active. `time` shows a time.
+    pub fn origin(&self, time: impl Fn(UnixMs) -> String) -> String {
+        let mut text = format!("since {}", time(self.since));
         if let Some(until) = self.until {
-            text = format!("{text} until {until}");
+            text = format!("{text} until {}", time(until));
         }
         if !self.by.is_empty() {
             text = format!("{text} by {}", self.by);
