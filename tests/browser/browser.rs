@@ -10,11 +10,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::axe;
 use crate::daemon::Daemon;
-use crate::driver::{Driver, Element};
+use crate::driver::{Chromium, Driver, Element};
 use crate::support::wait::until;
 
-/// Browsers at a time: each uses more than a core while it starts.
-static BROWSERS: Semaphore = Semaphore::const_new(2);
+/// Browsers at a time: each uses a core while it starts.
+static BROWSERS: Semaphore = Semaphore::const_new(4);
 
 /// Most bytes of a page with all that it loads.
 const PAGE_BYTES_MAX: u64 = 150_000;
@@ -88,9 +88,22 @@ impl Browser {
 
     /// Opens a page in a language.
     pub async fn open_in(language: &str, daemon: &Daemon, path: &str) -> Self {
+        Self::start(Chromium::HeadlessShell, language, daemon, path).await
+    }
+
+    /// Opens a page in a browser in which the user allows pages of this daemon to notify.
+    pub async fn open_with_notifications(daemon: &Daemon, path: &str) -> Self {
+        let this = Self::start(Chromium::Whole, "en", daemon, path).await;
+        let allowed = json!({"origin": this.origin, "permissions": ["notifications"]});
+        let granted = this.driver.devtools("Browser.grantPermissions", allowed);
+        granted.await;
+        this
+    }
+
+    async fn start(chromium: Chromium, language: &str, daemon: &Daemon, path: &str) -> Self {
         let permit = BROWSERS.acquire().await.expect("it is never closed");
         let this = Self {
-            driver: Driver::start(language).await,
+            driver: Driver::start(chromium, language).await,
             origin: daemon.origin.clone(),
             expected: RefCell::default(),
             is_closed: Cell::new(false),
@@ -111,14 +124,6 @@ impl Browser {
     /// Goes to a window that was opened before, counted from 0.
     pub async fn go_to_window(&self, number: usize) {
         self.driver.go_to_window(number).await;
-    }
-
-    /// The user allows pages of this daemon to notify.
-    pub async fn allow_notifications(&self) {
-        let allowed = json!({"origin": self.origin, "permissions": ["notifications"]});
-        self.driver
-            .devtools("Browser.grantPermissions", allowed)
-            .await;
     }
 
     /// Loads a page, given by its path and query.

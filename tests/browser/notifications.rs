@@ -49,8 +49,7 @@ async fn reads(browser: &Browser, window: usize, state: &str) {
 #[tokio::test]
 async fn one_window_of_many_notifies_when_the_state_turns_bad_and_only_if_it_was_asked_to() {
     let daemon = Daemon::listen(SETTINGS).await;
-    let browser = Browser::open(&daemon, "/").await;
-    browser.allow_notifications().await;
+    let browser = Browser::open_with_notifications(&daemon, "/").await;
     browser.open_another("/tasks").await;
     browser.open_another("/upcoming").await;
     let windows = 3;
