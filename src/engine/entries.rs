@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::reports::{Reporter, TaskCancelledByKey, many_cancelled_by_key};
 use crate::ledger::{Adoption, CancelByKey, CancelByKeyAnswer, Claim, Claims, LedgerError, Lookup};
-use crate::task::{Arming, Origin, TaskKey, UnixMs};
+use crate::task::{Origin, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{Alarm, Entries, Signal, Taking};
 
@@ -51,14 +51,19 @@ impl EntryRemover {
         let (mut removed, mut stay) = (Vec::new(), HashSet::new());
         for (alarm, taking) in alarms.into_iter().zip(taken) {
             match (taking, alarm.arming) {
-                (Taking::Removed(heard), Some(arming)) => removed.push((alarm.key, arming, heard)),
+                (Taking::Removed(heard), Some(_)) => removed.push((alarm, heard)),
                 (Taking::Moved, _) => {
                     stay.insert(alarm.key);
                 }
                 (Taking::Removed(_) | Taking::Taken | Taking::Unknown, _) => {}
             }
         }
+        let missing: Vec<Alarm> = removed.iter().map(|(alarm, _)| alarm.clone()).collect();
         stay.extend(self.cancel_removed(removed).await?);
+        let starts = missing.into_iter();
+        let starts = starts.filter(|alarm| !stay.contains(&alarm.key));
+        self.note_taken(starts.map(|alarm| (None, alarm)).collect())
+            .await;
         if !stay.is_empty() {
             due.retain(|signal| !stay.contains(&signal.key));
         }
@@ -68,13 +73,10 @@ impl EntryRemover {
     /// Notes for which armings entries were taken that were taken for an older one: their tasks were moved while a signal
     /// waited for a slot. Without it the absence of the entry would count as a removal when the run has failed.
     pub async fn retake(&self, due: &[Signal], claims: &[Claim]) {
-        let Some(entries) = self
-            .entries
-            .as_ref()
-            .filter(|entries| entries.counts_absence(None))
-        else {
+        let entries = self.entries.as_ref();
+        if !entries.is_some_and(|entries| entries.counts_absence(None)) {
             return;
-        };
+        }
         let taken_for: HashMap<&TaskKey, UnixMs> = due
             .iter()
             .filter_map(|signal| Some((&signal.key, signal.arming?.due)))
@@ -88,18 +90,22 @@ impl EntryRemover {
                     due: arming.due,
                     arming: Some(arming),
                 };
-                (taken_for, alarm)
+                (Some(taken_for), alarm)
             })
         });
-        let moved: Vec<(UnixMs, Alarm)> = moved.collect();
-        if moved.is_empty() {
+        self.note_taken(moved.collect()).await;
+    }
+
+    /// Notes that these entries are taken: see [`Entries::retake`].
+    async fn note_taken(&self, taken: Vec<(Option<UnixMs>, Alarm)>) {
+        let Some(entries) = self.entries.as_ref().filter(|_| !taken.is_empty()) else {
             return;
-        }
-        let retaken = tokio::time::timeout(TAKE_TIMEOUT, entries.retake(&moved)).await;
-        if let Ok(Err(error)) = retaken
+        };
+        let noted = tokio::time::timeout(TAKE_TIMEOUT, entries.retake(&taken)).await;
+        if let Ok(Err(error)) = noted
             && let Some(held_back) = self.reporter.failures.admit("take entries")
         {
-            tracing::warn!(%error, held_back, "could not take the entries of moved tasks");
+            tracing::warn!(%error, held_back, "could not note that entries are taken");
         }
     }
 
@@ -107,18 +113,18 @@ impl EntryRemover {
     /// start: the cancelled ones, and those whose rows are locked.
     async fn cancel_removed(
         &self,
-        removed: Vec<(TaskKey, Arming, UnixMs)>,
+        removed: Vec<(Alarm, UnixMs)>,
     ) -> Result<Vec<TaskKey>, LedgerError> {
         if removed.is_empty() {
             return Ok(Vec::new());
         }
-        let keys: Vec<TaskKey> = removed.iter().map(|(key, ..)| key.clone()).collect();
+        let keys: Vec<TaskKey> = removed.iter().map(|(alarm, _)| alarm.key.clone()).collect();
         let rows = self.claims.look_up(&keys).await?;
         let (mut missing, mut cancellations) = (Vec::new(), Vec::new());
-        for ((key, arming, heard), row) in removed.into_iter().zip(rows) {
-            let row = row.filter(|row| row.arming == arming && is_cancelled_by_absence(row));
-            if let Some(over) = row {
-                missing.push(key);
+        for ((alarm, heard), row) in removed.into_iter().zip(rows) {
+            let of_arming = row.filter(|row| Some(row.arming) == alarm.arming);
+            if let Some(over) = of_arming.filter(is_cancelled_by_absence) {
+                missing.push(alarm.key);
                 cancellations.push(CancelByKey { over, heard });
             }
         }

@@ -35,7 +35,7 @@ mod trace;
 
 pub use adoption::{
     ADOPTION_CLOCK_ERROR_MAX, AdoptionDecision, Countdown, EVENT_DELAY_MAX, Origin, RowEvidence,
-    decide_adoption, decide_requested, is_younger, row_due,
+    decide_adoption, decide_requested, is_younger, may_be_replaced, row_due,
 };
 pub use after::{After, IfDead};
 pub use arming::Arming;

@@ -25,6 +25,9 @@ pub enum EntryState {
     Ended,
     /// The ledger cannot hold it. The entry stays, and is not proposed again.
     Refused,
+    /// Its row changed at about the time at which it was read. If it stays, it is to be proposed again. Only for entries
+    /// whose [absence counts](Entries::counts_absence).
+    Unclear,
 }
 
 /// What became of the entry of a task that is about to start: see [`Entries::take`].
@@ -69,12 +72,13 @@ pub trait Entries: Send + Sync + 'static {
         Ok(vec![Taking::Unknown; alarms.len()])
     }
 
-    /// Notes that the entries of these tasks, which were [taken](Self::take) for an arming due at the time that is given with
-    /// each, are those of the armings that the alarms have: the tasks were moved after their signals, and are leased now.
+    /// Notes that the entries of these tasks count as [taken](Self::take) for the armings that the alarms have. Each was taken
+    /// for an arming due at the time that is given with it, and its task was moved after its signal; or it was missing
+    /// (`None`), and its task starts all the same.
     ///
     /// # Errors
     /// If the server does not answer. The absence of such an entry then counts as a removal, if its run fails.
-    async fn retake(&self, _moved: &[(UnixMs, Alarm)]) -> Result<(), TimerError> {
+    async fn retake(&self, _entries: &[(Option<UnixMs>, Alarm)]) -> Result<(), TimerError> {
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //! and undeletes tasks that a legacy program deleted and created again.
 //!
 //! The audit runs beside the sweep, not before it: a million keys take a while. Tasks due soon are checked first, then
-//! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other tasks.
+//! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other future tasks.
+//! Where a missing entry cancels a task, those that are due and wait come last.
 
 mod arming;
 mod missing;
@@ -28,7 +29,7 @@ use crate::engine::queue::class::SignalClass;
 use crate::engine::reports::{AuditSkipped, EntriesWithoutRow, Reporter};
 use crate::engine::undelete::Undeleter;
 use crate::handler::Router;
-use crate::ledger::{Claims, LedgerError, Scans};
+use crate::ledger::{Claims, LedgerError, Scans, Window};
 use crate::task::{DELAY_MAX, TaskKey};
 use crate::timer::{Alarm, ArmedPage, Cause, Entries, Listening, Timer, TimerError};
 
@@ -159,7 +160,7 @@ impl Audit {
         Ok(progress.report)
     }
 
-    /// Checks every future task that the timer arms by now, arms keys that the timer has lost, and adopts keys that the
+    /// Checks every task that the timer has to hold now, arms keys that the timer has lost, and adopts keys that the
     /// ledger lacks. If the ledger fails, the timer fails (which is not an error here) or a more urgent audit is
     /// requested, `progress` records where to continue.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
@@ -179,7 +180,9 @@ impl Audit {
         while progress.step != Step::End {
             let continues = match progress.step {
                 Step::Soon => {
-                    let step = self.arm_lost(SOON.min(span), progress).await?;
+                    let step = self
+                        .arm_lost(Window::Ahead(SOON.min(span)), progress)
+                        .await?;
                     step.proceed(Step::Keys, progress)
                 }
                 Step::Keys => {
@@ -187,7 +190,12 @@ impl Audit {
                     step.proceed(Step::Later, progress)
                 }
                 Step::Later => {
-                    let step = self.arm_lost(span, progress).await?;
+                    let step = self.arm_lost(Window::Ahead(span), progress).await?;
+                    step.proceed(self.step_after_later(), progress)
+                }
+                Step::Overdue => {
+                    let window = Window::OverdueOldest(Duration::ZERO);
+                    let step = self.arm_lost(window, progress).await?;
                     step.proceed(Step::End, progress)
                 }
                 Step::End => true,
@@ -214,6 +222,17 @@ impl Audit {
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
         Ok(())
+    }
+
+    /// Keys of tasks that are due have expired. An entry stays until its task starts, and while it is missing, its task is
+    /// cancelled: after the server has lost its data, those of tasks that wait for a slot, a worker or the end of a pause
+    /// have to be written, too.
+    fn step_after_later(&self) -> Step {
+        let entries = self.entries.as_ref();
+        match entries.is_some_and(|entries| entries.counts_absence(None)) {
+            true => Step::Overdue,
+            false => Step::End,
+        }
     }
 
     /// Waits while tasks that have just fallen due wait to be claimed, up to [`YIELD_MAX`].

@@ -232,12 +232,15 @@ impl SetEntries {
         taken.await
     }
 
-    /// Notes that the entries of these tasks, which were taken for an arming due at the time that is given with each, are
-    /// those of their present armings.
-    pub async fn retake(&self, moved: &[(UnixMs, Alarm)]) -> Result<(), RedisError> {
-        let entries = moved.iter();
-        let entries = entries.map(|(taken_for, alarm)| (taken_for.0, self.to_take(alarm)));
-        let entries: Vec<(i64, EntryToTake)> = entries.collect();
+    /// Notes that the entries of these tasks are taken for their present armings. Each was taken for an arming due at the time
+    /// that is given with it, or was missing.
+    pub async fn retake(&self, entries: &[(Option<UnixMs>, Alarm)]) -> Result<(), RedisError> {
+        let entries = entries.iter();
+        let entries = entries.map(|(taken_for, alarm)| {
+            let taken_for_ms = taken_for.map(|due| due.0);
+            (taken_for_ms, self.to_take(alarm))
+        });
+        let entries: Vec<(Option<i64>, EntryToTake)> = entries.collect();
         self.scored.retake(&self.sets, &entries).await
     }
 

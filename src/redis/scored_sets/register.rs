@@ -100,17 +100,18 @@ impl ScoredSets {
         Ok(answers)
     }
 
-    /// Notes that entries which were taken for an arming due at the time that is given with each are those of the present
-    /// arming of their tasks.
+    /// Notes that entries are taken for the present armings of their tasks. Each was taken for an arming due at the time that
+    /// is given with it, or was missing.
     pub async fn retake(
         &self,
         sets: &[String],
-        entries: &[(i64, EntryToTake)],
+        entries: &[(Option<i64>, EntryToTake)],
     ) -> Result<(), RedisError> {
         for batch in entries.chunks(SCRIPT_BATCH) {
             let mut script = self.script(RETAKE, sets);
             for (taken_for_ms, entry) in batch {
-                script.arg(*taken_for_ms).arg(entry.due_ms);
+                let taken_for = taken_for_ms.map_or_else(String::new, |due| due.to_string());
+                script.arg(taken_for).arg(entry.due_ms);
                 add_place(&mut script, entry.only, &entry.member, &entry.other);
             }
             let (_,): (i64,) = self.send(script).await?;

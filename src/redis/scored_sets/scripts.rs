@@ -93,7 +93,7 @@ for i = 6, #ARGV, 6 do \
       removes[entry[1]] = true \
     end \
   end \
-  local is_due = found and found >= own and found <= now \
+  local is_due = found and found >= own and found <= now and found ~= tonumber(ARGV[i + 1]) \
   local is_taken = not found and field('taken:' .. key) == ARGV[i + 5] \
   if mode == 'replace' or is_due or is_taken or (not found and mode == 'keep') then \
     add(set, ARGV[i + 1], member) \
@@ -184,12 +184,14 @@ return removed";
 /// `milliseconds` or `auto`); the lowest score in milliseconds for `auto`; now, as an own score; then for each entry the
 /// due time of its arming in milliseconds, and the three of `places`.
 ///
+/// A missing entry that may have been lost is noted, too: its task starts.
+///
 /// Returns whether a missing entry was removed by a program, and for each entry 1 (taken, now or before), 0 (missing), 3
 /// (not to be taken: lapsed has written it for a later time, or the register cannot note it), or the text of the later
 /// score that a program wrote.
 pub(super) const TAKE: &str = "\
 local unit, millis, now = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]) \
-local out, adds = {}, {} \
+local out, adds, missing = {}, {}, {} \
 local function micros(score) \
   if score >= own then return score end \
   if unit == 'seconds' or (unit == 'auto' and score < millis) then return score * 1e6 end \
@@ -222,20 +224,26 @@ for i = 7, #ARGV, 4 do \
   elseif answer == 0 and ARGV[i + 2] == '' and not field('member:' .. key) then \
     answer = 3 \
   end \
+  if answer == 0 then missing[key] = due end \
   out[#out + 1] = answer \
 end \
 for set, list in pairs(adds) do \
   redis.call('ZADD', set, unpack(list)) \
   clear(set) \
 end \
-return {proves(), out}";
+local proof = proves() \
+if proof == 0 then \
+  for key, due in pairs(missing) do redis.pcall('HSET', reg, 'taken:' .. key, due) end \
+end \
+return {proof, out}";
 
-/// Notes that entries which were taken for one arming of their tasks are those of another. After the first arguments: for
-/// each the due times of both in milliseconds, and the three of `places`.
+/// Notes that entries which were taken for one arming of their tasks, or were missing, are taken for another. After the first
+/// arguments: for each the due times of both in milliseconds (the first is an empty text if it was missing), and the three of
+/// `places`. An entry that was written since is not taken.
 pub(super) const RETAKE: &str = "\
 for i = 4, #ARGV, 5 do \
-  local key = places(i + 2) \
-  if field('taken:' .. key) == ARGV[i] then redis.call('HSET', reg, 'taken:' .. key, ARGV[i + 1]) end \
+  local key, _, entries = places(i + 2) \
+  if (field('taken:' .. key) or '') == ARGV[i] and #entries == 0 then redis.call('HSET', reg, 'taken:' .. key, ARGV[i + 1]) end \
 end \
 return 1";
 

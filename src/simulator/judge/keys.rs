@@ -2,7 +2,7 @@
 
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
-use lapsed_model_redis::Change;
+use lapsed_model_redis::{Change, Reply};
 
 use super::{Anomaly, Expected, Judge, TOLERANCE_MS, Touch, brief};
 use crate::keyed;
@@ -139,7 +139,8 @@ impl Judge {
         }
     }
 
-    /// What a daemon reads from a key is younger than the last change of its row by an operation.
+    /// What a daemon reads from a key is younger than the last change of its row by an operation. An entry has no age: one that
+    /// an operation could not replace, and that is still as a program wrote it, counts.
     pub(super) fn is_younger_than_op(&mut self, actor: Actor, now: UnixMs, row: &Row) {
         let Some(wrote) = self.op_wrote.get(&row.id) else {
             return;
@@ -152,7 +153,7 @@ impl Judge {
                 .is_none_or(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
             is_of_it && touch.at.0 + TOLERANCE_MS.cast_signed() / 2 >= wrote.0
         });
-        if !is_younger {
+        if !is_younger && !self.is_requested(row) {
             let text = format!(
                 "{actor:?} at {} believed a key older than the change at {}: {}",
                 now.0,
@@ -161,6 +162,20 @@ impl Judge {
             );
             self.accuse(Anomaly::RanOlderArming, text);
         }
+    }
+
+    /// True if the set of programs has the entry by which a program requests this due time.
+    fn is_requested(&self, row: &Row) -> bool {
+        let Some(redis) = &self.redis else {
+            return false;
+        };
+        let score = redis.execute(0, &["ZSCORE", keyed::SET, row.key.as_str()]);
+        let Reply::Bulk(score) = score else {
+            return false;
+        };
+        // In milliseconds. A whole second becomes the millisecond after it.
+        let score = String::from_utf8_lossy(&score).parse::<f64>();
+        score.is_ok_and(|score| (row.end_time.0 as f64 - score).abs() <= 1.0)
     }
 
     /// True if the key of a row was removed, or has lost its expiry.

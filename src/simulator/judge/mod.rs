@@ -149,6 +149,8 @@ pub struct Judge {
     without_row: Vec<KeyWithoutRow>,
     /// A dump of the ledger was restored.
     has_restored: bool,
+    /// Rows that had changed since the dump that was restored: their entries in a set may be gone.
+    changed_since_dump: BTreeSet<u64>,
     /// Entries in lists of a wheel, by the operation that has pushed them.
     pushes: BTreeMap<u64, Push>,
     /// The operations that have changed a row.

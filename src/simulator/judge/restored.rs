@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use lapsed_core::ledger::row::{Row, Status};
-use lapsed_core::task::UnixMs;
+use lapsed_core::task::{Origin, UnixMs};
 
 use super::all_series::AllSeries;
-use super::{Anomaly, Judge, KeyWithoutRow, TOLERANCE_MS};
+use super::{Anomaly, Claim, Judge, KeyWithoutRow, TOLERANCE_MS, same};
 
 impl Judge {
     /// What the judge needs to know of this moment if a dump of the ledger is restored.
@@ -25,7 +25,12 @@ impl Judge {
             .filter_map(|spans| spans.last_mut())
             .for_each(|(_, end)| ends(end));
         self.cancelled.values_mut().for_each(|(_, end)| ends(end));
-        self.rows = rows.into_iter().map(|row| (row.id, row)).collect();
+        let rows: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let is_other =
+            |(id, row): &(&u64, &Row)| self.rows.get(id).is_none_or(|now| !same(now, row));
+        let changed = rows.iter().filter(is_other).map(|(id, _)| *id);
+        self.changed_since_dump.extend(changed.collect::<Vec<_>>());
+        self.rows = rows;
         self.since = self.rows.keys().map(|id| (*id, now)).collect();
         self.op_wrote = BTreeMap::new();
         for row in self.rows.clone().values() {
@@ -43,6 +48,16 @@ impl Judge {
             claim.may_crash = true;
         }
         self.expect_keys_without_rows(now);
+    }
+
+    /// True if the entry of this row may be gone although no program has removed it: the task has run, or was moved or
+    /// cancelled, since the dump that was restored; or it has run for a later time, whose entry is removed late with all that
+    /// are for an earlier one.
+    pub(super) fn may_lack_entry(&self, row: &Row) -> bool {
+        let has_run_for_later = |claim: &Claim| claim.row == row.id && claim.due > row.end_time;
+        row.origin == Origin::Entry
+            && (self.changed_since_dump.contains(&row.id)
+                || self.claims.values().any(has_run_for_later))
     }
 
     /// Redis is down for good: nothing tells a daemon of a key any more.

@@ -110,6 +110,35 @@ async fn redriven_tasks_run_although_their_entries_are_gone() {
     rig.until_done(3).await;
 }
 
+/// An audit writes their entries again, too.
+#[tokio::test]
+async fn tasks_that_are_due_and_wait_run_although_redis_has_lost_their_entries() {
+    let rig = with_events(MAPPED).await;
+    let daemon = rig.listening_daemon().await;
+    let mut queue = Queue::of(&rig).await;
+    until_kept(&rig).await;
+    let job = Scope::class("Job").unwrap();
+    daemon.tasks.pause(&job, "test", "").await.unwrap();
+    let now = seconds(&rig, 0).await;
+    let names = ["one", "two", "three"];
+    for name in names {
+        queue.add(name, now).await;
+        queue.until_acknowledged(name).await;
+    }
+    let () = rig.redis_says(&["FLUSHALL"]).await;
+    until_kept(&rig).await;
+    // From here on, absence counts again.
+    let mut queue = Queue::of(&rig).await;
+    let mut members = queue.members().await;
+    members.sort();
+    assert_eq!(members, ["one", "three", "two"]);
+    assert!(queue.remove("three").await);
+    daemon.tasks.resume(&job).await.unwrap();
+    rig.until_done(2).await;
+    rig.until_state("Job@record@three", State::Cancelled).await;
+    rig.each_ran_once(2).await;
+}
+
 #[tokio::test]
 async fn an_entry_removed_before_its_adoption_leaves_no_task() {
     let rig = with_events(MAPPED).await;

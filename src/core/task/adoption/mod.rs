@@ -29,6 +29,10 @@ pub const ADOPTION_CLOCK_ERROR_MAX: Duration = Duration::from_millis(20);
 /// the command when it goes on.
 const REARMED_LATE_MAX: Duration = Duration::from_secs(10);
 
+/// How long after a change of its row an entry that is read may be the one before it: lapsed commits the row, and writes to
+/// Redis after that.
+const REPLACED_WITHIN: Duration = Duration::from_millis(250);
+
 /// An event that may have been published longer than this before it was read is *late*. Evidence that is newer than its
 /// row by at most this needs a fresh inspection.
 pub const EVENT_DELAY_MAX: Duration = Duration::from_millis(1_500);
@@ -180,6 +184,16 @@ pub fn decide_requested(row: Option<&RowEvidence>, due: UnixMs, heard: UnixMs) -
         State::Pending | State::Waiting | State::Running => AdoptionDecision::Move,
         State::Done | State::Dead => AdoptionDecision::Recreate,
     }
+}
+
+/// True if an entry that was read at `heard` may be older than the last change of its row, which was not about an entry.
+/// That change may be about to replace it, so it counts only if it is there a little later.
+pub fn may_be_replaced(row: &RowEvidence, heard: UnixMs) -> bool {
+    let is_about_an_entry = match row.state {
+        State::Cancelled => row.origin == Origin::DeletedKey,
+        _ => row.origin == Origin::Entry,
+    };
+    !is_about_an_entry && !row.is_legacy() && heard <= row.last_word().plus(REPLACED_WITHIN)
 }
 
 /// Returns the due time for the row of an adopted key. Never a whole second, because that marks rows of legacy programs.

@@ -6,7 +6,7 @@ use super::{Adopter, Recheck, Wanted, acknowledgement};
 use crate::ledger::{AdoptionRequest, CancelByKey, LedgerError, Lookup};
 use crate::task::{
     AdoptionDecision, Countdown, Origin, State, TaskKey, UnixMs, decide_adoption, decide_requested,
-    is_younger,
+    is_younger, may_be_replaced,
 };
 use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, EntryState, Seen};
@@ -28,11 +28,17 @@ impl Adopter {
             match candidate.seen {
                 Seen::Requested { due, heard } => {
                     let booked = lookup.as_ref().map(Lookup::booked);
+                    let is_unclear = self.counts_absence_of(&candidate.key)
+                        && booked.is_some_and(|row| may_be_replaced(&row, heard));
                     match decide_requested(booked.as_ref(), due, heard) {
                         AdoptionDecision::Leave => {
                             self.reporter.metrics.dropped(DropReason::Known, 1);
                             let state = lookup.as_ref().map_or(EntryState::Ended, entry_state);
                             known.push(acknowledgement(&candidate, state));
+                        }
+                        _ if is_unclear => {
+                            self.reporter.metrics.dropped(DropReason::OutOfDate, 1);
+                            known.push(acknowledgement(&candidate, EntryState::Unclear));
                         }
                         decision => wanted.push(Wanted {
                             row: AdoptionRequest {

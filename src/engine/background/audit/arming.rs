@@ -1,8 +1,6 @@
 //! Arms what the timer has lost. A missing key is armed a little later, if its task is pending still: a program that deletes a
 //! key cancels its task, and a daemon needs a moment for that.
 
-use std::time::Duration;
-
 use tokio::time::sleep_until;
 
 use super::Audit;
@@ -16,14 +14,14 @@ use crate::timer::{Alarm, ArmMode, Remaining, TimerError};
 const PAGE: u32 = 250;
 
 impl Audit {
-    /// Checks a page of the tasks due within `span`: those that the timer has lost are armed, now or a little later.
+    /// Checks a page of the tasks of a window: those that the timer has lost are armed, now or a little later.
     pub(super) async fn arm_lost(
         &self,
-        span: Duration,
+        window: Window,
         progress: &mut Progress,
     ) -> Result<Page, LedgerError> {
         let scan = DueScan {
-            window: Window::Ahead(span),
+            window,
             after: progress.after,
             limit: PAGE,
         };

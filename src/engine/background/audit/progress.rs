@@ -12,16 +12,18 @@ use crate::timer::Cause;
 /// An audit that broke off less than this ago continues where it stopped.
 const RESUMABLE_FOR: Duration = Duration::from_secs(60);
 
-/// The next step of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The next step of an audit, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Step {
     /// Tasks due soon.
     #[default]
     Soon,
     /// The armed keys.
     Keys,
-    /// All other tasks.
+    /// All other future tasks.
     Later,
+    /// Tasks that are due and wait, where a missing entry cancels a task.
+    Overdue,
     /// Nothing more.
     End,
 }
@@ -58,7 +60,7 @@ impl Progress {
         let is_recent = |at: Instant| at.elapsed() < RESUMABLE_FOR;
         match self.broke_off {
             Some(at) if is_recent(at) && cause != Cause::RedisChanged => {
-                let restart_keys = cause == Cause::Subscribed && self.step == Step::Later;
+                let restart_keys = cause == Cause::Subscribed && self.step >= Step::Later;
                 Self {
                     broke_off: None,
                     step: if restart_keys { Step::Keys } else { self.step },
@@ -114,6 +116,9 @@ impl Page {
     pub(super) fn proceed(self, next: Step, progress: &mut Progress) -> bool {
         if self == Self::Last {
             progress.step = next;
+            if next == Step::Overdue {
+                progress.after = None;
+            }
         }
         self != Self::Failed
     }

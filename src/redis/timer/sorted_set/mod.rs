@@ -151,8 +151,8 @@ impl super::Entries for SortedSet {
         taken.map_err(|error| failed("cannot take entries", error))
     }
 
-    async fn retake(&self, moved: &[(UnixMs, Alarm)]) -> Result<(), TimerError> {
-        let retaken = self.state.entries.retake(moved).await;
+    async fn retake(&self, entries: &[(Option<UnixMs>, Alarm)]) -> Result<(), TimerError> {
+        let retaken = self.state.entries.retake(entries).await;
         retaken.map_err(|error| failed("cannot take entries", error))
     }
 

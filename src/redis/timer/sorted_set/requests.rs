@@ -57,6 +57,8 @@ enum Progress {
     Left(Instant),
     /// Proposed at this time.
     Proposed(Instant),
+    /// It was proposed, and may be about to be replaced: it counts if the next look finds it.
+    Unclear,
     /// Acknowledged at this time.
     Answered(Instant),
 }
@@ -94,6 +96,7 @@ impl Requests {
         let waits = match request.progress {
             Progress::Left(since) => since.elapsed() < LEFT_TO_OWNER && !owns(&request.key),
             Progress::Proposed(at) => at.elapsed() < PROPOSED_AGAIN_AFTER,
+            Progress::Unclear => false,
             // It may have been read before it was acknowledged.
             Progress::Answered(at) => asked <= at,
         };
@@ -127,8 +130,9 @@ impl Requests {
             Some(known) => known.due,
             None => due,
         };
-        let was_left = known.is_some_and(|known| matches!(known.progress, Progress::Left(_)));
-        let proposes = owned || was_left;
+        let was_read =
+            |known: &Request| matches!(known.progress, Progress::Left(_) | Progress::Unclear);
+        let proposes = owned || known.is_some_and(was_read);
         let progress = match proposes {
             true => Progress::Proposed(now),
             false => Progress::Left(now),
@@ -167,6 +171,14 @@ impl Requests {
         let request = self.by_entry.get_mut(entry);
         if let Some(request) = request.filter(|request| request.score == score) {
             request.progress = Progress::Answered(Instant::now());
+        }
+    }
+
+    /// Has a request proposed again by the next look that finds it.
+    pub(super) fn unclear(&mut self, entry: &Entry, score: f64) {
+        let request = self.by_entry.get_mut(entry);
+        if let Some(request) = request.filter(|request| request.score == score) {
+            request.progress = Progress::Unclear;
         }
     }
 

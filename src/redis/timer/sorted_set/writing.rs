@@ -118,6 +118,10 @@ impl Writing<'_> {
                         requests.refused(&entry, score);
                         continue;
                     }
+                    EntryState::Unclear => {
+                        requests.unclear(&entry, score);
+                        continue;
+                    }
                 };
                 changes.push(ScoreChange {
                     set: entry.0,

@@ -205,7 +205,7 @@ impl Entries for Wheel {
         let answered = async {
             let pending = entries.iter().filter_map(|entry| match entry.state {
                 EntryState::Pending(due) => Some((&entry.key, due)),
-                EntryState::Ended | EntryState::Refused => None,
+                EntryState::Ended | EntryState::Refused | EntryState::Unclear => None,
             });
             let pending: Vec<(&TaskKey, UnixMs)> = pending.collect();
             self.keys.arm(&pending, Some(self.clock.now())).await?;

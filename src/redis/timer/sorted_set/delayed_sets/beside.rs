@@ -185,8 +185,8 @@ impl Entries for WithDelayedSets {
         Ok(self.merge(keys, taken, vec![Taking::Unknown; of_sets.len()]))
     }
 
-    async fn retake(&self, moved: &[(UnixMs, Alarm)]) -> Result<(), TimerError> {
-        let (of_timer, _) = self.divide(moved, |(_, alarm)| &alarm.key);
+    async fn retake(&self, entries: &[(Option<UnixMs>, Alarm)]) -> Result<(), TimerError> {
+        let (of_timer, _) = self.divide(entries, |(_, alarm)| &alarm.key);
         match &self.entries {
             Some(entries) if !of_timer.is_empty() => entries.retake(&of_timer).await,
             _ => Ok(()),
