@@ -60,9 +60,9 @@ pub enum WriteMode {
 pub enum EntryAnswer {
     /// It was written.
     Written,
-    /// It exists with another score, and was kept.
+    /// It exists with another score, or was taken for another arming, and was kept.
     Kept,
-    /// It was taken for the start of this arming.
+    /// It was taken for a start, and counts as taken for this arming.
     Taken,
     /// It is missing, and was not written.
     Missing,

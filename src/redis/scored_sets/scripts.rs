@@ -69,7 +69,8 @@ end ";
 
 /// Writes entries. After the first arguments: `replace`, `keep` or `move`; now, as a score; then for each entry its home
 /// (an index of KEYS, where a new entry is written), its score, the three of `places`, and the due time of its arming in
-/// milliseconds. One that was taken for a start that has not ended is written again.
+/// milliseconds. One that was taken for a start of this arming that has not ended is written again; one that was taken for
+/// another arming is kept: the task was moved since the caller looked.
 ///
 /// Returns for each entry 1 (written), 0 (kept) or -1 (missing, and not written). A key of another type has no entries;
 /// writing into it is an error, after all other entries were written.
@@ -94,13 +95,14 @@ for i = 6, #ARGV, 6 do \
     end \
   end \
   local is_due = found and found >= own and found <= now and found ~= tonumber(ARGV[i + 1]) \
-  local is_taken = not found and field('taken:' .. key) == ARGV[i + 5] \
+  local taken = not found and field('taken:' .. key) \
+  local is_taken = taken == ARGV[i + 5] \
   if mode == 'replace' or is_due or is_taken or (not found and mode == 'keep') then \
     add(set, ARGV[i + 1], member) \
     redis.pcall('HDEL', reg, 'taken:' .. key) \
     out[#out + 1] = 1 \
   else \
-    out[#out + 1] = found and 0 or -1 \
+    out[#out + 1] = (found or taken) and 0 or -1 \
   end \
 end \
 local failed \
@@ -115,7 +117,8 @@ return failed or out";
 /// KEYS), its member, the score that was read, the new one (an empty text removes the entry), the key of its task, the due
 /// time of its arming in milliseconds, and `keep` if the register has to keep the member.
 ///
-/// Returns for each entry 1 (changed), 0 (it has another score), 2 (taken for the start of this arming) or -1 (missing).
+/// Returns for each entry 1 (changed), 0 (it has another score), 2 (taken for a start, from now on of this arming: the task was
+/// moved while it started) or -1 (missing).
 pub(super) const CHANGE: &str = "\
 local out, adds, removes = {}, {}, {} \
 for i = 4, #ARGV, 7 do \
@@ -123,7 +126,9 @@ for i = 4, #ARGV, 7 do \
   local keep = ARGV[i + 6] == 'keep' \
   local score = redis.call('ZSCORE', set, member) \
   if not score then \
-    out[#out + 1] = field('taken:' .. key) == ARGV[i + 5] and 2 or -1 \
+    local taken = field('taken:' .. key) \
+    if taken and to ~= '' then redis.pcall('HSET', reg, 'taken:' .. key, ARGV[i + 5]) end \
+    out[#out + 1] = taken and 2 or -1 \
   elseif tonumber(score) ~= tonumber(ARGV[i + 2]) then \
     out[#out + 1] = 0 \
   else \
@@ -135,6 +140,7 @@ for i = 4, #ARGV, 7 do \
       redis.call('HSET', reg, 'member:' .. key, member) \
     end \
     if to == '' then to, removes[set] = REMOVED, true end \
+    redis.pcall('HDEL', reg, 'taken:' .. key) \
     list[#list + 1] = to \
     list[#list + 1] = member \
     out[#out + 1] = 1 \

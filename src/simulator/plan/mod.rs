@@ -195,10 +195,11 @@ pub struct Plan {
 }
 
 /// How often each timer is drawn.
-const TIMERS: [TimerKind; 4] = [
+const TIMERS: [TimerKind; 5] = [
     TimerKind::LedgerPoll,
     TimerKind::KeyExpiry,
     TimerKind::KeyExpiry,
+    TimerKind::SortedSet,
     TimerKind::Wheel,
 ];
 

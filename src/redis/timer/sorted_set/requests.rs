@@ -260,6 +260,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_unclear_request_is_proposed_by_the_next_look_also_of_a_daemon_that_does_not_own_it()
+    {
+        let mut requests = Requests::default();
+        add(&mut requests, "a", 7.0, true);
+        requests.unclear(&entry("a"), 8.0);
+        assert_eq!(compare(&mut requests, 7.0, true), Known::Waits);
+        requests.unclear(&entry("a"), 7.0);
+        assert_eq!(compare(&mut requests, 7.0, false), Known::New);
+        assert_eq!(add(&mut requests, "a", 7.0, false), Some(DUE));
+        assert_eq!(compare(&mut requests, 7.0, false), Known::Waits);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_same_score_after_an_answer_is_a_new_request() {
         let mut requests = Requests::default();
         add(&mut requests, "a", 7.0, true);

@@ -193,6 +193,32 @@ fn a_fresh_inspection_decides_where_the_clocks_are_too_coarse() {
 }
 
 #[test]
+fn an_entry_read_at_about_the_time_of_a_change_may_be_the_one_before_it() {
+    let changed_at = |row: RowEvidence, ms: i64| RowEvidence {
+        changed: at(ms),
+        ..row
+    };
+    for state in STATES {
+        let by_client = of_a_client(state, 5_000);
+        for (ms, doubt) in [(-10_000, false), (-251, false), (-250, true), (5, true)] {
+            let row = changed_at(by_client, ms);
+            assert_eq!(may_be_replaced(&row, NOW), doubt, "{ms} ms: {row:?}");
+        }
+        let read_before = RowEvidence {
+            origin: Origin::Entry,
+            ..changed_at(by_client, -5)
+        };
+        let is_cancelled = state == State::Cancelled;
+        assert_eq!(may_be_replaced(&read_before, NOW), is_cancelled);
+        let removed = RowEvidence {
+            origin: Origin::DeletedKey,
+            ..read_before
+        };
+        assert_eq!(may_be_replaced(&removed, NOW), !is_cancelled);
+    }
+}
+
+#[test]
 fn an_entry_that_stays_is_compared_by_its_exact_due_time() {
     let decide = |row: &RowEvidence, due_ms| decide_requested(Some(row), at(due_ms), NOW);
     assert_eq!(decide_requested(None, at(5), NOW), AdoptionDecision::Insert);
