@@ -69,8 +69,8 @@ end ";
 
 /// Writes entries. After the first arguments: `replace`, `keep` or `move`; now, as a score; then for each entry its home
 /// (an index of KEYS, where a new entry is written), its score, the three of `places`, and the due time of its arming in
-/// milliseconds. One that was taken for a start of this arming that has not ended is written again; one that was taken for
-/// another arming is kept: the task was moved since the caller looked.
+/// milliseconds. One that was taken for a start of this arming is written again if it is for a later time, which is
+/// that of a retry. Any other one that was taken is kept: the task starts now, or was moved since the caller looked.
 ///
 /// Returns for each entry 1 (written), 0 (kept) or -1 (missing, and not written). A key of another type has no entries;
 /// writing into it is an error, after all other entries were written.
@@ -96,7 +96,7 @@ for i = 6, #ARGV, 6 do \
   end \
   local is_due = found and found >= own and found <= now and found ~= tonumber(ARGV[i + 1]) \
   local taken = not found and field('taken:' .. key) \
-  local is_taken = taken == ARGV[i + 5] \
+  local is_taken = taken == ARGV[i + 5] and tonumber(ARGV[i + 1]) > now \
   if mode == 'replace' or is_due or is_taken or (not found and mode == 'keep') then \
     add(set, ARGV[i + 1], member) \
     redis.pcall('HDEL', reg, 'taken:' .. key) \
