@@ -16,6 +16,9 @@ use lapsed_core::ledger::{
 };
 use lapsed_core::task::{KeyBucket, KeyBuckets, Paused, UnixMs};
 
+/// How long ago tasks fell due at most: before any clock.
+const LONG_AGO: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// After every row.
 pub(super) const END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
 
@@ -130,7 +133,7 @@ impl MysqlLedger {
     async fn method_page(&self, conn: &mut Conn, crc: i64, scan: DueScan) -> sqlx::Result<DuePage> {
         let by = match scan.window {
             Window::OverdueOldest(by) | Window::OverdueNewest(by) => by,
-            Window::Ahead(_) | Window::Deleted { .. } => Duration::ZERO,
+            Window::Due | Window::Ahead(_) | Window::Deleted { .. } => Duration::ZERO,
         };
         let (due, row) = scan.after.unwrap_or_default();
         let question = statement(self.queries.plain(queries::SCAN_METHOD)).bind(crc);
@@ -154,6 +157,7 @@ impl MysqlLedger {
                 let newest = statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST));
                 (newest.bind(ms(by)), END)
             }
+            Window::Due => (ahead(0, LONG_AGO, Duration::ZERO), Default::default()),
             Window::Ahead(span) => (ahead(0, Duration::ZERO, span), Default::default()),
             Window::Deleted { back, ahead: span } => (ahead(1, back, span), Default::default()),
         };
@@ -186,7 +190,7 @@ impl MysqlLedger {
             Window::OverdueNewest(by) => {
                 (queries::ENTRIES_OVERDUE_NEWEST, by, queries::CLAIMABLE, END)
             }
-            Window::Deleted { .. } => {
+            Window::Due | Window::Deleted { .. } => {
                 let mut page = self.scan_page(scan).await?;
                 page.rows.retain(|row| {
                     among.contains(KeyBucket::of(&row.key)) && !known(row.arming.row, row.due_at)

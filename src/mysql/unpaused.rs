@@ -25,7 +25,7 @@ impl MysqlLedger {
             Window::OverdueNewest(by) => {
                 (by, queries::PAGE_END_NEWEST, queries::UNPAUSED_NEWEST, END)
             }
-            Window::Ahead(_) | Window::Deleted { .. } => {
+            Window::Due | Window::Ahead(_) | Window::Deleted { .. } => {
                 let mut page = self.scan_page(scan).await?;
                 page.rows
                     .retain(|row| paused.blocks(&row.key, row.arming.due).is_none());

@@ -22,6 +22,8 @@ pub enum Window {
     OverdueOldest(Duration),
     /// Overdue by at least this long and not leased, newest first.
     OverdueNewest(Duration),
+    /// Due by now, oldest first, leased or not.
+    Due,
     /// Due between now and this long from now, soonest first.
     Ahead(Duration),
     /// Due between `back` ago and `ahead` from now, soonest first: rows with `sts = 1` and `status = 0`, which a legacy

@@ -194,8 +194,7 @@ impl Audit {
                     step.proceed(self.step_after_later(), progress)
                 }
                 Step::Overdue => {
-                    let window = Window::OverdueOldest(Duration::ZERO);
-                    let step = self.arm_lost(window, progress).await?;
+                    let step = self.arm_lost(Window::Due, progress).await?;
                     step.proceed(Step::End, progress)
                 }
                 Step::End => true,
@@ -225,8 +224,8 @@ impl Audit {
     }
 
     /// Keys of tasks that are due have expired. An entry stays until its task starts, and while it is missing, its task is
-    /// cancelled: after the server has lost its data, those of tasks that wait for a slot, a worker or the end of a pause
-    /// have to be written, too.
+    /// cancelled: after the server has lost its data, those of tasks that wait for a slot, a worker, the end of a pause or
+    /// that of a run for an earlier time have to be written, too.
     fn step_after_later(&self) -> Step {
         let entries = self.entries.as_ref();
         match entries.is_some_and(|entries| entries.counts_absence(None)) {

@@ -190,7 +190,8 @@ return removed";
 /// `milliseconds` or `auto`); the lowest score in milliseconds for `auto`; now, as an own score; then for each entry the
 /// due time of its arming in milliseconds, and the three of `places`.
 ///
-/// A missing entry that may have been lost is noted, too: its task starts.
+/// An entry that was taken for another arming is taken for this one: a signal of that arming came between. A missing entry that
+/// may have been lost is noted, too: its task starts.
 ///
 /// Returns whether a missing entry was removed by a program, and for each entry 1 (taken, now or before), 0 (missing), 3
 /// (not to be taken: lapsed has written it for a later time, or the register cannot note it), or the text of the later
@@ -225,7 +226,8 @@ for i = 7, #ARGV, 4 do \
       list[#list + 1] = REMOVED \
       list[#list + 1] = entry[2] \
     end \
-  elseif answer == 0 and field('taken:' .. key) == due then \
+  elseif answer == 0 and field('taken:' .. key) then \
+    redis.pcall('HSET', reg, 'taken:' .. key, due) \
     answer = 1 \
   elseif answer == 0 and ARGV[i + 2] == '' and not field('member:' .. key) then \
     answer = 3 \

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapsed::client::Pace;
 use lapsed::ledger::ListFilter;
-use lapsed::task::State;
+use lapsed::task::{Scope, State};
 use lapsed::{HandlerError, Handlers, TaskContext};
 
 use super::queue::{MAPPED, Queue, SET, seconds, until_kept, with_events};

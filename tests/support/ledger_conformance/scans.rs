@@ -61,6 +61,10 @@ async fn scans_go_by_due_time_in_pages(ledger: &impl Ledger) {
         ["c", "b", "a"]
     );
     assert_eq!(
+        pages(ledger, Window::Due, "scan").await,
+        ["a", "leased", "b", "c"]
+    );
+    assert_eq!(
         pages(ledger, Window::Ahead(Duration::from_secs(10)), "scan").await,
         ["near"]
     );

@@ -49,7 +49,7 @@ impl<L: RowLedger> Scans for L {
         let condition = match scan.window {
             Window::Deleted { .. } => Condition::Deleted,
             Window::OverdueOldest(_) | Window::OverdueNewest(_) => Condition::Claimable,
-            Window::Ahead(_) => Condition::Live,
+            Window::Due | Window::Ahead(_) => Condition::Live,
         };
         let mut page = rows_of(self, unknown(places, known), condition).await?;
         page.next = next;
@@ -198,6 +198,7 @@ fn range_of(scan: DueScan, now: UnixMs) -> DueRange {
             to: START.0,
             ..pending()
         },
+        Window::Due => up(START, now),
         Window::Ahead(span) => up((now, u64::MAX), now.plus(span)),
         Window::Deleted { back, ahead } => DueRange {
             deleted: true,
