@@ -213,7 +213,7 @@ impl Judge {
             }
             (Status::Cancelled, Actor::Daemon { .. }) if old.deleted => {}
             (Status::Cancelled, Actor::Daemon { .. })
-                if self.was_removed(old) || self.may_lack_entry(old) => {}
+                if self.was_removed(old) || self.may_miss_entry(old) => {}
             // Its configuration has changed.
             (Status::Unprocessed, Actor::Daemon { .. })
                 if new.recurrence.is_some() && self.is_another_rule(old, new) => {}

@@ -53,7 +53,7 @@ impl Judge {
     /// True if the entry of this row may be gone although no program has removed it: the task has run, or was moved or
     /// cancelled, since the dump that was restored; or it has run for a later time, whose entry is removed late with all that
     /// are for an earlier one.
-    pub(super) fn may_lack_entry(&self, row: &Row) -> bool {
+    pub(super) fn may_miss_entry(&self, row: &Row) -> bool {
         let has_run_for_later = |claim: &Claim| claim.row == row.id && claim.due > row.end_time;
         row.origin == Origin::Entry
             && (self.changed_since_dump.contains(&row.id)

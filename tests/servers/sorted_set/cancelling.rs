@@ -119,6 +119,7 @@ async fn tasks_that_are_due_and_wait_run_although_redis_has_lost_their_entries()
     until_kept(&rig).await;
     let job = Scope::class("Job").unwrap();
     daemon.tasks.pause(&job, "test", "").await.unwrap();
+    daemon.until_counted("lapsed_pauses", |n| n == 1.0).await;
     let now = seconds(&rig, 0).await;
     let names = ["one", "two", "three"];
     for name in names {
