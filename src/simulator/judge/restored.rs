@@ -81,7 +81,7 @@ impl Judge {
     }
 
     /// Looks whether those keys have become tasks by the time they expire, where all was well then and nothing else was done
-    /// to them.
+    /// to them. A forged expiry of a key without a row runs its task at once.
     pub(super) fn adopted_after_restore(&mut self, now: UnixMs) {
         if let Some(redis) = &self.redis {
             // Nothing tells of a key that Redis has lost, as at a restart without its data.
@@ -99,8 +99,7 @@ impl Judge {
             let KeyWithoutRow { key, due, at } = &expected;
             let touched = self.touched.get(key).map(Vec::as_slice);
             let mut touched = touched.unwrap_or_default().iter();
-            let is_changed =
-                touched.any(|touch| touch.at > *at && !matches!(touch.what, "expired" | "forged"));
+            let is_changed = touched.any(|touch| touch.at > *at && touch.what != "expired");
             if self.rest_from > *due || is_changed {
                 continue;
             }
