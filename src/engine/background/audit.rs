@@ -1,5 +1,5 @@
-//! Audit: compares every future task with the armed keys, arms keys that the timer has lost, adopts keys without a row,
-//! and undeletes tasks that a legacy program deleted and created again.
+//! Audit: compares every task that the timer has to hold with the armed keys, arms keys that the timer has lost, adopts
+//! keys without a row, and undeletes tasks that a legacy program deleted and created again.
 //!
 //! The audit runs beside the sweep, not before it: a million keys take a while. Tasks due soon are checked first, then
 //! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other future tasks.

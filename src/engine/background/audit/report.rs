@@ -5,7 +5,8 @@ use crate::timer::Cause;
 /// Report of one audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct AuditReport {
-    /// Number of future tasks checked; 0 for a timer without a server, which cannot lose any.
+    /// Number of tasks checked: future ones, and due ones if a missing entry cancels a task; 0 for a timer without a
+    /// server, which cannot lose any.
     pub pending: usize,
     /// Number of keys armed again.
     pub rearmed: usize,
