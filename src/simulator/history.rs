@@ -98,6 +98,9 @@ impl History {
             Court::Ledger(judge) => judge.wrote(actor, now, rows),
             Court::Move(judge) => judge.wrote(self.side, actor, now, rows),
         };
+        if let (true, Court::Ledger(judge)) = (self.prints, &mut state.court) {
+            judge.take_told().iter().for_each(|line| println!("{line}"));
+        }
         for line in lines {
             self.trace(&mut state, &line);
         }

@@ -193,7 +193,7 @@ impl Audit {
                     let step = self.arm_lost(Window::Ahead(span), progress).await?;
                     step.proceed(self.step_after_later(), progress)
                 }
-                Step::Overdue => {
+                Step::Due => {
                     let step = self.arm_lost(Window::Due, progress).await?;
                     step.proceed(Step::End, progress)
                 }
@@ -229,7 +229,7 @@ impl Audit {
     fn step_after_later(&self) -> Step {
         let entries = self.entries.as_ref();
         match entries.is_some_and(|entries| entries.counts_absence(None)) {
-            true => Step::Overdue,
+            true => Step::Due,
             false => Step::End,
         }
     }

@@ -15,6 +15,9 @@ impl Judge {
         let Some(redis) = &self.redis else { return };
         for change in redis.take_history() {
             self.pushed(&change);
+            if let Some(told) = &mut self.told {
+                told.extend(line_of(&change));
+            }
             let Some((key, due)) = subject(&change) else {
                 continue;
             };
@@ -27,6 +30,11 @@ impl Judge {
                 what: change.what,
             });
         }
+    }
+
+    /// Returns the changes of tasks in Redis since the last call, a line for each.
+    pub fn take_told(&mut self) -> Vec<String> {
+        self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What a command of a program promises for the row of its key.
@@ -183,6 +191,24 @@ impl Judge {
         let touched = self.touched.get(row.key.as_str());
         touched.is_some_and(|touched| touched.iter().any(|touch| touch.due.is_none()))
     }
+}
+
+/// Describes a change of a key or an entry of a task, with the words of its command. Scripts are left out.
+fn line_of(change: &Change) -> Option<String> {
+    const WORD_BYTES_MAX: usize = 64;
+    let key = String::from_utf8_lossy(&change.key);
+    if key.starts_with('#') {
+        return None;
+    }
+    let words = change.command.iter().flat_map(|words| words.iter());
+    let words = words.filter(|word| word.len() <= WORD_BYTES_MAX);
+    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
+    Some(format!(
+        "Redis at {}: {} {key}: {}",
+        change.at.0,
+        change.what,
+        words.join(" ")
+    ))
 }
 
 /// Returns the task that a change in Redis is about, and when it is due now: a key by its expiry, a member of the set of programs

@@ -143,6 +143,8 @@ struct Claim {
 pub struct Judge {
     keys: Vec<String>,
     redis: Option<Arc<ModelRedis>>,
+    /// Changes in Redis to be printed; `None` if nothing is printed.
+    told: Option<Vec<String>>,
     /// What programs and clients have done to each key in Redis, the latest last.
     touched: BTreeMap<String, Vec<Touch>>,
     expected: Vec<Expected>,
@@ -183,10 +185,11 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn new(plan: &Plan, redis: Option<Arc<ModelRedis>>) -> Self {
+    pub fn new(plan: &Plan, redis: Option<Arc<ModelRedis>>, prints: bool) -> Self {
         let mut judge = Self {
             keys: plan.names(),
             redis,
+            told: prints.then(Vec::new),
             rates: Rates::new(plan),
             prunes: plan.prunes,
             slots: plan.slots.into(),

@@ -50,7 +50,7 @@ impl World {
         };
         let redis = plan.timer.has_redis().then(|| ModelRedis::new(options));
         let without_series = keyed::config(&plan, &[]);
-        let judge = Judge::new(&plan, redis.clone());
+        let judge = Judge::new(&plan, redis.clone(), prints);
         let history = History::new(judge, prints, forgets);
         let ledger = Arc::new(MemoryLedger::new(START));
         let producers = (0..plan.producers).map(|number| {

@@ -29,12 +29,20 @@ struct Entries {
     alarms: Mutex<Option<mpsc::UnboundedReceiver<Alarm>>>,
     acknowledged: mpsc::UnboundedSender<Acknowledgement>,
     ended: mpsc::UnboundedSender<Alarm>,
+    /// It has lost its data, and the tasks of this ledger end while their entries are written again.
+    lost_with: Option<Arc<MemoryLedger>>,
 }
 
 #[async_trait]
 impl AlarmStore for Entries {
-    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
-        Ok(Armed::default())
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let mut armed = Armed::default();
+        if let (Some(ledger), ArmMode::IfMissing) = (&self.lost_with, mode) {
+            let keys: Vec<TaskKey> = alarms.iter().map(|alarm| alarm.key.clone()).collect();
+            ledger.cancel(&keys).await.unwrap();
+            armed.written = keys.len();
+        }
+        Ok(armed)
     }
 
     async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
@@ -87,6 +95,10 @@ impl Timer for Entries {
 
 #[async_trait]
 impl timer::Entries for Entries {
+    fn counts_absence(&self, _: Option<&TaskKey>) -> bool {
+        self.lost_with.is_some()
+    }
+
     async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
         for entry in entries {
             self.acknowledged.send(entry.clone()).unwrap();
@@ -154,6 +166,7 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
         alarms: Mutex::new(Some(alarms)),
         acknowledged,
         ended,
+        lost_with: None,
     };
     let mut handlers = Handlers::new();
     handlers.on(("Job", "run"), |_: Vec<String>| async {
@@ -192,6 +205,43 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
     assert_eq!(row.unwrap().state, State::Dead);
     let task = ledger.find(&new).await.unwrap().unwrap();
     assert_eq!(task.payload.as_deref(), Some(PAYLOAD));
+    stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), engine)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_an_audit_writes_for_a_due_task_that_has_just_ended_is_removed() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    // No route takes it, so that nothing but the audit looks at it.
+    let waits = TaskKey::build("Other", "run", ["waits"]).unwrap();
+    let task = NewTask::new(waits.clone(), UnixMs(START.0 - 5_000));
+    ledger.create(&[task]).await.unwrap();
+    let (ended, mut removed) = mpsc::unbounded_channel();
+    let (expected, alarms) = mpsc::unbounded_channel();
+    let timer = Entries {
+        requested: Vec::new(),
+        overdue: Vec::new(),
+        expected,
+        alarms: Mutex::new(Some(alarms)),
+        acknowledged: mpsc::unbounded_channel().0,
+        ended,
+        lost_with: Some(Arc::clone(&ledger)),
+    };
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "run"), |_: Vec<String>| async {
+        Ok::<(), HandlerError>(())
+    });
+    let config = Config::default();
+    let parts = parts(Arc::clone(&ledger) as _, Arc::new(timer), handlers, &config);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let engine = tokio::spawn(Engine::with_parts(parts, &config).run_until(async {
+        let _ = stopped.await;
+    }));
+    assert_eq!(removed.recv().await.unwrap().key, waits);
     stop.send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(60), engine)
         .await

@@ -33,11 +33,16 @@ impl Audit {
             after: progress.after,
             pending: progress.report.pending,
         };
-        match self.look_for(&alarms, place, &mut progress.missing).await {
-            Ok(written) => progress.report.rearmed += written,
+        let written = match self.look_for(&alarms, place, &mut progress.missing).await {
+            Ok(written) => written,
             Err(error) => return Ok(failed(&error)),
-        }
+        };
+        progress.report.rearmed += written;
         progress.report.pending += alarms.len();
+        // Those that ended since they were read have removed their entries before these were written.
+        if written > 0 && progress.step == Step::Due {
+            self.remove_ended(Vec::new(), alarms).await?;
+        }
         progress.after = next.or(last).or(progress.after);
         Ok(match next {
             Some(_) => Page::More,

@@ -23,7 +23,7 @@ pub(super) enum Step {
     /// All other future tasks.
     Later,
     /// Tasks that are due and wait, where a missing entry cancels a task.
-    Overdue,
+    Due,
     /// Nothing more.
     End,
 }
@@ -116,7 +116,7 @@ impl Page {
     pub(super) fn proceed(self, next: Step, progress: &mut Progress) -> bool {
         if self == Self::Last {
             progress.step = next;
-            if next == Step::Overdue {
+            if next == Step::Due {
                 progress.after = None;
             }
         }
