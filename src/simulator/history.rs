@@ -99,7 +99,10 @@ impl History {
             Court::Move(judge) => judge.wrote(self.side, actor, now, rows),
         };
         if let (true, Court::Ledger(judge)) = (self.prints, &mut state.court) {
-            judge.take_told().iter().for_each(|line| println!("{line}"));
+            judge
+                .take_redis_changes()
+                .iter()
+                .for_each(|line| println!("{line}"));
         }
         for line in lines {
             self.trace(&mut state, &line);

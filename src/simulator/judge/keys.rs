@@ -15,8 +15,8 @@ impl Judge {
         let Some(redis) = &self.redis else { return };
         for change in redis.take_history() {
             self.pushed(&change);
-            if let Some(told) = &mut self.told {
-                told.extend(line_of(&change));
+            if let Some(changes) = &mut self.redis_changes {
+                changes.extend(line_of(&change));
             }
             let Some((key, due)) = subject(&change) else {
                 continue;
@@ -33,8 +33,11 @@ impl Judge {
     }
 
     /// Returns the changes of tasks in Redis since the last call, a line for each.
-    pub fn take_told(&mut self) -> Vec<String> {
-        self.told.as_mut().map(std::mem::take).unwrap_or_default()
+    pub fn take_redis_changes(&mut self) -> Vec<String> {
+        self.redis_changes
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// What a command of a program promises for the row of its key.

@@ -144,7 +144,7 @@ pub struct Judge {
     keys: Vec<String>,
     redis: Option<Arc<ModelRedis>>,
     /// Changes in Redis to be printed; `None` if nothing is printed.
-    told: Option<Vec<String>>,
+    redis_changes: Option<Vec<String>>,
     /// What programs and clients have done to each key in Redis, the latest last.
     touched: BTreeMap<String, Vec<Touch>>,
     expected: Vec<Expected>,
@@ -189,7 +189,7 @@ impl Judge {
         let mut judge = Self {
             keys: plan.names(),
             redis,
-            told: prints.then(Vec::new),
+            redis_changes: prints.then(Vec::new),
             rates: Rates::new(plan),
             prunes: plan.prunes,
             slots: plan.slots.into(),

@@ -241,7 +241,8 @@ async fn an_entry_that_an_audit_writes_for_a_due_task_that_has_just_ended_is_rem
     let engine = tokio::spawn(Engine::with_parts(parts, &config).run_until(async {
         let _ = stopped.await;
     }));
-    assert_eq!(removed.recv().await.unwrap().key, waits);
+    let removed = tokio::time::timeout(Duration::from_secs(600), removed.recv());
+    assert_eq!(removed.await.unwrap().unwrap().key, waits);
     stop.send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(60), engine)
         .await
