@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use lapsed_core::task::{TaskKey, UnixMs, row_due};
+use lapsed_core::timer::{Acknowledgement, EntryState};
 
 /// Most requests held. If more wait, the look pauses where it is.
 const REQUESTS_MAX: usize = 262_144;
@@ -188,6 +189,20 @@ impl Requests {
         self.forget(entry);
     }
 
+    /// Notes the answer to a request whose entry stays as a program wrote it, whatever the ledger holds: it is not proposed
+    /// again, unless the answer is unclear.
+    pub(super) fn stays(&mut self, answer: &Acknowledgement) {
+        let Some((entry, score)) = self.proposed(&answer.key, answer.requested) else {
+            return;
+        };
+        match answer.state {
+            EntryState::Unclear => self.unclear(&entry, score),
+            EntryState::Pending(_) | EntryState::Ended | EntryState::Refused => {
+                self.refused(&entry, score);
+            }
+        }
+    }
+
     /// Forgets a request whose entry is gone.
     pub(super) fn forget(&mut self, entry: &Entry) {
         if let Some(Request { key, .. }) = self.by_entry.remove(entry)
@@ -270,6 +285,30 @@ mod tests {
         assert_eq!(compare(&mut requests, 7.0, false), Known::New);
         assert_eq!(add(&mut requests, "a", 7.0, false), Some(DUE));
         assert_eq!(compare(&mut requests, 7.0, false), Known::Waits);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_that_stays_is_proposed_again_only_if_its_answer_is_unclear() {
+        let mut requests = Requests::default();
+        let answer = |state| Acknowledgement {
+            key: key("a"),
+            requested: DUE,
+            state,
+        };
+        for state in [
+            EntryState::Unclear,
+            EntryState::Pending(DUE),
+            EntryState::Ended,
+            EntryState::Refused,
+        ] {
+            let known = match state {
+                EntryState::Unclear => Known::New,
+                _ => Known::Ignored,
+            };
+            add(&mut requests, "a", 7.0, true);
+            requests.stays(&answer(state));
+            assert_eq!(compare(&mut requests, 7.0, true), known, "{state:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -134,10 +134,8 @@ impl DelayedSets {
     /// The ledger holds these jobs, or cannot. They stay as they are.
     pub(super) fn acknowledge(&self, answers: &[Acknowledgement]) {
         let mut requests = self.requests();
-        for Acknowledgement { key, requested, .. } in answers {
-            if let Some((entry, score)) = requests.proposed(key, *requested) {
-                requests.refused(&entry, score);
-            }
+        for answer in answers {
+            requests.stays(answer);
         }
     }
 
