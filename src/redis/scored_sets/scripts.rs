@@ -190,8 +190,9 @@ return removed";
 /// `milliseconds` or `auto`); the lowest score in milliseconds for `auto`; now, as an own score; then for each entry the
 /// due time of its arming in milliseconds, and the three of `places`.
 ///
-/// An entry that was taken for another arming is taken for this one: a signal of that arming came between. A missing entry that
-/// may have been lost is noted, too: its task starts.
+/// lapsed's own entry is taken if it is due by now, one of a program if it is not for a later time than the arming. An entry that
+/// was taken for another arming is taken for this one: a signal of that arming came between. A missing entry that may have been
+/// lost is noted, too: its task starts.
 ///
 /// Returns whether a missing entry was removed by a program, and for each entry 1 (taken, now or before), 0 (missing), 3
 /// (not to be taken: lapsed has written it for a later time, or the register cannot note it), or the text of the later
@@ -201,15 +202,15 @@ local unit, millis, now = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]) \
 local out, adds, missing = {}, {}, {} \
 local function micros(score) \
   if score >= own then return score end \
-  if unit == 'seconds' or (unit == 'auto' and score < millis) then return score * 1e6 end \
-  return score * 1e3 \
+  local per_unit = (unit == 'seconds' or (unit == 'auto' and score < millis)) and 1e6 or 1e3 \
+  return math.floor(score * per_unit + 0.5) \
 end \
 for i = 7, #ARGV, 4 do \
   local due, answer, ripe = ARGV[i], 0, {} \
   local key, _, entries = places(i + 1) \
   for _, entry in ipairs(entries) do \
     local score = entry[3] \
-    if micros(score) <= now then \
+    if micros(score) <= (score < own and due * 1000 or now) then \
       ripe[#ripe + 1] = entry \
     elseif score < own then \
       answer = string.format('%.17g', score) \

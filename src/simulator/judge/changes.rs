@@ -156,9 +156,9 @@ impl Judge {
         let Some(claim) = claim else { return };
         let is_dead = claim.is_disturbed;
         let is_given_back = claim.by == actor
-            && !claim.is_called
             && claim.due == new.end_time
             && new.status == Status::Unprocessed;
+        let (is_called, runs) = (claim.is_called, claim.is_called && claim.end.is_none());
         if claim.by != actor && !is_dead && !is_pulled(old) && !matches!(actor, Actor::Op(_)) {
             let text = format!(
                 "{actor:?} ended the lease of {:?}: {} -> {}",
@@ -168,7 +168,11 @@ impl Judge {
             );
             self.accuse(Anomaly::Doubled, text);
         }
-        if is_given_back && new.attempt >= old.attempt {
+        if is_given_back && runs && !is_dead && !is_pulled(old) {
+            let text = format!("{actor:?} ended a run, and nothing disturbed it: {}", brief(old));
+            self.accuse(Anomaly::LeaseLostWithoutCause, text);
+        }
+        if is_given_back && !is_called && new.attempt >= old.attempt {
             let text = format!(
                 "{actor:?} gave back what had not started: {} -> {}",
                 brief(old),

@@ -164,3 +164,25 @@ async fn an_entry_that_a_program_removed_is_missing() {
     watchers[1].timer.acknowledge(&[answer]).await.unwrap();
     assert!(watchers[1].reports_missing(&key));
 }
+
+#[tokio::test]
+async fn an_entry_that_a_program_has_moved_by_a_moment_is_not_taken_for_its_older_time() {
+    let (_server, mut redis, watchers) = two_watchers().await;
+    let (key, answer) = acknowledged_by_one(&mut redis, &watchers).await;
+    let later = (answer.requested.0 + 200).to_string();
+    let added: i64 = ask(&mut redis, &["ZADD", SET, &later, key.as_str()]).await;
+    assert_eq!(added, 0);
+    let take = async |due| {
+        let alarm = Alarm {
+            key: key.clone(),
+            due,
+            arming: Some(Arming { row: 1, due }),
+        };
+        watchers[0].timer.take(&[alarm]).await.unwrap()
+    };
+    assert_eq!(take(answer.requested).await, [Taking::Moved]);
+    let score: Option<String> = ask(&mut redis, &["ZSCORE", SET, key.as_str()]).await;
+    assert_eq!(score, Some(later));
+    let moved = UnixMs(answer.requested.0 + 200);
+    assert_eq!(take(moved).await, [Taking::Taken]);
+}
