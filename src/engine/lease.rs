@@ -237,36 +237,48 @@ impl LeaseKeeper {
 pub type Renewing = (Lease, Arc<LatestProgress>);
 
 /// Renews leases: those whose runs have reported progress since the last renewal in one statement with it, the rest in another.
+/// If the ledger refuses the progress, it renews the leases without it.
 ///
 /// # Errors
-/// The ledger does not answer. Progress that was not written is written with the next renewal.
+/// The ledger does not answer, or refuses. Progress that was not written is written with the next renewal.
 pub async fn renew(
     claims: &dyn Claims,
     leases: &[Renewing],
     length: Duration,
 ) -> Result<Vec<(Lease, Renewal)>, LedgerError> {
-    let (reporting, silent): (Vec<&Renewing>, Vec<&Renewing>) =
-        leases.iter().partition(|(_, latest)| latest.is_set());
-    let silent: Vec<Lease> = silent.into_iter().map(|(lease, _)| *lease).collect();
-    let mut renewed = Vec::with_capacity(leases.len());
+    let (mut silent, mut latest, mut reports) = (Vec::new(), Vec::new(), Vec::new());
+    for (lease, progress) in leases {
+        match progress.take() {
+            Some(report) => {
+                latest.push(progress);
+                reports.push((*lease, report));
+            }
+            None => silent.push(*lease),
+        }
+    }
+    let reported = match reports.is_empty() {
+        true => Ok(Vec::new()),
+        false => claims.report(&reports, length).await,
+    };
+    for (at, (latest, (_, progress))) in latest.into_iter().zip(&reports).enumerate() {
+        let renewal = reported.as_ref().ok().and_then(|renewals| renewals.get(at));
+        if renewal != Some(&Renewal::Held) {
+            latest.give_back(progress.clone());
+        }
+    }
+    let reporting = reports.into_iter().map(|(lease, _)| lease);
+    let mut renewed: Vec<(Lease, Renewal)> = Vec::with_capacity(leases.len());
+    match reported {
+        Ok(renewals) => renewed.extend(reporting.zip(renewals)),
+        Err(error) if error.is_about_a_row() => {
+            tracing::warn!(%error, "could not store the progress of runs: their leases are renewed without it");
+            silent.extend(reporting);
+        }
+        Err(error) => return Err(error),
+    }
     if !silent.is_empty() {
         let renewals = claims.renew(&silent, length).await?;
         renewed.extend(silent.into_iter().zip(renewals));
     }
-    let taken = reporting
-        .into_iter()
-        .filter_map(|(lease, latest)| Some((latest, (*lease, latest.take()?))));
-    let (latest, reports): (Vec<_>, Vec<(Lease, Progress)>) = taken.unzip();
-    if reports.is_empty() {
-        return Ok(renewed);
-    }
-    let renewals = claims.report(&reports, length).await;
-    for (at, (latest, (lease, progress))) in latest.into_iter().zip(reports).enumerate() {
-        let renewal = renewals.as_ref().ok().and_then(|renewals| renewals.get(at));
-        renewed.extend(renewal.map(|renewal| (lease, *renewal)));
-        if renewal != Some(&Renewal::Held) {
-            latest.give_back(progress);
-        }
-    }
-    renewals.map(|_| renewed)
+    Ok(renewed)
 }

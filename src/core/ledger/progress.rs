@@ -95,11 +95,6 @@ impl LatestProgress {
         *self.unwritten() = Some(progress);
     }
 
-    /// True if there is something to be written.
-    pub fn is_set(&self) -> bool {
-        self.unwritten().is_some()
-    }
-
     /// Takes what is to be written.
     pub fn take(&self) -> Option<Progress> {
         self.unwritten().take()

@@ -155,9 +155,8 @@ impl Judge {
             .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
         let Some(claim) = claim else { return };
         let is_dead = claim.is_disturbed;
-        let is_given_back = claim.by == actor
-            && claim.due == new.end_time
-            && new.status == Status::Unprocessed;
+        let is_given_back =
+            claim.by == actor && claim.due == new.end_time && new.status == Status::Unprocessed;
         let (is_called, runs) = (claim.is_called, claim.is_called && claim.end.is_none());
         if claim.by != actor && !is_dead && !is_pulled(old) && !matches!(actor, Actor::Op(_)) {
             let text = format!(
@@ -169,7 +168,10 @@ impl Judge {
             self.accuse(Anomaly::Doubled, text);
         }
         if is_given_back && runs && !is_dead && !is_pulled(old) {
-            let text = format!("{actor:?} ended a run, and nothing disturbed it: {}", brief(old));
+            let text = format!(
+                "{actor:?} ended a run, and nothing disturbed it: {}",
+                brief(old)
+            );
             self.accuse(Anomaly::LeaseLostWithoutCause, text);
         }
         if is_given_back && !is_called && new.attempt >= old.attempt {

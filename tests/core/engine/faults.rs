@@ -35,6 +35,8 @@ pub struct Faults {
     pub results_unfit: AtomicBool,
     /// Renewals find their rows locked.
     pub renewals_locked: AtomicBool,
+    /// Progress is refused.
+    pub reports_refused: AtomicBool,
     /// Statements that were to write progress.
     pub reports: AtomicUsize,
     /// Number of settlements that find their rows locked.

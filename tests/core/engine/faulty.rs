@@ -103,6 +103,9 @@ impl Claims for Faulty {
         length: Duration,
     ) -> Result<Vec<Renewal>, LedgerError> {
         self.faults.reports.fetch_add(1, Ordering::SeqCst);
+        if self.faults.reports_refused.load(Ordering::SeqCst) {
+            return Err(refused());
+        }
         match self.faults.renewals_locked.load(Ordering::SeqCst) {
             true => Ok(vec![Renewal::Locked; reports.len()]),
             false => self.inner.report(reports, length).await,

@@ -87,3 +87,23 @@ async fn a_report_that_could_not_be_written_is_written_with_a_later_renewal() {
     go.notify_one();
     rig.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_progress_is_refused_keeps_its_lease() {
+    let (go, faults) = (Arc::default(), Arc::new(Faults::default()));
+    let (handlers, mut runs) = reporting(&go);
+    faults.reports_refused.store(true, Ordering::SeqCst);
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let rig = start_with(ledger, Arc::clone(&faults), LEASE, handlers);
+    rig.due_now("Job@report").await;
+    let ctx = runs.recv().await.unwrap();
+    ctx.progress(40, "").unwrap();
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(rig.record("Job@report").await.state, State::Running);
+    assert!(runs.try_recv().is_err(), "it runs once");
+    faults.reports_refused.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!(shown(&rig).await.as_deref(), Some("40 %"));
+    go.notify_one();
+    rig.stop().await;
+}
