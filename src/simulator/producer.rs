@@ -31,6 +31,7 @@ use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::plan::{GROUP, Op, Policy, TimerKind, Verb};
 use crate::process::Process;
+use crate::programs::class_of;
 use crate::record::{Actor, Answer};
 use crate::server::{NO_ADDRESS, Server};
 use crate::signals::SimTimer;
@@ -297,10 +298,6 @@ fn idle(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>, config: &Config) -> Hand
         tracer: None,
     };
     Engine::with_parts(parts, config).handle()
-}
-
-fn class_of(key: &str) -> String {
-    key.split('@').next().unwrap_or_default().to_owned()
 }
 
 /// What a program does that knows only the first six columns.

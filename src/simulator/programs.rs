@@ -14,7 +14,7 @@ use crate::process::Process;
 use crate::record::{Call, End};
 
 /// The retries of all tasks.
-const RETRY: Duration = Duration::from_secs(2);
+pub const RETRY: Duration = Duration::from_secs(2);
 
 /// What the program of a method does.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +36,11 @@ impl Program<'_> {
             _ => End::Succeeded,
         }
     }
+}
+
+/// The class of a key.
+pub fn class_of(key: &str) -> &str {
+    key.split('@').next().unwrap_or_default()
 }
 
 /// The handlers of a process, for the tasks of these classes.

@@ -5,6 +5,7 @@ use lapsed_core::task::{Envelope, UnixMs};
 
 use super::{Anomaly, Invocation, Judge, brief};
 use crate::plan::{Op, Verb};
+use crate::programs::class_of;
 use crate::record::{Answer, Call};
 
 impl Judge {
@@ -104,7 +105,7 @@ impl Judge {
 
     /// A row of the class of an operation that has been pending or dead since then, without a change.
     fn is_left(&self, op: &Op, status: Status, since: UnixMs) -> Option<String> {
-        let class = self.class_of(op);
+        let class = class_of(&self.keys[op.key]);
         let mut rows = self.rows.values().filter(|row| row.key.class() == class);
         let is_left = |row: &&Row| match status {
             Status::Dead => {

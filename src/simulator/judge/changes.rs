@@ -8,6 +8,7 @@ use lapsed_core::task::{Envelope, UnixMs};
 
 use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, is_pulled, key_of};
 use crate::plan::{Op, Verb};
+use crate::programs::{RETRY, class_of};
 use crate::record::{Actor, End};
 
 impl Judge {
@@ -43,7 +44,7 @@ impl Judge {
         } else if old.owner == new.owner && new.lease_until > old.lease_until.max(UnixMs(0)) {
             self.renewed(actor, now, old, new);
         } else if old.lease_until > now && new.lease_until < now {
-            self.released(actor, old, new);
+            self.released(actor, now, old, new);
         }
         if old.recurrence != new.recurrence {
             self.is_configured(actor, new);
@@ -149,15 +150,15 @@ impl Judge {
         }
     }
 
-    pub(super) fn released(&mut self, actor: Actor, old: &Row, new: &Row) {
+    pub(super) fn released(&mut self, actor: Actor, now: UnixMs, old: &Row, new: &Row) {
         let claim = old
             .owner
             .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
         let Some(claim) = claim else { return };
         let is_dead = claim.is_disturbed;
-        let is_given_back =
+        let is_pending_again =
             claim.by == actor && claim.due == new.end_time && new.status == Status::Unprocessed;
-        let (is_called, runs) = (claim.is_called, claim.is_called && claim.end.is_none());
+        let (is_called, end, began) = (claim.is_called, claim.end, claim.at);
         if claim.by != actor && !is_dead && !is_pulled(old) && !matches!(actor, Actor::Op(_)) {
             let text = format!(
                 "{actor:?} ended the lease of {:?}: {} -> {}",
@@ -167,14 +168,23 @@ impl Judge {
             );
             self.accuse(Anomaly::Doubled, text);
         }
-        if is_given_back && runs && !is_dead && !is_pulled(old) {
+        if is_pending_again && is_called && end.is_none() && !is_dead && !is_pulled(old) {
             let text = format!(
                 "{actor:?} ended a run, and nothing disturbed it: {}",
                 brief(old)
             );
             self.accuse(Anomaly::LeaseLostWithoutCause, text);
         }
-        if is_given_back && !is_called && new.attempt >= old.attempt {
+        // Retries are spread; most of the delay is kept.
+        if is_pending_again && end == Some(End::Failed) && new.retry_at < began.plus(RETRY / 2) {
+            let text = format!(
+                "{actor:?} at {} has it retried too soon: {}",
+                now.0,
+                brief(new)
+            );
+            self.accuse(Anomaly::Early, text);
+        }
+        if is_pending_again && !is_called && new.attempt >= old.attempt {
             let text = format!(
                 "{actor:?} gave back what had not started: {} -> {}",
                 brief(old),
@@ -246,21 +256,17 @@ impl Judge {
         }
     }
 
-    /// The class of the key of an operation.
-    pub(super) fn class_of(&self, op: &Op) -> &str {
-        self.keys[op.key].split('@').next().unwrap_or_default()
+    pub(super) fn is_meant(&self, number: usize, row: &Row) -> bool {
+        self.names(&self.ops[number].op, row.key.as_str())
     }
 
-    pub(super) fn is_meant(&self, number: usize, row: &Row) -> bool {
-        let op = &self.ops[number].op;
-        if matches!(op.verb, Verb::CancelAll | Verb::RedriveAll) {
-            return row.key.class() == self.class_of(op);
+    /// True if an operation is about the task of this key.
+    pub(super) fn names(&self, op: &Op, key: &str) -> bool {
+        match &op.verb {
+            Verb::CancelAll | Verb::RedriveAll => class_of(key) == class_of(&self.keys[op.key]),
+            Verb::CreateMany { keys, .. } => keys.iter().any(|named| self.keys[*named] == key),
+            _ => self.keys[op.key] == key,
         }
-        let keys: Vec<usize> = match &op.verb {
-            Verb::CreateMany { keys, .. } => keys.clone(),
-            _ => vec![op.key],
-        };
-        keys.iter().any(|key| self.keys[*key] == row.key.as_str())
     }
 
     /// The due time that an operation wrote is what it asked for: exact, or counted from some time since it began.

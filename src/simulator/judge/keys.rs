@@ -76,10 +76,8 @@ impl Judge {
 
     /// True if a program has armed the key, by the one operation on it for some time.
     pub(super) fn is_foreign(&self, key: &str) -> bool {
-        let named = self.ops.iter().rev().filter(|invocation| {
-            self.keys[invocation.op.key] == key
-                || matches!(invocation.op.verb, Verb::CreateMany { .. })
-        });
+        let ops = self.ops.iter().rev();
+        let named = ops.filter(|invocation| self.names(&invocation.op, key));
         // The latest is the deletion itself.
         let before = named.map(|invocation| &invocation.op.verb).nth(1);
         matches!(before, Some(Verb::KeySet { .. }))
@@ -98,10 +96,7 @@ impl Judge {
         for expected in due {
             let Expected { key, at, due, .. } = &expected;
             let others = self.ops.iter().filter(|invocation| {
-                let is_near = invocation.at.0 + 4_000 > at.0;
-                let is_of_key = self.keys[invocation.op.key] == *key
-                    || matches!(invocation.op.verb, Verb::CreateMany { .. });
-                is_near && is_of_key
+                invocation.at.0 + 4_000 > at.0 && self.names(&invocation.op, key)
             });
             if self.rest_from > *at || others.count() > 1 {
                 continue;
