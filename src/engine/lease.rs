@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::health::LedgerHealth;
-use crate::ledger::{Claim, Claims, LatestProgress, Lease, LedgerError, Owner, Progress, Renewal};
+use crate::ledger::{Claim, Claims, LatestProgress, Lease, LedgerError, Owner, Renewal};
 use crate::task::{Arming, TaskKey};
 
 /// All leases of this process, each from its claim until its settlement is written.

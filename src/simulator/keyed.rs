@@ -32,6 +32,9 @@ fn name() -> LedgerName {
 /// The set into which programs write.
 pub const SET: &str = "tasks";
 
+/// The most attempts of a task of a pull queue.
+pub const PULLED_ATTEMPTS: u16 = 4;
+
 /// The configuration of every process, with these recurring tasks.
 pub fn config(plan: &Plan, series: &[Series]) -> Config {
     let age = if plan.prunes { "1m" } else { "none" };
@@ -39,7 +42,7 @@ pub fn config(plan: &Plan, series: &[Series]) -> Config {
     let text = format!(
         "timer = '{}'
 engine = {{ concurrency = {}, lease = '{}s', drain_timeout = '5s', timeout = '2m' }}
-retry = {{ max_attempts = 4 }}
+retry = {{ max_attempts = {PULLED_ATTEMPTS} }}
 sorted_set = {{ keys = ['{SET}'], unit = 'milliseconds' }}
 routes = [{{ match = '^Pull@', pull = {{ queue = '{QUEUE}', visibility = '{}s' }} }}]
 recurring = [{}]

@@ -9,7 +9,8 @@ use lapsed_core::task::Rate;
 use tokio::time::sleep;
 
 use crate::history::History;
-use crate::plan::{FaultKind, METHODS, RATED};
+use crate::keyed::PULLED_ATTEMPTS;
+use crate::plan::{FaultKind, METHODS, PULLED, RATED};
 use crate::process::Process;
 use crate::record::{Call, End};
 
@@ -41,6 +42,14 @@ impl Program<'_> {
 /// The class of a key.
 pub fn class_of(key: &str) -> &str {
     key.split('@').next().unwrap_or_default()
+}
+
+/// The most attempts of the task of a key.
+pub fn attempts_max(key: &str) -> u16 {
+    match class_of(key) {
+        PULLED => PULLED_ATTEMPTS,
+        _ => RetryPolicy::fixed(RETRY).max_attempts,
+    }
 }
 
 /// The handlers of a process, for the tasks of these classes.

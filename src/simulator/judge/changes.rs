@@ -8,7 +8,7 @@ use lapsed_core::task::{Envelope, UnixMs};
 
 use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, is_pulled, key_of};
 use crate::plan::{Op, Verb};
-use crate::programs::{RETRY, class_of};
+use crate::programs::{RETRY, attempts_max, class_of};
 use crate::record::{Actor, End};
 
 impl Judge {
@@ -219,6 +219,12 @@ impl Judge {
                     .and_then(|claim| claim.end);
                 if end == Some(End::Succeeded) {
                     self.accuse(Anomaly::Lost, format!("{what}: dead, and had succeeded"));
+                }
+                if end == Some(End::Failed) && old.attempt < attempts_max(old.key.as_str()) {
+                    self.accuse(
+                        Anomaly::Lost,
+                        format!("{what}: dead before its last attempt"),
+                    );
                 }
                 if new.recurrence.is_some() && new.crashes < 3 {
                     self.accuse(Anomaly::Lost, format!("{what}: a series is dead"));

@@ -31,7 +31,7 @@ use self::all_starts::Rates;
 pub use self::looked::Looked;
 pub use self::moves::{MOVED, MoveJudge};
 
-use crate::plan::{FaultKind, Op, Plan};
+use crate::plan::{FaultKind, Op, PULLED, Plan};
 use crate::record::{Actor, Call, End};
 
 /// What must not happen.
@@ -390,7 +390,7 @@ fn key_of(owner: Owner, row: u64) -> [u8; 16] {
 
 /// True if workers take this task.
 fn is_pulled(row: &Row) -> bool {
-    row.key.as_str().starts_with("Pull@")
+    row.key.class() == PULLED
 }
 
 fn due_at(row: &Row) -> UnixMs {

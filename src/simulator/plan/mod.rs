@@ -207,7 +207,10 @@ const TIMERS: [TimerKind; 5] = [
 const MOVES_PERCENT: u64 = 8;
 
 /// Daemons run the tasks of the first two, workers those of the last.
-pub const CLASSES: [&str; 3] = ["Job", "Mail", "Pull"];
+pub const CLASSES: [&str; 3] = ["Job", "Mail", PULLED];
+
+/// The class whose tasks wait in a pull queue.
+pub const PULLED: &str = "Pull";
 
 /// The class of the tasks of entries in the lists of a wheel.
 pub const WHEEL: &str = "Wheel";
@@ -232,7 +235,7 @@ impl Plan {
         let workers = rng.within(1, 3) as usize;
         let keys = (0..count).map(|n| {
             let method = rng.pick(&METHODS);
-            let class = rng.pick(&["Job", "Job", "Mail", "Pull"]);
+            let class = rng.pick(&["Job", "Job", "Mail", PULLED]);
             format!("{class}@{method}@{n}")
         });
         let mut intervals = Rng::new(seed, "intervals");
