@@ -175,8 +175,16 @@ impl Judge {
             );
             self.accuse(Anomaly::LeaseLostWithoutCause, text);
         }
-        // Retries are spread; most of the delay is kept.
-        if is_pending_again && end == Some(End::Failed) && new.retry_at < began.plus(RETRY / 2) {
+        if is_pending_again && end == Some(End::Succeeded) && !is_dead && !is_pulled(old) {
+            let text = format!(
+                "{actor:?} has a run repeated that succeeded: {}",
+                brief(old)
+            );
+            self.accuse(Anomaly::Doubled, text);
+        }
+        // Retries are spread, and count from the estimate of the process.
+        let retry_at = UnixMs(new.retry_at.0 + self.misread_ms(actor));
+        if is_pending_again && end == Some(End::Failed) && retry_at < began.plus(RETRY / 2) {
             let text = format!(
                 "{actor:?} at {} has it retried too soon: {}",
                 now.0,

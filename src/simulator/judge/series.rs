@@ -192,7 +192,7 @@ impl Judge {
         rows.any(|row| row.end_time == due && series_of(row) == Some(series.as_str()))
     }
 
-    fn misread_ms(&self, actor: Actor) -> i64 {
+    pub(super) fn misread_ms(&self, actor: Actor) -> i64 {
         match self.series.misread.contains(&actor) {
             true => MISREAD_MS,
             false => READ_MS,
