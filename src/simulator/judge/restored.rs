@@ -100,7 +100,8 @@ impl Judge {
             let touched = self.touched.get(key).map(Vec::as_slice);
             let mut touched = touched.unwrap_or_default().iter();
             let is_changed = touched.any(|touch| touch.at > *at && touch.what != "expired");
-            if self.rest_from > *due || is_changed {
+            let mut later = self.ops.iter().filter(|op| op.at > *at);
+            if self.rest_from > *due || is_changed || later.any(|op| self.names(&op.op, key)) {
                 continue;
             }
             self.looked.restored += 1;
