@@ -369,9 +369,7 @@ impl Judge {
     pub fn unfinished(&self, now: UnixMs) -> Vec<String> {
         let rows = self.rows.values().filter(|row| {
             let runs = row.lease_until >= now;
-            // A cancelled run of a dead process: retention ends it.
-            let is_left = self.prunes && row.finished_at.is_some() && row.lease_until > UnixMs(0);
-            row.status == Status::Unprocessed && (!row.deleted || runs || is_left)
+            row.status == Status::Unprocessed && (!row.deleted || runs)
         });
         let rows = rows.filter(|row| !pushes::waits_for_a_round(row, now));
         let rows = rows.filter(|row| !self.waits_for_a_dead_one(row));

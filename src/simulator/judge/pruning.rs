@@ -71,7 +71,8 @@ impl Judge {
     /// Demands that old rows are gone, or all there because nothing may be deleted.
     pub fn is_pruned(&mut self, now: UnixMs, is_kept: bool) {
         let rows = self.rows.values();
-        let old = rows.filter(|row| is_spent(row) && finished(row) + AGE_MS + 30_000 <= now.0);
+        let ends = |row: &&Row| is_spent(row) || is_cancelled_run(row);
+        let old = rows.filter(|row| ends(row) && finished(row) + AGE_MS + 30_000 <= now.0);
         let old: Vec<String> = old.map(brief).collect();
         if !is_kept {
             for row in old {
@@ -84,6 +85,14 @@ impl Judge {
 /// True if retention deletes the row some time. That of a configured series says that it has ended.
 fn is_spent(row: &Row) -> bool {
     matches!(row.status, Status::Processed | Status::Cancelled) && row.recurrence.is_none()
+}
+
+/// True if the task was cancelled during a run whose process did not end it: retention does, then deletes it.
+fn is_cancelled_run(row: &Row) -> bool {
+    row.status == Status::Unprocessed
+        && row.deleted
+        && row.finished_at.is_some()
+        && row.lease_until > UnixMs(0)
 }
 
 /// When the task has ended, or was due.
