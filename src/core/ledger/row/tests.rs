@@ -1,5 +1,9 @@
 //! The moments between two rules, which a test on a running clock meets by chance.
 
+mod settle;
+mod transfer;
+mod view;
+
 use std::time::Duration;
 
 use super::{Row, Status};
@@ -120,6 +124,16 @@ fn only_what_a_hold_keeps_back_is_moved_to_now() {
         let mut row = row(-50);
         assert!(row.run_now(Some(ms(before)), NOW));
         assert_eq!(row.end_time, ms(due), "held before {before}");
+    }
+}
+
+#[test]
+fn a_task_of_a_key_that_is_due_now_stays_one_of_a_key() {
+    for (due, origin) in [(0, Origin::Key), (1, Origin::Row)] {
+        let mut row = row(due);
+        row.origin = Origin::Key;
+        assert!(row.run_now(None, NOW));
+        assert_eq!((row.end_time, row.origin), (NOW, origin), "{due}");
     }
 }
 

@@ -59,8 +59,8 @@ impl Row {
                 Arrival::Known
             }
             Status::Unprocessed if latest(existing) >= latest(self) => Arrival::Known,
-            Status::Unprocessed => Arrival::Write,
-            // It was moved away, or unstaged, or has been redriven in the source since it was copied.
+            // Another arming, which is older; or it was moved away, or unstaged, or has been redriven in the source since
+            // it was copied.
             _ if !same || existing.is_of_move() => Arrival::Write,
             _ if self.changed_at > existing.finished() => Arrival::Write,
             _ => Arrival::Known,
