@@ -85,3 +85,52 @@ impl After {
 fn is_default(policy: &IfDead) -> bool {
     *policy == IfDead::default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(if_dead: IfDead) -> After {
+        After {
+            tag: "eu".into(),
+            if_dead,
+        }
+    }
+
+    #[test]
+    fn a_condition_is_described_and_stored_with_the_policy_unless_that_is_the_default() {
+        for (if_dead, summary, stored) in [
+            (IfDead::Wait, "all tasks with tag eu", r#"{"tag":"eu"}"#),
+            (
+                IfDead::Ignore,
+                "all tasks with tag eu, done or dead",
+                r#"{"tag":"eu","if_dead":"ignore"}"#,
+            ),
+        ] {
+            let after = after(if_dead);
+            assert_eq!(after.summary(), summary);
+            assert_eq!(serde_json::to_string(&after).unwrap(), stored);
+            assert_eq!(serde_json::from_str::<After>(stored).unwrap(), after);
+            assert_eq!(if_dead.as_str().parse(), Ok(if_dead));
+        }
+        let error = "no".parse::<IfDead>().unwrap_err();
+        assert_eq!(error, "`no` is neither `wait` nor `ignore`");
+        let waits = after(IfDead::Wait).waits_for(State::Dead);
+        assert_eq!(waits, "a task with tag `eu` is dead");
+    }
+
+    #[test]
+    fn a_task_does_not_wait_for_itself() {
+        let wait = after(IfDead::Wait);
+        assert_eq!(wait.problem(None), None);
+        assert_eq!(wait.problem(Some("us")), None);
+        let problem = wait.problem(Some("eu")).unwrap();
+        assert!(problem.contains("would wait for itself"), "{problem}");
+        let no_tag = After {
+            tag: String::new(),
+            ..wait
+        };
+        let problem = no_tag.problem(Some("eu")).unwrap();
+        assert!(problem.starts_with("`after`: tag is empty"), "{problem}");
+    }
+}

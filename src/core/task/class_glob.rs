@@ -148,4 +148,22 @@ mod tests {
         }
         assert_eq!(glob("Mail@send*").to_string(), "Mail@send*");
     }
+
+    #[test]
+    fn parts_of_a_glob_do_not_share_characters() {
+        assert!(matches("*ab*b", "abb"));
+        assert!(!matches("*ab*b", "ab"));
+    }
+
+    #[test]
+    fn a_glob_is_read_into_class_and_method_and_has_a_longest() {
+        let read = |text: &str| ClassGlob::parse(text).unwrap();
+        let mail = read("Mail@send*");
+        assert_eq!((mail.class(), mail.method()), ("Mail", Some("send*")));
+        let order = read("Order");
+        assert_eq!((order.class(), order.method()), ("Order", None));
+        assert_eq!(read(&"x".repeat(BYTES_MAX)).class().len(), 255);
+        let error = ClassGlob::parse(&"x".repeat(BYTES_MAX + 1)).unwrap_err();
+        assert!(error.ends_with("is no class, expected such as `Order`, `Report*` or `Mail@send`"));
+    }
 }

@@ -75,3 +75,22 @@ fn payload_problem(payload: &str, is_text: bool) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_its_payload_a_task_keeps_tag_and_limit() {
+        let contents = Contents {
+            payload: Some("1".into()),
+            tag: Some("eu".into()),
+            max_attempts: Some(7),
+        };
+        let expected = Contents {
+            payload: None,
+            ..contents.clone()
+        };
+        assert_eq!(contents.without_payload(), expected);
+    }
+}

@@ -281,4 +281,20 @@ mod tests {
             prop_assert_eq!(Envelope::open(sealed.clone().seal()), sealed);
         }
     }
+
+    #[test]
+    fn the_condition_is_found_without_the_payload() {
+        for (after, if_dead) in [
+            (r#"{"tag":"eu"}"#, IfDead::Wait),
+            (r#"{"tag":"eu","if_dead":"ignore"}"#, IfDead::Ignore),
+        ] {
+            let stored = format!(r#"{{"$lapsed":{{"after":{after}}},"payload":1}}"#);
+            let tag = "eu".to_owned();
+            let expected = Some(After { tag, if_dead });
+            assert_eq!(Envelope::condition(&stored), expected);
+            assert_eq!(open(&stored).after, expected);
+        }
+        assert_eq!(Envelope::condition(r#"{"$lapsed":{}}"#), None);
+        assert_eq!(Envelope::condition("1"), None);
+    }
 }

@@ -236,4 +236,27 @@ mod tests {
             assert!(!never.is_match(&kind.replace('#', "3")), "{kind}");
         }
     }
+
+    #[test]
+    fn only_what_the_engine_says_with_its_numbers_is_left_out() {
+        for (error, kind) in [
+            ("gave up after 3 of 3 attempts: x", "x"),
+            (
+                "gave up after  of 3 attempts: x",
+                "gave up after  of # attempts: x",
+            ),
+            (
+                "gave up after 2 attempts: the next would have begun after its deadline of 5m: x",
+                "x",
+            ),
+            (
+                "gave up after 2 attempts: the next would have begun after its deadline of : x",
+                "gave up after # attempts: the next would have begun after its deadline of : x",
+            ),
+            ("error 5f", "error #f"),
+            ("error 5f5f5f5f", "error #"),
+        ] {
+            assert_eq!(error_kind(error), kind, "{error}");
+        }
+    }
 }

@@ -280,4 +280,25 @@ mod tests {
             "`bad` is not a reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`"
         );
     }
+
+    #[test]
+    fn reasons_and_ends_of_attempts_have_names() {
+        for (how, name, was_run) in [
+            (How::Failed, "failed", true),
+            (How::TimedOut, "timed_out", true),
+            (How::Panicked, "panicked", true),
+            (How::Snoozed, "snoozed", true),
+            (How::Poisoned, "poisoned", false),
+            (How::Expired, "expired", false),
+        ] {
+            assert_eq!((how.as_str(), how.was_run()), (name, was_run));
+            let stored = serde_json::to_value(how).unwrap();
+            assert_eq!(stored, name, "the ledger has the same name");
+        }
+        for reason in Reason::ALL {
+            assert_eq!(reason.to_string(), reason.as_str());
+            assert_eq!(reason.as_str().parse(), Ok(reason));
+        }
+        assert_eq!(format!("{:>9}|", Reason::Expired), "  expired|");
+    }
 }

@@ -70,3 +70,16 @@ impl Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_added_to_the_other_limits() {
+        let limits = Limits::default().priority(3);
+        let timeout = Some(Duration::from_secs(5));
+        let expected = Limits { timeout, ..limits };
+        assert_eq!(limits.timeout(Duration::from_secs(5)), expected);
+    }
+}

@@ -239,4 +239,11 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_rate_is_written_as_it_was_read() {
+        for text in ["10/s", "3/m", "1/h"] {
+            assert_eq!(rate(text).to_string(), text);
+        }
+    }
 }

@@ -227,4 +227,40 @@ mod tests {
             prop_assert!(delay >= plain * (1.0 - jitter) - 1e-6 && delay <= plain * (1.0 + jitter) + 1e-6);
         }
     }
+
+    #[test]
+    fn a_ladder_has_a_run_for_each_rung_and_the_first() {
+        let rungs = [5, 7].map(Duration::from_secs);
+        let ladder = RetryPolicy::ladder(rungs);
+        assert_eq!(ladder.max_attempts, 3);
+        assert_eq!(
+            [1, 2, 3].map(|run| ladder.delay(run, MID).as_secs()),
+            [5, 7, 7]
+        );
+        assert_eq!(RetryPolicy::ladder([]).max_attempts, 1);
+        let base = Duration::from_secs(2);
+        let growing = RetryPolicy::exponential(base, 2 * base);
+        assert_eq!(
+            [1, 2, 3].map(|run| growing.delay(run, MID).as_secs()),
+            [2, 4, 4]
+        );
+    }
+
+    #[test]
+    fn a_policy_of_no_run_allows_none() {
+        for (max_attempts, allows) in [(0, false), (1, true), (2, true)] {
+            let policy = RetryPolicy {
+                max_attempts,
+                ..RetryPolicy::default()
+            };
+            assert_eq!(policy.allows_a_run(), allows, "{max_attempts}");
+        }
+    }
+
+    #[test]
+    fn a_delay_grows_with_the_random_number() {
+        let policy = RetryPolicy::fixed(Duration::from_secs(10));
+        assert_eq!(policy.delay(1, 0.0), Duration::from_secs(9));
+        assert_eq!(policy.delay(1, 1.0), Duration::from_secs(11));
+    }
 }

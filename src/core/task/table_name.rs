@@ -102,4 +102,18 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn tables_beside_it_have_its_name_first() {
+        let table = TableName::new("t").unwrap();
+        let beside = [
+            table.pauses(),
+            table.rates(),
+            table.documents(),
+            table.archive().to_string(),
+            table.duplicates(),
+        ];
+        let expected = ["pauses", "rates", "documents", "archive", "duplicates"];
+        assert_eq!(beside, expected.map(|name| format!("t_{name}")));
+    }
 }

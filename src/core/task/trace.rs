@@ -153,6 +153,21 @@ mod tests {
     }
 
     #[test]
+    fn a_trace_is_recorded_if_its_flag_says_so_and_has_two_ids() {
+        for (flags, sampled) in [("00", false), ("01", true), ("02", false), ("03", true)] {
+            let read: Traceparent = (EXAMPLE[..53].to_owned() + flags).parse().unwrap();
+            assert_eq!(read.is_sampled(), sampled, "{flags}");
+        }
+        let parts = |trace, span| Traceparent::from_parts(trace, span, true);
+        assert_eq!(parts(1, 2).map(|made| made.ids()), Some((1, 2)));
+        for (trace, span) in [(0, 0), (0, 2), (1, 0)] {
+            assert_eq!(parts(trace, span), None, "{trace} {span}");
+        }
+        let unsampled = Traceparent::from_parts(1, 2, false).unwrap();
+        assert!(!unsampled.is_sampled() && parts(1, 2).unwrap().is_sampled());
+    }
+
+    #[test]
     fn a_later_version_is_read_and_written_as_the_first() {
         let later = EXAMPLE.replacen("00", "cc", 1) + "-what-comes";
         assert_eq!(later.parse::<Traceparent>().unwrap().to_string(), EXAMPLE);

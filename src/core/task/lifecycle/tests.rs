@@ -332,3 +332,27 @@ fn an_outcome_has_the_name_that_metrics_and_logs_use() {
         assert_eq!(outcome.as_str(), name, "{outcome:?}");
     }
 }
+
+#[test]
+fn a_task_that_waits_for_others_has_snoozed_no_more_often() {
+    let delay = Duration::from_secs(7);
+    let error = "a task with tag `eu` is pending";
+    let postponed = Outcome::Postponed {
+        delay,
+        error: error.into(),
+    };
+    let snoozes = SNOOZES_MAX;
+    let attempt = Attempt {
+        snoozes,
+        ..attempt(1)
+    };
+    let Verdict::Snooze { at, attempt_error } = judged(postponed, attempt) else {
+        panic!("it does not wait");
+    };
+    assert_eq!(at, NOW.plus(delay));
+    assert_eq!(
+        (attempt_error.how, attempt_error.snoozes),
+        (How::Snoozed, snoozes)
+    );
+    assert_eq!(attempt_error.error, error);
+}

@@ -100,3 +100,102 @@ fn a_scope_reads_back_as_displayed_and_includes_narrower_ones() {
     assert!(!scope("Order@close").includes(&scope("Order")));
     assert!(!scope("Order").includes(&scope("Orders")));
 }
+
+#[test]
+fn a_scope_covers_a_class_or_a_method() {
+    let key = |text: &str| TaskKey::parse(text).unwrap();
+    for (scope, covered) in [
+        (Scope::EVERYTHING, [true, true, true]),
+        ("Order".parse().unwrap(), [true, true, false]),
+        ("Order@close".parse().unwrap(), [true, false, false]),
+    ] {
+        let keys = ["Order@close@1", "Order@pay@1", "User@close@1"];
+        assert_eq!(
+            keys.map(|text| scope.covers(&key(text))),
+            covered,
+            "{scope}"
+        );
+    }
+    let error = "Order@close@1".parse::<Scope>().unwrap_err();
+    assert!(matches!(error, ScopeError::Arguments { .. }), "{error}");
+}
+
+#[test]
+fn a_pause_says_since_when_until_when_by_whom_and_why() {
+    let time = |at: UnixMs| at.0.to_string();
+    let bare = pause(PauseKind::Pause, "Order");
+    assert_eq!(bare.origin(time), "since 0");
+    let full = Pause {
+        until: Some(UnixMs(9)),
+        by: "ann".into(),
+        reason: "a reason".into(),
+        ..bare
+    };
+    assert_eq!(full.origin(time), "since 0 until 9 by ann: a reason");
+}
+
+#[test]
+fn what_is_paused_or_held_is_told() {
+    let of = |pauses: &[(PauseKind, &str)]| {
+        let pauses = pauses.iter().map(|(kind, scope)| pause(*kind, scope));
+        Paused::of(&pauses.collect::<Vec<_>>())
+    };
+    for (paused, is_empty, is_everything, held_before) in [
+        (of(&[]), true, false, None),
+        (of(&[(PauseKind::Release, "Order")]), true, false, None),
+        (of(&[(PauseKind::Pause, "Order")]), false, false, None),
+        (of(&[(PauseKind::Pause, "everything")]), false, true, None),
+        (
+            of(&[(PauseKind::Hold, "everything")]),
+            false,
+            false,
+            Some(UnixMs(100)),
+        ),
+    ] {
+        assert_eq!(paused.is_empty(), is_empty, "{paused:?}");
+        assert_eq!(paused.is_everything(), is_everything, "{paused:?}");
+        assert_eq!(paused.held_before(), held_before, "{paused:?}");
+    }
+    assert_eq!(BlockedBy::Paused.as_str(), "paused");
+    assert_eq!(BlockedBy::Held.as_str(), "held");
+}
+
+#[test]
+fn a_task_may_start_once_what_blocked_it_has_ended() {
+    let of = |pauses: &[(PauseKind, &str)]| {
+        let pauses = pauses.iter().map(|(kind, scope)| pause(*kind, scope));
+        Paused::of(&pauses.collect::<Vec<_>>())
+    };
+    let [order, all, hold] = [
+        (PauseKind::Pause, "Order"),
+        (PauseKind::Pause, "everything"),
+        (PauseKind::Hold, "everything"),
+    ];
+    let release = (PauseKind::Release, "Order");
+    for (before, now, expected) in [
+        (of(&[]), of(&[]), false),
+        (of(&[]), of(&[order, all, hold]), false),
+        (of(&[order]), of(&[order]), false),
+        (of(&[order]), of(&[]), true),
+        (of(&[all]), of(&[all]), false),
+        (of(&[all]), of(&[order]), true),
+        (of(&[hold]), of(&[hold]), false),
+        (of(&[hold]), of(&[]), true),
+        (of(&[hold]), of(&[hold, release]), true),
+        (of(&[hold, release]), of(&[hold]), false),
+    ] {
+        assert_eq!(now.unblocks(&before), expected, "{before:?}, {now:?}");
+    }
+}
+
+#[test]
+fn a_pause_with_an_end_is_over_from_its_end_on() {
+    let ends = |until| Pause {
+        until,
+        ..pause(PauseKind::Pause, "Order")
+    };
+    let until = Some(UnixMs(10));
+    assert!(!ends(until).is_over(UnixMs(9)));
+    assert!(ends(until).is_over(UnixMs(10)) && ends(until).is_over(UnixMs(11)));
+    assert!(!ends(None).is_over(UnixMs(10)));
+}

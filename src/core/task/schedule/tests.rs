@@ -88,3 +88,14 @@ fn times_are_parsed_to_the_millisecond() {
     }
     assert_eq!(refused("9999-12-31T23:59:59Z"), ScheduleError::TooFar);
 }
+
+#[test]
+fn a_due_time_is_at_most_the_longest_delay_away() {
+    let now = UnixMs(1_795_291_200_000);
+    let at = |ahead_ms: i64| {
+        let moment = UnixMs(now.plus(DELAY_MAX).0 + ahead_ms);
+        Due(Kind::At(moment)).resolve_checked(now)
+    };
+    assert_eq!(at(0), Ok(now.plus(DELAY_MAX)));
+    assert_eq!(at(1), Err(ScheduleError::TooFar));
+}

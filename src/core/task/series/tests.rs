@@ -313,3 +313,46 @@ fn an_occurrence_that_was_not_run_keeps_the_result_of_the_one_before() {
     let succeeded = run.series_verdict(result, &Outcome::Succeeded, now);
     assert_eq!(succeeded, next(true, Some("7".into())));
 }
+
+#[test]
+fn an_occurrence_that_could_not_start_before_is_not_missed_for_those_after_it() {
+    let rule = every_minutes(1).catch_up(CatchUp::All).catch_up_max(3);
+    let late = occurrence(&rule, 10, 20 * MINUTE);
+    assert!(late.is_missed());
+    // An older run of its key ended just now.
+    let ready = UnixMs(30 * MINUTE);
+    assert!(!Occurrence { ready, ..late }.is_missed());
+}
+
+#[test]
+fn what_has_just_fallen_due_is_not_skipped() {
+    // Each has half a minute to start.
+    let rule = every_minutes(1);
+    let run = occurrence(&rule, 10, 0);
+    assert_eq!(
+        next(occurrence(&rule, 10, 0), 20 * MINUTE + 30_000),
+        Some(20.0)
+    );
+    assert_eq!(next(run, 20 * MINUTE + 30_001), Some(21.0));
+}
+
+#[test]
+fn a_snooze_to_the_next_occurrence_gives_way_to_it() {
+    let rule = every_minutes(10);
+    let now = UnixMs(11 * MINUTE);
+    for (at, expected) in [(20, Some(20)), (19, None)] {
+        let snooze = Verdict::Snooze {
+            at: UnixMs(at * MINUTE),
+            attempt_error: attempt_error(),
+        };
+        let run = occurrence(&rule, 10, 0);
+        let verdict = run.series_verdict(snooze.clone(), &Outcome::Completed, now);
+        match expected {
+            None => assert_eq!(verdict, snooze),
+            Some(minute) => assert!(
+                matches!(verdict, Verdict::NextOccurrence { next, ran: false, died: None, .. } if next == UnixMs(minute * MINUTE)),
+                "{verdict:?}"
+            ),
+        }
+    }
+}

@@ -113,6 +113,26 @@ fn names_seconds_and_the_last_day_are_parsed() {
 }
 
 #[test]
+fn the_working_day_nearest_to_the_first_is_in_its_month() {
+    // 2026-08-01 is a Saturday, 2026-11-01 a Sunday, 2026-05-31, the last of May, a Sunday.
+    let first = occurrences("0 0 1W 8,11 *", "UTC", "2026-07-01T00:00:00Z", 2);
+    assert_eq!(
+        first,
+        ["2026-08-03 00:00:00+00:00", "2026-11-02 00:00:00+00:00"]
+    );
+    let last = occurrences("0 0 31W 5 *", "UTC", "2026-05-01T00:00:00Z", 1);
+    assert_eq!(last, ["2026-05-29 00:00:00+00:00"]);
+}
+
+#[test]
+fn a_number_has_one_or_two_digits() {
+    for (minute, is_read) in [("5", true), ("05", true), ("005", false), ("+5", false)] {
+        let rule = CronRule::parse(&format!("{minute} * * * *"), "UTC");
+        assert_eq!(rule.is_ok(), is_read, "{minute}");
+    }
+}
+
+#[test]
 fn an_invalid_expression_is_refused_with_the_field_and_the_expected_form() {
     let refused = [
         (
