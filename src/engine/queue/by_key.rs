@@ -269,3 +269,41 @@ impl CoalescingQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn settled_armings_are_remembered_as_long_as_their_echoes_are_expected() {
+        let router = Router::new(crate::Handlers::new(), &crate::Config::default());
+        let route_queues = RouteQueues::new(&router, Default::default(), Default::default());
+        let mut queue = CoalescingQueue::new(route_queues);
+        let [early, late] = ["early", "late"].map(|name| TaskKey::build("C", "m", [name]).unwrap());
+        let due = crate::task::UnixMs(10);
+        let armings = [1, 2].map(|row| Arming { row, due });
+        let echo = |arming| Signal {
+            key: late.clone(),
+            source: Source::Nudge,
+            arming: Some(arming),
+        };
+        let start = Instant::now();
+        queue.remember_settled(&early, armings[0], start);
+        queue.remember_settled(&late, armings[0], start);
+        tokio::time::advance(ECHO_OF_ARMING - Duration::from_millis(1)).await;
+        queue.remember_settled(&late, armings[1], Instant::now());
+        queue.forget_settled(Instant::now());
+        assert_eq!(queue.settled.len(), 2);
+
+        tokio::time::advance(Duration::from_millis(1)).await;
+        queue.forget_settled(Instant::now());
+        let left: Vec<&TaskKey> = queue.settled.keys().collect();
+        assert_eq!((left, queue.settled_order.len()), (vec![&late], 1));
+        assert!(!queue.is_echo(&echo(armings[0])) && queue.is_echo(&echo(armings[1])));
+
+        tokio::time::advance(ECHO_OF_ARMING - Duration::from_millis(1)).await;
+        assert!(!queue.is_echo(&echo(armings[1])), "its time is over");
+        queue.forget_settled(Instant::now());
+        assert!(queue.settled.is_empty() && queue.settled_order.is_empty());
+    }
+}

@@ -34,3 +34,15 @@ impl SignalClass {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_fresh_until_it_is_late_for_the_span_of_the_backlog() {
+        let just_before = BACKLOG_AFTER - Duration::from_millis(1);
+        assert_eq!(SignalClass::of_overdue(just_before), SignalClass::Fresh);
+        assert_eq!(SignalClass::of_overdue(BACKLOG_AFTER), SignalClass::Backlog);
+    }
+}

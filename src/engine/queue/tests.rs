@@ -1,3 +1,5 @@
+mod limits;
+
 use futures_util::FutureExt as _;
 
 use super::by_key::{ECHO_OF_KEY, ROUTED_AT_ONCE};

@@ -37,3 +37,23 @@ impl Unroutable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_and_method_is_remembered_up_to_a_limit() {
+        let unroutable = Unroutable::new(Arc::default());
+        let remembered = || unroutable.logged.lock().unwrap().len();
+        let record = |class: &str, arg: &str| {
+            let key = TaskKey::build(class, "m", [arg]).unwrap();
+            unroutable.record(&key);
+        };
+        record("C", "1");
+        record("C", "2");
+        assert_eq!(remembered(), 1);
+        (0..=REMEMBERED_MAX).for_each(|n| record(&format!("C{n}"), "1"));
+        assert_eq!(remembered(), REMEMBERED_MAX);
+    }
+}

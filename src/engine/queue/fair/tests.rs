@@ -1,3 +1,5 @@
+mod aside;
+
 use super::*;
 use crate::engine::queue::route_load::RoutePermit;
 use crate::task::TaskKey;
