@@ -211,8 +211,46 @@ mod tests {
     use super::*;
     use lapsed_core::task::TableName;
 
-    #[test]
-    fn a_thread_that_cannot_be_started_leaves_the_copying_to_commits_until_it_can() {
+    /// A ledger in a file, and a connection whose commits copy nothing.
+    fn file_with_pages(directory: &tempfile::TempDir) -> (DatabaseFile, Connection) {
+        let file = DatabaseFile {
+            path: directory.path().join("lapsed.db"),
+            table: TableName::new("t").unwrap(),
+        };
+        crate::migration::migrate(&file, false).unwrap();
+        let connection = file.open(Access::Write).unwrap();
+        for (pragma, value) in [("wal_autocheckpoint", 0), ("synchronous", 0)] {
+            connection.pragma_update(None, pragma, value).unwrap();
+        }
+        connection
+            .execute_batch("CREATE TABLE pages (id INTEGER PRIMARY KEY, page BLOB)")
+            .unwrap();
+        checkpoint(&connection, "PASSIVE").unwrap();
+        (file, connection)
+    }
+
+    /// Commits until so many pages wait to be copied.
+    fn write_until(connection: &Connection, waiting: u64) -> Log {
+        loop {
+            let log = checkpoint(connection, "NOOP").unwrap();
+            let left = waiting.saturating_sub(log.pages - log.copied);
+            if left == 0 {
+                return log;
+            }
+            // A change of one row in place is a commit of one page.
+            let write = match left {
+                1..=40 => "REPLACE INTO pages VALUES (1, x'00')".to_owned(),
+                left => {
+                    let bytes = (left - 20) * 4_000;
+                    format!("INSERT INTO pages (page) VALUES (zeroblob({bytes}))")
+                }
+            };
+            connection.execute(&write, []).unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_cannot_be_started_leaves_the_copying_to_commits_until_it_can() {
         let file = DatabaseFile {
             path: "unused".into(),
             table: TableName::new("t").unwrap(),
@@ -220,30 +258,98 @@ mod tests {
         let mut checkpoints = Checkpoints::new(file);
         checkpoints.ask(thread::Builder::new().stack_size(1 << 60));
         assert!(checkpoints.copier.is_none());
-        checkpoints.start_at = None;
+        tokio::time::advance(PAUSE - Duration::from_millis(1)).await;
         checkpoints.ask(thread::Builder::new());
-        assert!(checkpoints.copier.is_some());
+        assert!(checkpoints.copier.is_none() && !checkpoints.has_asked);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        checkpoints.ask(thread::Builder::new());
+        assert!(checkpoints.copier.is_some() && checkpoints.has_asked);
+        checkpoints.close();
+        assert!(checkpoints.copier.is_none());
+    }
+
+    #[test]
+    fn the_thread_is_asked_when_many_pages_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, connection) = file_with_pages(&directory);
+        let mut checkpoints = Checkpoints::new(file);
+        write_until(&connection, COPY_AT - 1);
+        checkpoints.after_commit(&connection).unwrap();
+        assert!(!checkpoints.has_asked);
+        write_until(&connection, COPY_AT);
+        checkpoints.after_commit(&connection).unwrap();
+        assert!(checkpoints.has_asked && checkpoints.copier.is_some());
+    }
+
+    #[test]
+    fn the_writer_copies_the_rest_of_a_long_log_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, connection) = file_with_pages(&directory);
+        let mut checkpoints = Checkpoints::new(file.clone());
+        checkpoints.has_asked = true;
+        write_until(&connection, REST_MAX);
+        checkpoints.after_commit(&connection).unwrap();
+        assert!(checkpoints.has_asked, "the log is short");
+
+        write_until(&connection, RESTART_AT);
+        // As long as it reads, the log goes on where it is.
+        let reader = file.open(Access::Read).unwrap();
+        reader
+            .execute_batch("BEGIN; SELECT COUNT(*) FROM pages")
+            .unwrap();
+        checkpoint(&connection, "PASSIVE").unwrap();
+        let log = write_until(&connection, REST_MAX + 1);
+        assert!(log.pages > RESTART_AT, "{log:?}");
+        checkpoints.after_commit(&connection).unwrap();
+        assert!(checkpoints.has_asked, "too many pages wait");
+        reader
+            .execute_batch("ROLLBACK; BEGIN; SELECT COUNT(*) FROM pages")
+            .unwrap();
+        checkpoint(&connection, "PASSIVE").unwrap();
+        write_until(&connection, REST_MAX);
+        checkpoints.after_commit(&connection).unwrap();
+        assert!(!checkpoints.has_asked);
+    }
+
+    #[test]
+    fn a_full_copy_leaves_nothing_in_the_log_and_a_reader_in_the_way_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, connection) = file_with_pages(&directory);
+        connection.busy_timeout(Duration::ZERO).unwrap();
+        let reader = file.open(Access::Read).unwrap();
+        reader
+            .execute_batch("BEGIN; SELECT COUNT(*) FROM pages")
+            .unwrap();
+        write_until(&connection, 10);
+        let refused = copy_all(&connection, &file).unwrap_err();
+        assert!(
+            refused.to_string().contains("cannot be copied yet"),
+            "{refused}"
+        );
+        reader.execute_batch("ROLLBACK").unwrap();
+        copy_all(&connection, &file).unwrap();
+        let log = checkpoint(&connection, "NOOP").unwrap();
+        assert_eq!(log.pages, log.copied);
+    }
+
+    #[test]
+    fn room_is_made_by_copying_what_was_committed_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_file, connection) = file_with_pages(&directory);
+        for statement in ["SELECT 1", "BEGIN; DELETE FROM pages"] {
+            write_until(&connection, 10);
+            connection.execute_batch(statement).unwrap();
+            make_room(&connection);
+            let log = checkpoint(&connection, "NOOP").unwrap();
+            assert_eq!(log.pages, log.copied, "{statement}");
+            assert!(connection.is_autocommit(), "{statement}");
+        }
     }
 
     #[test]
     fn a_log_that_grows_while_it_is_copied_starts_over() {
         let directory = tempfile::tempdir().unwrap();
-        let file = DatabaseFile {
-            path: directory.path().join("lapsed.db"),
-            table: TableName::new("t").unwrap(),
-        };
-        crate::migration::migrate(&file, false).unwrap();
-        let connection = file.open(Access::Write).unwrap();
-        // No commit copies.
-        connection
-            .pragma_update(None, "wal_autocheckpoint", 0)
-            .unwrap();
-        connection
-            .pragma_update(None, "synchronous", "OFF")
-            .unwrap();
-        connection
-            .execute_batch("CREATE TABLE pages (id INTEGER PRIMARY KEY, page BLOB)")
-            .unwrap();
+        let (file, connection) = file_with_pages(&directory);
         let mut checkpoints = Checkpoints::new(file);
         let (mut largest, deadline) = (0, Instant::now() + Duration::from_secs(60));
         loop {

@@ -105,3 +105,63 @@ pub(super) fn refused(message: String) -> LedgerError {
         source: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn failure(code: i32) -> rusqlite::Error {
+        let text = match code {
+            ffi::SQLITE_ERROR => "no such table: t",
+            ffi::SQLITE_INTERNAL => "as SQLite says",
+            _ => "its text",
+        };
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(text.to_owned()))
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong_with_the_file_and_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lapsed.db");
+        std::fs::write(&path, "").unwrap();
+        let file = format!("`{}`", path.display());
+        for (code, message) in [
+            (
+                ffi::SQLITE_BUSY,
+                format!("another process has kept {file} locked for 5 s"),
+            ),
+            (
+                ffi::SQLITE_IOERR,
+                format!("cannot read or write {file}: its text"),
+            ),
+            (ffi::SQLITE_TOOBIG, "its text".to_owned()),
+            (ffi::SQLITE_FULL, format!("no space left for {file}")),
+            (ffi::SQLITE_READONLY, format!("{file} is read-only")),
+            (
+                ffi::SQLITE_CANTOPEN,
+                format!("cannot open {file}: its text"),
+            ),
+            (ffi::SQLITE_PERM, format!("cannot open {file}: its text")),
+            (
+                ffi::SQLITE_NOTADB,
+                format!("{file} is not an SQLite database"),
+            ),
+            (
+                ffi::SQLITE_CORRUPT,
+                format!("{file} is damaged (its text): restore a backup"),
+            ),
+            (
+                ffi::SQLITE_ERROR,
+                format!("{file} has no such table: t; run `lapsed migrate`"),
+            ),
+            (ffi::SQLITE_INTERNAL, format!("{file}: as SQLite says")),
+        ] {
+            let error = error(&path, failure(code));
+            assert!(error.to_string().ends_with(&message), "{error}");
+            assert_eq!(is_disk_full(&error), code == ffi::SQLITE_FULL, "{error}");
+        }
+        assert!(!is_disk_full(&refused("no space left".to_owned())));
+    }
+}

@@ -122,3 +122,64 @@ fn quick_check(
     let checked = checked.map_err(|source| file.error(source))?;
     Ok((checked != "ok").then_some(checked))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use lapsed_core::config::Config;
+    use lapsed_core::ledger::Ledger;
+
+    #[tokio::test]
+    async fn facts_are_those_of_the_file_and_a_check_finds_a_page_that_is_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let mode = fs::Permissions::from_mode(0o750);
+        fs::set_permissions(directory.path(), mode).unwrap();
+        let path = directory.path().join("lapsed.db");
+        let url = format!("sqlite://{}", path.display());
+        let config = Config::from_toml(&format!("[ledger]\nurl = '{url}'")).unwrap();
+        let ledger = SqliteLedger::new(&config.ledger).unwrap();
+        ledger.migrate(false).await.unwrap();
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other
+            .execute_batch(
+                "CREATE TABLE padding AS SELECT zeroblob(100000) AS page;
+                 CREATE TABLE after (id INTEGER PRIMARY KEY, page BLOB);
+                 DROP TABLE padding;
+                 PRAGMA wal_checkpoint(TRUNCATE);",
+            )
+            .unwrap();
+
+        let facts = ledger.facts().await.unwrap();
+        let number = |pragma: &str| -> u64 {
+            let value = other.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+            value.unwrap().unsigned_abs()
+        };
+        let page = number("page_size");
+        let unused = number("freelist_count");
+        assert!(unused > 20, "{unused}");
+        assert_eq!((facts.mode, facts.directory_mode), (0o600, 0o750));
+        assert_eq!(facts.bytes, fs::metadata(&path).unwrap().len());
+        assert_eq!(facts.bytes_unused, unused * page);
+        assert_eq!((facts.journal_mode.as_str(), facts.synchronous), ("wal", 2));
+
+        assert_eq!(ledger.quick_check().await.unwrap(), None);
+        let root: u64 = other
+            .query_row(
+                "SELECT rootpage FROM sqlite_schema WHERE name = 'after'",
+                [],
+                |row| row.get::<_, i64>(0),
+            )
+            .unwrap()
+            .unsigned_abs();
+        drop(other);
+        Ledger::close(&ledger).await;
+        let mut bytes = fs::read(&path).unwrap();
+        let from = usize::try_from((root - 1) * page).unwrap();
+        bytes[from..from + 100].fill(0xff);
+        fs::write(&path, bytes).unwrap();
+        let problem = ledger.quick_check().await.unwrap().unwrap();
+        assert!(problem.contains(&format!("page {root}")), "{problem}");
+    }
+}

@@ -312,4 +312,111 @@ mod tests {
         check_version(3_051_003).unwrap();
         check_version(rusqlite::version_number()).unwrap();
     }
+
+    fn file(path: PathBuf) -> DatabaseFile {
+        DatabaseFile {
+            path,
+            table: TableName::new("t").unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_network_file_system_is_named() {
+        for (number, name) in [
+            (0x6969, Some("NFS")),
+            (0x517b, Some("SMB")),
+            (0xff53_4d42, Some("CIFS")),
+            (0xfe53_4d42, Some("SMB2")),
+            (0x0102_1997, Some("9P")),
+            (0x00c3_6400, Some("Ceph")),
+            (0x5346_414f, Some("AFS")),
+            (0x7461_636f, Some("OCFS2")),
+            (0x0116_1970, Some("GFS2")),
+            (0xef53, None), // ext4
+            (0, None),
+        ] {
+            assert_eq!(network_name(number), name, "{number:x}");
+        }
+        // As the kernel of a machine with 32 bits reports it: with its sign.
+        let signed = i64::from(0xff53_4d42_u32.cast_signed());
+        assert_eq!(network_name(signed.cast_unsigned()), Some("CIFS"));
+    }
+
+    #[test]
+    fn a_log_is_lost_if_the_connection_alone_has_what_was_in_it() {
+        let [one, two] = [Some((1, 1)), Some((1, 2))];
+        let identity = |database, log, index| FileIdentity {
+            database,
+            log,
+            index,
+        };
+        let opened = identity(one, one, one);
+        for (what, now, is_whole, is_lost) in [
+            ("nothing has changed", opened, true, true),
+            ("both deleted", identity(one, None, None), false, true),
+            ("the log deleted", identity(one, None, one), false, true),
+            ("the index deleted", identity(one, one, None), false, true),
+            ("another index", identity(one, two, two), true, false),
+            ("another database", identity(two, one, one), true, false),
+            ("no database", identity(None, one, one), false, false),
+            ("another, no index", identity(two, None, None), false, false),
+        ] {
+            assert_eq!(now.is_whole(), is_whole, "{what}");
+            assert_eq!(opened.has_lost_log(&now), is_lost, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_used_without_its_symbolic_links() {
+        let directory = tempfile::tempdir().unwrap();
+        let real = fs::canonicalize(directory.path()).unwrap().join("real");
+        fs::create_dir(&real).unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        std::os::unix::fs::symlink("moved.db", real.join("lapsed.db")).unwrap();
+        let table = TableName::new("t").unwrap();
+        let file = DatabaseFile::new(link.join("lapsed.db"), table);
+        assert_eq!(file.path, real.join("moved.db"));
+        assert_eq!(file.directory(), real);
+    }
+
+    #[test]
+    fn a_name_alone_is_in_the_present_directory() {
+        assert_eq!(file("lapsed.db".into()).directory(), Path::new("."));
+        assert_eq!(file("/lapsed.db".into()).directory(), Path::new("/"));
+    }
+
+    #[test]
+    fn connections_have_the_settings_that_the_ledger_relies_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = file(directory.path().join("lapsed.db"));
+        crate::migration::migrate(&file, false).unwrap();
+        for (access, settings) in [
+            (
+                Access::Write,
+                [
+                    ("query_only", 0),
+                    ("trusted_schema", 0),
+                    ("temp_store", 2),
+                    ("synchronous", 2),
+                    ("cache_size", -16_384),
+                    ("wal_autocheckpoint", 12_288),
+                    ("journal_size_limit", 64 << 20),
+                ]
+                .as_slice(),
+            ),
+            (
+                Access::Read,
+                &[("query_only", 1), ("trusted_schema", 0), ("temp_store", 2)],
+            ),
+        ] {
+            let connection = file.open(access).unwrap();
+            for (pragma, expected) in settings {
+                let value = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+                assert_eq!(value, Ok(*expected), "{access:?}, {pragma}");
+            }
+            let cached = connection.pragma_query_value(None, "busy_timeout", |row| row.get(0));
+            assert_eq!(cached, Ok(5_000_i64), "{access:?}");
+        }
+    }
 }

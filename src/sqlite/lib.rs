@@ -324,4 +324,65 @@ mod tests {
         ledger.check_writable().await.unwrap();
         ledger.close().await;
     }
+
+    fn data_version(other: &rusqlite::Connection) -> i64 {
+        let version = other.pragma_query_value(None, "data_version", |row| row.get(0));
+        version.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_check_for_space_writes_and_another_check_does_not() {
+        let (directory, ledger) = migrated().await;
+        let other = rusqlite::Connection::open(directory.path().join("lapsed.db")).unwrap();
+        ledger.check().await.unwrap();
+        let before = data_version(&other);
+        ledger.check().await.unwrap();
+        assert_eq!(data_version(&other), before);
+        ledger.check_writable().await.unwrap();
+        assert_ne!(data_version(&other), before);
+        ledger.close().await;
+    }
+
+    #[tokio::test]
+    async fn after_it_was_closed_a_file_is_alone() {
+        let (directory, ledger) = migrated().await;
+        let names = || {
+            let files = std::fs::read_dir(directory.path()).unwrap();
+            let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        for _ in 0..2 {
+            ledger.check_writable().await.unwrap();
+            ledger.read(Length::Short, |_| Ok(())).await.unwrap();
+            assert_eq!(names(), ["lapsed.db", "lapsed.db-shm", "lapsed.db-wal"]);
+            ledger.close().await;
+            assert_eq!(names(), ["lapsed.db"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_sees_the_file_that_is_there() {
+        let (directory, ledger) = migrated().await;
+        let (other_directory, other) = migrated().await;
+        let path = directory.path().join("lapsed.db");
+        rusqlite::Connection::open(other_directory.path().join("lapsed.db"))
+            .unwrap()
+            .pragma_update(None, "user_version", 7)
+            .unwrap();
+        other.close().await;
+        let user_version = async || {
+            let read = ledger.readers.read(Length::Short, |store| {
+                store.run(|session| {
+                    let mut version = session.prepare("PRAGMA user_version")?;
+                    version.query_row([], |row| row.get::<_, i64>(0))
+                })
+            });
+            read.await.unwrap()
+        };
+        assert_eq!(user_version().await, 0);
+        std::fs::rename(other_directory.path().join("lapsed.db"), path).unwrap();
+        assert_eq!(user_version().await, 7);
+        ledger.close().await;
+    }
 }

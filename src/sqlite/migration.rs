@@ -106,3 +106,27 @@ fn check_directory(file: &DatabaseFile) -> Result<(), LedgerError> {
         directory.display()
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_without_other_tables_is_marked_as_one_of_lapsed() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, before, expected) in [
+            ("own.db", "", APPLICATION_ID),
+            ("shop.db", "CREATE TABLE orders (id INTEGER)", 0),
+        ] {
+            let file = DatabaseFile {
+                path: directory.path().join(name),
+                table: TableName::new("t").unwrap(),
+            };
+            let connection = Connection::open(&file.path).unwrap();
+            connection.execute_batch(before).unwrap();
+            migrate(&file, false).unwrap();
+            let id = connection.pragma_query_value(None, "application_id", |row| row.get(0));
+            assert_eq!(id, Ok(expected), "{name}");
+        }
+    }
+}
