@@ -71,6 +71,30 @@ async fn a_transaction_whose_replies_are_too_long_changes_nothing() {
     assert_eq!(said.matches(&value).count(), 10);
 }
 
+/// What is read of the ledger is bounded, too.
+#[tokio::test]
+async fn a_transaction_that_reads_too_long_values_changes_nothing() {
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
+    let value = vec![b'x'; PAYLOAD - 2];
+    let keys: Vec<String> = (0..66).map(|n| format!("C@long@{n}")).collect();
+    for key in &keys {
+        wire.send(setex(key, &value)).await;
+    }
+    // Each value is written over before it is answered, so the replies are short.
+    let write = |key: &String| [setex(key, b"y"), command(&[b"GET", key.as_bytes()])].concat();
+    for (count, said) in [(66, "-EXECABORT "), (60, "y\r\n")] {
+        wire.send("PING\r\nMULTI\r\n").await;
+        wire.read_until("+PONG\r\n+OK\r\n").await;
+        wire.send(keys[..count].iter().flat_map(write).collect::<Vec<u8>>())
+            .await;
+        wire.send("EXEC\r\nECHO end\r\n").await;
+        let reply = wire.read_until("$3\r\nend\r\n").await;
+        let reply = reply.replace("+QUEUED\r\n", "");
+        assert!(reply.contains(said), "{count}: {reply}");
+    }
+}
+
 #[tokio::test]
 async fn a_transaction_has_a_limit_of_commands_keys_and_bytes() {
     let server = RespServer::open();

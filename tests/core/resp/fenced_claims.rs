@@ -35,6 +35,30 @@ async fn done_is_answered_only_by_a_claim_that_was_not_settled_otherwise() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_set_while_its_task_runs_exists_until_it_is_deleted() {
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
+    due_now(&server, "Mail@send").await;
+    let claim = claim(&mut wire).await;
+    for (line, reply) in [
+        ("EXISTS Mail@send", ":0"),
+        ("SETEX Mail@send 100 v", "+OK"),
+        ("EXISTS Mail@send", ":1"),
+        ("GET Mail@send", "$1\r\nv"),
+        ("TTL Mail@send", ":100"),
+        ("DEL Mail@send", ":1"),
+        ("EXISTS Mail@send", ":0"),
+        ("TTL Mail@send", ":-2"),
+        ("DEL Mail@send", ":0"),
+        ("LAPSED.CANCEL Mail@send", "*1\r\n$7\r\nrunning"),
+    ] {
+        assert_eq!(wire.says(line).await, reply, "{line}");
+    }
+    wire.says(&format!("LAPSED.DONE {claim}")).await;
+    assert_eq!(state(&server, "Mail@send").await, State::Cancelled);
+}
+
+#[tokio::test]
 async fn a_lost_claim_is_fenced() {
     let server = RespServer::working(&MAIL.replace("10s", "1s"));
     let mut wire = server.connect().await;

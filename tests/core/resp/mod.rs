@@ -7,6 +7,7 @@ mod connections;
 mod fenced_claims;
 mod permissions;
 pub mod rig;
+mod scans;
 mod scheduling;
 mod waiting_workers;
 mod workers;

@@ -32,6 +32,17 @@ async fn all_say(said: &[(&str, &str)]) {
 }
 
 #[tokio::test]
+async fn a_task_that_is_created_and_moved_in_one_transaction_is_due_at_the_later_word() {
+    let server = RespServer::open();
+    let mut wire = server.connect().await;
+    wire.send("MULTI\r\nSETEX C@m 100 v\r\nEXPIRE C@m 50\r\nEXEC\r\n")
+        .await;
+    wire.read_until("*2\r\n+OK\r\n:1\r\n").await;
+    assert_eq!(wire.says("TTL C@m").await, ":50");
+    assert_eq!(wire.says("GET C@m").await, "$1\r\nv");
+}
+
+#[tokio::test]
 async fn set_takes_the_options_of_redis() {
     all_say(&[
         ("SET C@m v EX 100", "+OK"),
