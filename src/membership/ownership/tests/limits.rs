@@ -132,3 +132,52 @@ async fn an_absence_is_remembered_for_a_span_that_excludes_its_end() {
     assert_eq!(us.0.gone(SPAN).len(), 0);
     assert_eq!(us.0.gone(SPAN + Duration::from_millis(1)).len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_route_is_idle_leaves_its_tasks_to_those_that_can_start_them() {
+    let with_idle = |id: u64, idle: &[u16]| {
+        let mut member = member(id, Readiness::Ready, &[]);
+        member.capabilities.routes = vec!["^C@".into()];
+        member.capabilities.idle = idle.to_vec();
+        member
+    };
+    for (ours, theirs, owns) in [
+        ([].as_slice(), [0].as_slice(), Some(100)),
+        (&[0], &[], Some(0)),
+        (&[], &[], None),
+    ] {
+        let us = Observer::new();
+        let others = [with_idle(2, theirs)];
+        (0..2).for_each(|_| drop(us.refresh_as(&with_idle(1, ours), &others)));
+        match owns {
+            Some(owned) => assert_eq!(us.owned(), owned, "{ours:?} {theirs:?}"),
+            None => assert!((30..70).contains(&us.owned()), "{}", us.owned()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_is_left_to_a_higher_ranked_member_only_if_that_can_run_the_key() {
+    let deaf = Heartbeat {
+        listening: false,
+        ..ready(2)
+    };
+    let senior = |handlers: &[&str]| Heartbeat {
+        // It leaves the task to others.
+        readiness: Readiness::Full,
+        ..member(0, Readiness::Ready, handlers)
+    };
+    for (handlers, is_sent) in [(["C@m"], false), (["C@other"], true)] {
+        let us = Observer::new();
+        let others = [deaf.clone(), senior(&handlers)];
+        us.refresh(&others).await;
+        us.refresh(&others).await;
+        let keys = (0..100).map(|n| TaskKey::build("C", "m", [n.to_string()]).unwrap());
+        let theirs: Vec<TaskKey> = keys.filter(|key| !us.0.owns(key)).collect();
+        assert!(!theirs.is_empty());
+        for key in theirs {
+            let expected = is_sent.then_some(MemberId(2));
+            assert_eq!(us.0.hint_recipient(&key), expected, "{handlers:?}");
+        }
+    }
+}
