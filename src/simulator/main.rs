@@ -3,6 +3,7 @@
 //! Everything of a run is drawn from its seed: what is done, what goes wrong, and all that the program asks of the kernel.
 //! A process runs one seed; the other commands start such processes.
 
+mod attempts;
 mod batch;
 mod connection;
 mod daemon;

@@ -25,13 +25,13 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, cmd};
 use tokio::sync::mpsc;
 
+use crate::attempts::class_of;
 use crate::history::History;
 use crate::http::{self, Method};
 use crate::keyed;
 use crate::ledger::SimLedger;
 use crate::plan::{GROUP, Op, Policy, TimerKind, Verb};
 use crate::process::Process;
-use crate::programs::class_of;
 use crate::record::{Actor, Answer};
 use crate::server::{NO_ADDRESS, Server};
 use crate::signals::SimTimer;

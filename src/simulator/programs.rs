@@ -8,14 +8,11 @@ use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::Rate;
 use tokio::time::sleep;
 
+use crate::attempts::RETRY;
 use crate::history::History;
-use crate::keyed::PULLED_ATTEMPTS;
-use crate::plan::{FaultKind, METHODS, PULLED, RATED};
+use crate::plan::{FaultKind, METHODS, RATED};
 use crate::process::Process;
 use crate::record::{Call, End};
-
-/// The retries of all tasks.
-pub const RETRY: Duration = Duration::from_secs(2);
 
 /// What the program of a method does.
 #[derive(Debug, Clone, Copy)]
@@ -36,19 +33,6 @@ impl Program<'_> {
             ("snooze", _) if process.draw(0, 1) == 0 => End::Snoozed,
             _ => End::Succeeded,
         }
-    }
-}
-
-/// The class of a key.
-pub fn class_of(key: &str) -> &str {
-    key.split('@').next().unwrap_or_default()
-}
-
-/// The most attempts of the task of a key.
-pub fn attempts_max(key: &str) -> u16 {
-    match class_of(key) {
-        PULLED => PULLED_ATTEMPTS,
-        _ => RetryPolicy::fixed(RETRY).max_attempts,
     }
 }
 

@@ -4,8 +4,8 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::{Envelope, UnixMs};
 
 use super::{Anomaly, Invocation, Judge, brief};
+use crate::attempts::class_of;
 use crate::plan::{Op, Verb};
-use crate::programs::class_of;
 use crate::record::{Answer, Call};
 
 impl Judge {

@@ -7,8 +7,8 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::{Envelope, UnixMs};
 
 use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, is_pulled, key_of};
+use crate::attempts::{RETRY, attempts_max, class_of};
 use crate::plan::{Op, Verb};
-use crate::programs::{RETRY, attempts_max, class_of};
 use crate::record::{Actor, End};
 
 impl Judge {
