@@ -229,7 +229,7 @@ mod tests {
         (file, connection)
     }
 
-    /// Commits until so many pages wait to be copied.
+    /// Commits until this many pages wait to be copied.
     fn write_until(connection: &Connection, waiting: u64) -> Log {
         loop {
             let log = checkpoint(connection, "NOOP").unwrap();
