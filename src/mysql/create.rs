@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::MysqlLedger;
 use super::connection::{Conn, Statement, statement};
 use lapsed_core::ledger::{Created, IfPending, NewTask};
-use lapsed_core::task::Contents;
+use lapsed_core::task::{Contents, row_due};
 
 impl MysqlLedger {
     /// Writes the tasks, a statement for each policy among them, and reads their rows.
@@ -53,7 +53,8 @@ impl MysqlLedger {
 
     /// Builds the upsert of these tasks, which have one policy.
     pub(super) fn creation(&self, sql: String, tasks: &[&NewTask]) -> Statement<'static> {
-        let now = self.clock.now();
+        // A whole second would be taken for a legacy program's: see `UNDELETE`.
+        let now = row_due(self.clock.now());
         // A repeated task has the same mark, and different tasks have different ones.
         let mut marks: HashMap<*const NewTask, i64> = HashMap::new();
         tasks.iter().fold(statement(sql), |upsert, task| {

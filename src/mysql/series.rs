@@ -5,7 +5,7 @@ use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries, retried};
 use lapsed_core::ledger::{LedgerError, NewTask, RowSnapshot};
-use lapsed_core::task::{Arming, State, TaskKey};
+use lapsed_core::task::{Arming, State, TaskKey, row_due};
 
 impl MysqlLedger {
     pub(super) async fn series_of(
@@ -52,7 +52,7 @@ impl MysqlLedger {
         let due = task.due;
         let insert = statement(self.queries.plain(queries::SERIES_NEW))
             .bind(task.key.to_string())
-            .bind(self.clock.now().0)
+            .bind(row_due(self.clock.now()).0)
             .bind(due.0)
             .bind(task.contents.max_attempts)
             .bind(task.contents.tag.clone())

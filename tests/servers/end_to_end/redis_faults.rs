@@ -155,7 +155,10 @@ async fn tasks_go_on_while_redis_hangs() {
 
     rig.redis.continue_process().unwrap();
     daemon.hears_events().await;
-    assert!(daemon.create("Job@record@after", 100).await.armed);
+    until("keys are written again", async || {
+        daemon.create("Job@record@after", 100).await.armed
+    })
+    .await;
     rig.until_done(12).await;
 }
 

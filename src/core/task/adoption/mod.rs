@@ -196,7 +196,7 @@ pub fn may_be_replaced(row: &RowEvidence, heard: UnixMs) -> bool {
     !is_about_an_entry && !row.is_legacy() && heard <= row.last_word().plus(REPLACED_WITHIN)
 }
 
-/// Returns the due time for the row of an adopted key. Never a whole second, because that marks rows of legacy programs.
+/// Returns this time, for a row: never a whole second, because that marks rows of legacy programs.
 pub fn row_due(due: UnixMs) -> UnixMs {
     match due.0 % 1000 {
         0 => UnixMs(due.0 + 1),
