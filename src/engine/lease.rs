@@ -237,7 +237,7 @@ impl LeaseKeeper {
 pub type Renewing = (Lease, Arc<LatestProgress>);
 
 /// Renews leases: those whose runs have reported progress since the last renewal in one statement with it, the rest in another.
-/// If the ledger refuses the progress, it renews the leases without it.
+/// Leases whose progress could not be written are renewed without it.
 ///
 /// # Errors
 /// The ledger does not answer, or refuses. Progress that was not written is written with the next renewal.
@@ -270,11 +270,12 @@ pub async fn renew(
     let mut renewed: Vec<(Lease, Renewal)> = Vec::with_capacity(leases.len());
     match reported {
         Ok(renewals) => renewed.extend(reporting.zip(renewals)),
-        Err(error) if error.is_about_a_row() => {
-            tracing::warn!(%error, "could not store the progress of runs: their leases are renewed without it");
+        Err(error) => {
+            if error.is_about_a_row() {
+                tracing::warn!(%error, "could not store the progress of runs: their leases are renewed without it");
+            }
             silent.extend(reporting);
         }
-        Err(error) => return Err(error),
     }
     if !silent.is_empty() {
         let renewals = claims.renew(&silent, length).await?;
