@@ -26,7 +26,7 @@ use super::rearm::Rearmer;
 use super::reports::{Reporter, TaskClaimed};
 use super::spans::Contexts;
 use super::suspects::Suspects;
-use super::undelete::Undeleter;
+use super::undelete::{Undeleter, may_be_armed_again};
 use crate::clock::LedgerClock;
 use crate::config::PullConfig;
 use crate::handler::{Route, Router};
@@ -297,7 +297,8 @@ impl Claimer {
                 stamp: _,
             } = lookup;
             let is_event = signal.source == Source::Event;
-            if deleted && is_event && self.undeleter.may_be_armed_again(arming) {
+            let published = signal.published.clone().unwrap_or(now..=now);
+            if deleted && is_event && may_be_armed_again(arming.due, &published) {
                 self.undeleter.start(signal.key, arming);
                 continue;
             }
@@ -332,6 +333,7 @@ impl Claimer {
             key,
             source,
             arming,
+            published: _,
         } = signal;
         // The row of a signal that names its arming was deleted. A signal that is no event comes from an entry that
         // outlived its row.

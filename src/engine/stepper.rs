@@ -51,11 +51,7 @@ impl Stepper {
         };
         let mut permits = queue.permits(SignalClass::Fresh, 1).await;
         let taken = Dequeued {
-            signal: Signal {
-                key,
-                source: Source::Direct,
-                arming: Some(arming),
-            },
+            signal: Signal::new(key, Source::Direct, Some(arming)),
             route,
             // One task at a time, so no limit of a route is ever reached.
             permit: Arc::new(RouteLoad::new(Arc::default())).permit(false),

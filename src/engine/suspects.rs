@@ -127,10 +127,12 @@ mod tests {
 
     /// The rows that are still signalled of those that were.
     fn passed(suspects: &Suspects, rows: std::ops::RangeInclusive<u64>) -> Vec<u64> {
-        let signal = |row: u64| Signal {
-            key: TaskKey::parse(&format!("Job@run@{row}")).unwrap(),
-            source: Source::Sweep,
-            arming: Some(arming(row)),
+        let signal = |row: u64| {
+            Signal::new(
+                TaskKey::parse(&format!("Job@run@{row}")).unwrap(),
+                Source::Sweep,
+                Some(arming(row)),
+            )
         };
         let mut found: Vec<Signal> = rows.map(signal).collect();
         suspects.hold_back(&mut found);

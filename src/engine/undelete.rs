@@ -1,5 +1,6 @@
 //! Undelete for legacy writers: rows that a program marked as deleted and then armed again without clearing the mark.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,13 +128,6 @@ impl Undeleter {
         Ok(count)
     }
 
-    /// True if a deleted row whose key has expired may have been armed again: the key expired at the row's due time. The
-    /// task was created again too shortly before to be seen armed: a key that is deleted with its row does not expire.
-    pub fn may_be_armed_again(&self, arming: Arming) -> bool {
-        let now = self.clock.now();
-        arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS)
-    }
-
     /// Undeletes the row of an expired key in a task of its own, and then signals its task.
     pub fn start(self: &Arc<Self>, key: TaskKey, arming: Arming) {
         let Ok(permit) = Arc::clone(&self.under_way.0).try_acquire_owned() else {
@@ -145,11 +139,7 @@ impl Undeleter {
             if !undeleter.undelete_unlocked(arming).await {
                 return undeleter.metrics.dropped(DropReason::Deleted, 1);
             }
-            let signal = Signal {
-                key,
-                source: Source::Direct,
-                arming: Some(arming),
-            };
+            let signal = Signal::new(key, Source::Direct, Some(arming));
             // Without room the signal is dropped; the sweep finds its task.
             let queue = &undeleter.queue;
             queue.push_as(SignalClass::Fresh, signal).unwrap_or(());
@@ -193,6 +183,12 @@ impl Undeleter {
     }
 }
 
+/// True if a deleted row that is due then may have been armed again, although no pass has seen its key: the event of its
+/// expiry may have been published at that time. A key that is deleted with its row does not expire.
+pub fn may_be_armed_again(due: UnixMs, published: &RangeInclusive<UnixMs>) -> bool {
+    due <= published.end().plus(FITS) && *published.start() <= due.plus(FITS)
+}
+
 /// True if a key with this remaining time expires when its row is due, also if the row is overdue.
 fn fits(due: UnixMs, remaining: Remaining, now: UnixMs) -> bool {
     match remaining {
@@ -227,5 +223,29 @@ mod tests {
             assert_eq!(found, expected, "{due_in_ms} {remaining_ms}");
         }
         assert!(!fits(now, Remaining::Missing, now));
+    }
+
+    #[test]
+    fn an_event_is_about_a_row_that_was_due_when_it_may_have_been_published() {
+        let due = UnixMs(1_900_000_000_000);
+        let cases = [
+            // Published this much later than the due time, at the earliest and at the latest.
+            (0, 0, true),
+            (2_000, 2_000, true),
+            (2_001, 2_001, false),
+            (-2_000, -2_000, true),
+            (-2_001, -2_001, false),
+            (1_000, 60_000, true),
+            (2_001, 60_000, false),
+            (-60_000, -2_001, false),
+        ];
+        for (earliest, latest, expected) in cases {
+            let published = UnixMs(due.0 + earliest)..=UnixMs(due.0 + latest);
+            assert_eq!(
+                may_be_armed_again(due, &published),
+                expected,
+                "{published:?}"
+            );
+        }
     }
 }

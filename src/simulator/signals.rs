@@ -47,11 +47,8 @@ impl SimTimer {
             tokio::spawn(async move {
                 sleep(wait).await;
                 sink.process.runs().await;
-                sink.inner.raise(Signal {
-                    key: alarm.key,
-                    source: Source::Event,
-                    arming: alarm.arming,
-                });
+                sink.inner
+                    .raise(Signal::new(alarm.key, Source::Event, alarm.arming));
             });
         }
     }

@@ -52,11 +52,7 @@ impl DueSignals {
             } in due
             {
                 let source = Source::Nudge;
-                sink.raise(Signal {
-                    key,
-                    source,
-                    arming,
-                });
+                sink.raise(Signal::new(key, source, arming));
             }
             if is_part {
                 tokio::task::yield_now().await;

@@ -22,6 +22,7 @@ pub use error::TimerError;
 pub use listening::{AdoptionCandidate, ArmedPage, Hearing, Listening, Seen};
 pub use sink::{AdoptionSink, EngineSink, Peers, SignalSink};
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,21 @@ pub struct Signal {
     pub source: Source,
     /// The arming, if the source knows it.
     pub arming: Option<Arming>,
+    /// When the event was published, at the earliest and at the latest, on the ledger's clock. `None` for a signal that
+    /// is no event, or whose event was just published.
+    pub published: Option<RangeInclusive<UnixMs>>,
+}
+
+impl Signal {
+    /// Creates a signal of now.
+    pub fn new(key: TaskKey, source: Source, arming: Option<Arming>) -> Self {
+        Self {
+            key,
+            source,
+            arming,
+            published: None,
+        }
+    }
 }
 
 /// The source of a signal.

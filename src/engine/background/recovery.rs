@@ -240,11 +240,7 @@ impl Recovery {
             return Some((now.plus(OWNER_GRACE), row, Check::Second));
         }
         let class = SignalClass::of_overdue(now.since(due_at));
-        let signal = Signal {
-            key,
-            source: Source::Sweep,
-            arming: Some(arming),
-        };
+        let signal = Signal::new(key, Source::Sweep, Some(arming));
         match self.queue.push_as(class, signal) {
             Err(Refused::Full) => Some((now.plus(RETRY_AFTER), row, check)),
             // If the route is blocked, the task waits in the route's backlog.

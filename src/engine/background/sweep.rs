@@ -291,11 +291,7 @@ impl Sweep {
             let late = now.since(due_at);
             let class = SignalClass::of_overdue(late);
             let rank = self.ownership.rank(&key);
-            let signal = Signal {
-                key,
-                source: Source::Sweep,
-                arming: Some(arming),
-            };
+            let signal = Signal::new(key, Source::Sweep, Some(arming));
             let grace = match rank {
                 0 => {
                     match self.queue.push_as(class, signal) {

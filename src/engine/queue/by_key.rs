@@ -282,11 +282,7 @@ mod tests {
         let [early, late] = ["early", "late"].map(|name| TaskKey::build("C", "m", [name]).unwrap());
         let due = crate::task::UnixMs(10);
         let armings = [1, 2].map(|row| Arming { row, due });
-        let echo = |arming| Signal {
-            key: late.clone(),
-            source: Source::Nudge,
-            arming: Some(arming),
-        };
+        let echo = |arming| Signal::new(late.clone(), Source::Nudge, Some(arming));
         let start = Instant::now();
         queue.remember_settled(&early, armings[0], start);
         queue.remember_settled(&late, armings[0], start);

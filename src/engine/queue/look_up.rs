@@ -65,11 +65,10 @@ impl SignalQueue {
 
     /// Lists expired keys that could not be adopted for lack of room.
     pub fn list_expired(&self, keys: impl IntoIterator<Item = TaskKey>) {
-        self.list_again(keys.into_iter().map(|key| Signal {
-            key,
-            source: Source::Event,
-            arming: None,
-        }));
+        self.list_again(
+            keys.into_iter()
+                .map(|key| Signal::new(key, Source::Event, None)),
+        );
     }
 
     /// True if a signal without an arming might wait long for a worker of a pull route.

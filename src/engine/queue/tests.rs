@@ -8,11 +8,7 @@ use super::*;
 use crate::task::UnixMs;
 
 fn signal(name: &str, source: Source) -> Signal {
-    Signal {
-        key: TaskKey::build("C", "m", [name]).unwrap(),
-        source,
-        arming: None,
-    }
+    Signal::new(TaskKey::build("C", "m", [name]).unwrap(), source, None)
 }
 
 fn armed(name: &str, source: Source) -> Signal {

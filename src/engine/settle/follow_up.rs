@@ -26,11 +26,8 @@ impl Settler {
         let same = Some(claim.lease.arming);
         match (wrote?, verdict) {
             (Settled::Superseded, _) => {
-                self.queue.push(Signal {
-                    key: claim.key.clone(),
-                    source: Source::Direct,
-                    arming: None,
-                });
+                self.queue
+                    .push(Signal::new(claim.key.clone(), Source::Direct, None));
                 None
             }
             (Settled::Applied, Some(verdict)) => match verdict {
@@ -41,11 +38,8 @@ impl Settler {
                 }
                 Verdict::Release | Verdict::GiveBack if ended.reported.is_some() => {
                     self.queue.forget_echoes([&claim.key]);
-                    self.queue.push(Signal {
-                        key: claim.key.clone(),
-                        source: Source::Direct,
-                        arming: same,
-                    });
+                    self.queue
+                        .push(Signal::new(claim.key.clone(), Source::Direct, same));
                     None
                 }
                 // The other daemons hear of the task by its event, without waiting for their sweeps.

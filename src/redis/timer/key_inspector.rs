@@ -9,6 +9,7 @@ mod clocks;
 mod scan;
 
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -194,8 +195,15 @@ impl KeyInspector {
 
     /// Returns when an event was received, or when a late one may have been published at the earliest.
     fn heard(&self, receipt: Receipt) -> UnixMs {
+        *self.published(receipt).start()
+    }
+
+    /// Returns the earliest and the latest time at which an event may have been published. The small delay of one that
+    /// is not late does not count.
+    pub(super) fn published(&self, receipt: Receipt) -> RangeInclusive<UnixMs> {
         let Receipt { at, late_since } = receipt;
-        late_since.unwrap_or_else(|| self.clock.at(at))
+        let received = self.clock.at(at);
+        late_since.unwrap_or(received)..=received
     }
 
     /// Notes that the answer to an inspection has just arrived.

@@ -243,11 +243,7 @@ impl Nudge {
 fn raise(alarm: Alarm, sink: &dyn SignalSink) {
     let Alarm { key, arming, .. } = alarm;
     let source = Source::Nudge;
-    sink.raise(Signal {
-        key,
-        source,
-        arming,
-    });
+    sink.raise(Signal::new(key, source, arming));
 }
 
 #[cfg(test)]

@@ -96,14 +96,13 @@ impl<'a> Session<'a> {
                 .keep(receipt, KeyEvent::Expired, key.clone());
             self.sink.expired_elsewhere(&key, is_notified);
         }
-        self.signal(key);
+        self.signal(key, receipt);
     }
 
-    fn signal(&self, key: TaskKey) {
+    fn signal(&self, key: TaskKey, receipt: Receipt) {
         self.sink.raise(Signal {
-            key,
-            source: Source::Event,
-            arming: None,
+            published: Some(self.state.inspector.published(receipt)),
+            ..Signal::new(key, Source::Event, None)
         });
     }
 
@@ -124,7 +123,10 @@ impl<'a> Session<'a> {
             return self.state.marks.heard(mark);
         }
         match Hint::read(message) {
-            Hint::Expired(keys) => keys.into_iter().for_each(|key| self.signal(key)),
+            Hint::Expired(keys) => {
+                let receipt = self.state.marks.receipt();
+                keys.into_iter().for_each(|key| self.signal(key, receipt));
+            }
             Hint::Probe(id) => self.state.probe.heard(id),
         }
     }

@@ -58,11 +58,7 @@ impl Timer for Sees {
         }
         tokio::time::sleep(self.expired_after).await;
         for key in &self.expired {
-            sink.raise(Signal {
-                key: key.clone(),
-                source: Source::Event,
-                arming: None,
-            });
+            sink.raise(Signal::new(key.clone(), Source::Event, None));
         }
         stop.cancelled().await;
     }

@@ -68,11 +68,7 @@ impl Timer for Entries {
         let mut alarms = self.alarms.lock().unwrap().take().expect("run once");
         let raise = async {
             while let Some(Alarm { key, arming, .. }) = alarms.recv().await {
-                sink.raise(Signal {
-                    key,
-                    source: Source::Nudge,
-                    arming,
-                });
+                sink.raise(Signal::new(key, Source::Nudge, arming));
             }
         };
         stop.run_until_cancelled(raise).await;

@@ -2,8 +2,10 @@
 
 use lapsed::task::State;
 use lapsed::{HandlerError, MysqlTask, TaskContext};
+use rustix::process::Signal;
 
 use crate::support::handlers::write_down;
+use crate::support::process::Process;
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
 use crate::support::wait::until;
@@ -159,6 +161,27 @@ async fn a_row_recreated_by_an_old_program_runs_after_any_delay() {
     old_create(&rig, "Job@record@second", 1).await;
     rig.until_done(delays_ms.len() + 1).await;
     rig.each_ran_once(delays_ms.len() + 1).await;
+}
+
+#[tokio::test]
+async fn a_row_recreated_by_an_old_program_while_the_daemon_is_frozen_runs_once() {
+    let rig = Rig::new("").await;
+    let worker = Process::worker(&rig);
+    rig.arm("Job@record@before", 500).await;
+    rig.until_done(1).await;
+    worker.freeze();
+    old_create(&rig, "Job@record@deleted", 60).await;
+    old_delete(&rig, "Job@record@deleted").await;
+    old_create(&rig, "Job@record@recreated", 60).await;
+    old_delete(&rig, "Job@record@recreated").await;
+    old_create(&rig, "Job@record@recreated", 1).await;
+    let recreated = rig.now_ms().await;
+    rig.until_clock(lapsed::UnixMs(recreated + 5_000)).await;
+    worker.signal(Signal::CONT);
+    rig.until_done(2).await;
+    old_create(&rig, "Job@record@after", 2).await;
+    rig.until_done(3).await;
+    rig.each_ran_once(3).await;
 }
 
 #[tokio::test]

@@ -92,11 +92,7 @@ impl Adopter {
             let (due, arming) = (arming.due, Some(arming));
             if due <= now {
                 let source = Source::Direct;
-                self.queue.push(Signal {
-                    key,
-                    source,
-                    arming,
-                });
+                self.queue.push(Signal::new(key, source, arming));
             } else if due <= horizon {
                 soon.push(Alarm { key, due, arming });
             }

@@ -34,16 +34,8 @@ impl Fixture {
         let key = TaskKey::build(class, "m", [n.to_string()]).unwrap();
         let route = self.router.find(&key).unwrap();
         let (source, arming) = (Source::Nudge, None);
-        self.queues.push(
-            waits_as,
-            route,
-            Signal {
-                key,
-                source,
-                arming,
-            },
-            self.free,
-        )
+        self.queues
+            .push(waits_as, route, Signal::new(key, source, arming), self.free)
     }
 
     /// Takes signals. Returns their names in order, such as `A0 B0 ..`, and their permits.

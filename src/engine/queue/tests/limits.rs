@@ -200,11 +200,7 @@ async fn signals_of_a_removed_route_are_dropped_and_those_behind_them_start() {
     }
     let key = TaskKey::build("D", "m", ["1"]).unwrap();
     let (source, arming) = (Source::Event, None);
-    let left = Signal {
-        key,
-        source,
-        arming,
-    };
+    let left = Signal::new(key, source, arming);
     queue.push(left.clone());
     reload(&queue, &other);
     let ready = queue.ready(SignalClass::Fresh);
