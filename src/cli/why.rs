@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lapsed::compose::Adapters;
-use lapsed::diagnosis::{Daemons, RouteFacts, Why, WhyCause, WhyFacts};
+use lapsed::diagnosis::{Daemons, RouteFacts, Unlisted, Why, WhyCause, WhyFacts};
 use lapsed::handler::Router;
 use lapsed::ledger::TaskRecord;
 use lapsed::membership::{Capabilities, GoneMember, Heartbeat, Member, MemberId, Readiness};
@@ -100,7 +100,7 @@ async fn daemons(adapters: &Adapters, router: &Router, now: UnixMs) -> Daemons {
         }
         Err(error) => {
             stderr_line!("warning: {error}");
-            return Daemons::new(Vec::new(), Vec::new()).with_others_unheard(true);
+            return Daemons::new(Vec::new(), Vec::new()).with_unlisted(Unlisted::Unheard);
         }
     };
     let (live, gone): (Vec<Heartbeat>, Vec<Heartbeat>) =
@@ -124,11 +124,13 @@ fn as_configured(router: &Router) -> Member {
         readiness: Readiness::Ready,
         listening: false,
         expired_only: false,
+        timer: String::new(),
         capabilities: Arc::new(Capabilities {
             routes: router.skills().routes,
             ..Capabilities::default()
         }),
         idle_since: Vec::new(),
+        queues: Default::default(),
         is_this: false,
     }
 }

@@ -84,7 +84,7 @@ impl Adapters {
                 let membership = RedisMembership::new(&config.redis, name.clone());
                 Arc::new(membership.map_err(mysql::of_redis)?)
             }
-            false => Arc::new(MemoryMembership::default()),
+            false => Arc::new(MemoryMembership::hiding_others()),
         };
         let limiter: Arc<dyn RateLimiter> = match uses_redis {
             true => Arc::new(RedisLimiter::new(&config.redis, name).map_err(mysql::of_redis)?),

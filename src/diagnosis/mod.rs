@@ -30,7 +30,7 @@ pub use self::thresholds::{
     CANCELLED_BY_KEY_MIN, DEAD, DOWN_FOR, LATE, OVERDUE, SENTINEL_INTERVALS, STARTING, SWEPT_MIN,
     SWEPT_PERCENT, Thresholds, WINDOW,
 };
-pub use self::why::{Daemons, RouteFacts, Why, WhyCause, WhyFacts};
+pub use self::why::{Daemons, RouteFacts, Unlisted, Why, WhyCause, WhyFacts};
 
 #[cfg(test)]
 mod tests;

@@ -95,6 +95,7 @@ phrases! {
     NoDaemon: "no daemon is running: nothing starts";
     NoDaemonDo: "Start `lapsed listen`.";
     NoRoute: "no daemon has a matching handler or route";
+    NoRouteHere: "the daemon that answers has no matching handler or route, and the daemons of this ledger do not know of each other";
     NoRouteDo: "Add a route that matches and reload the daemons, or cancel what must not run.";
     Away: "only daemons that are lost, or accept no task, have a matching route";
     AwayNamed: "only daemons that are lost, or accept no task, have a matching route: {}";
@@ -102,6 +103,8 @@ phrases! {
     NoWorker: "no worker asks any daemon for the queue";
     NoWorkerOf: "no worker asks any daemon for the queue `{}`";
     NoWorkerSince: "no worker asks any daemon for the queue `{}` since {}";
+    NoWorkerHere: "no worker asks the daemon that answers for the queue, and the daemons of this ledger do not know of each other";
+    NoWorkerHereOf: "no worker asks the daemon that answers for the queue `{}`, and the daemons of this ledger do not know of each other";
     NoWorkerDo: "Start the workers of the queue.";
     Concurrency: "the route runs as many tasks as it may at the same time: {} on each daemon";
     ConcurrencyDo: "Wait, or raise `concurrency` of the route; look for runs that hang.";

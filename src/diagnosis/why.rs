@@ -47,6 +47,9 @@ pub enum WhyCause {
     Away(Vec<String>),
     /// No worker asks any daemon for its queue. Since when, and the name of the queue, if they are known.
     NoWorker(Option<Arc<str>>, Option<UnixMs>),
+    /// No worker asks this daemon for its queue, and the daemons of this ledger do not know of each other. The name of the queue,
+    /// if it is known.
+    NoWorkerHere(Option<Arc<str>>),
     /// Its route runs as many tasks as it may at the same time.
     Concurrency(u32),
     /// All slots of the daemons that can run it are taken.
@@ -55,6 +58,8 @@ pub enum WhyCause {
     Rate(Rate),
     /// The other daemons cannot be heard, and this one cannot run it.
     Unheard,
+    /// This daemon has no handler or route for it, and the daemons of this ledger do not know of each other.
+    NoRouteHere,
     /// A daemon can run it, and nothing that is known blocks it.
     Unknown,
 }
@@ -68,13 +73,23 @@ pub struct Why {
     pub then: Option<WhyCause>,
 }
 
+/// What is known of daemons that are not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlisted {
+    /// There are none.
+    None,
+    /// There may be some: their heartbeats cannot be read now.
+    Unheard,
+    /// There may be some: the daemons of this ledger publish no heartbeats.
+    Unknown,
+}
+
 /// What is known about the daemons of a ledger.
 #[derive(Debug)]
 pub struct Daemons {
     live: Vec<(Member, CapabilityMatcher)>,
     gone: Vec<(String, CapabilityMatcher)>,
-    /// True if there may be others.
-    others_unheard: bool,
+    unlisted: Unlisted,
 }
 
 impl Daemons {
@@ -91,17 +106,14 @@ impl Daemons {
         Self {
             live: live.collect(),
             gone: gone.collect(),
-            others_unheard: false,
+            unlisted: Unlisted::None,
         }
     }
 
-    /// Notes that there may be others: their heartbeats cannot be read.
+    /// Says whether there may be others.
     #[must_use]
-    pub fn with_others_unheard(self, others_unheard: bool) -> Self {
-        Self {
-            others_unheard,
-            ..self
-        }
+    pub fn with_unlisted(self, unlisted: Unlisted) -> Self {
+        Self { unlisted, ..self }
     }
 
     /// The daemon with the smallest id of those that have a handler or a route for the key: it does what one is to do.
@@ -174,6 +186,8 @@ impl WhyFacts {
                     WhyCause::Concurrency(_)
                     | WhyCause::NoSlot
                     | WhyCause::Rate(_)
+                    | WhyCause::NoWorkerHere(_)
+                    | WhyCause::NoRouteHere
                     | WhyCause::Unknown => None,
                     blocked_by => Some(blocked_by),
                 };
@@ -230,8 +244,9 @@ impl WhyFacts {
             let gone = daemons.gone.iter().filter(|(_, it)| it.can_run(key));
             let away: Vec<String> = away.chain(gone.map(|(name, _)| name.clone())).collect();
             return match () {
-                () if daemons.others_unheard => WhyCause::Unheard,
+                () if daemons.unlisted == Unlisted::Unheard => WhyCause::Unheard,
                 () if !away.is_empty() => WhyCause::Away(away),
+                () if daemons.unlisted == Unlisted::Unknown => WhyCause::NoRouteHere,
                 () if daemons.live.is_empty() => WhyCause::NoDaemon,
                 () => WhyCause::NoRoute,
             };
@@ -251,9 +266,10 @@ impl WhyFacts {
             let since: Option<Vec<UnixMs>> = asked.into_iter().collect();
             let since = since.and_then(|since| since.into_iter().max());
             let since = since.filter(|since| *since > UnixMs(0));
-            return match daemons.others_unheard {
-                true => WhyCause::Unheard,
-                false => WhyCause::NoWorker(queue, since),
+            return match daemons.unlisted {
+                Unlisted::Unheard => WhyCause::Unheard,
+                Unlisted::Unknown => WhyCause::NoWorkerHere(queue),
+                Unlisted::None => WhyCause::NoWorker(queue, since),
             };
         }
         if let Some(limit) = route.and_then(|route| route.limit.clone()) {

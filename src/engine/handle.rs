@@ -16,7 +16,7 @@ use super::queue::SignalQueue;
 use super::queue::fair::Blocked;
 use crate::clock::LedgerClock;
 use crate::config::{RecurringConfig, RetentionConfig};
-use crate::diagnosis::{Daemons, Facts, LedgerState, RouteFacts, WhyCause, WhyFacts};
+use crate::diagnosis::{Daemons, Facts, LedgerState, RouteFacts, Unlisted, WhyCause, WhyFacts};
 use crate::handler::Router;
 use crate::membership::{GoneMember, Member, Ownership, Readiness};
 use crate::task::{Pause, TaskKey, UnixMs};
@@ -33,6 +33,8 @@ pub struct Handle {
     pub(super) keeps_entries: bool,
     pub(super) router: Arc<Router>,
     pub(super) ownership: Arc<Ownership>,
+    /// False if daemons that are not listed may share the ledger.
+    pub(super) shows_all_daemons: bool,
     pub(super) lifecycle: Lifecycle,
     pub(super) activities: Activities,
     pub(super) leases: Arc<Leases>,
@@ -160,6 +162,15 @@ impl Handle {
         self.ownership.is_current()
     }
 
+    /// What is known of daemons that are not [listed](Self::daemons).
+    pub fn unlisted(&self) -> Unlisted {
+        match (self.shows_all_daemons, self.hears_daemons()) {
+            (false, _) => Unlisted::Unknown,
+            (true, false) => Unlisted::Unheard,
+            (true, true) => Unlisted::None,
+        }
+    }
+
     /// What is known here about why tasks do not start. `pauses` are all pauses and holds.
     pub fn why_facts(&self, pauses: Vec<Pause>) -> WhyFacts {
         /// Daemons that are gone for longer are forgotten.
@@ -170,7 +181,7 @@ impl Handle {
         let gone = self.ownership.gone(GONE_FOR);
         let fails_for = self.ledger_fails_for();
         WhyFacts {
-            daemons: Daemons::new(live, gone).with_others_unheard(!self.hears_daemons()),
+            daemons: Daemons::new(live, gone).with_unlisted(self.unlisted()),
             pauses,
             ledger_gone: (!self.ledger_answers()).then(|| Some(now.minus(fails_for?))),
             now,
@@ -230,8 +241,10 @@ impl Handle {
             },
             listening: false,
             expired_only: false,
+            timer: String::new(),
             capabilities: Arc::new(capabilities(&self.router, idle)),
             idle_since,
+            queues: Arc::new(self.pull.asked()),
             is_this: true,
         }
     }

@@ -284,6 +284,7 @@ impl<'a> Common<'a> {
             keeps_entries: keeps_entries(&self.entries),
             router: Arc::clone(&self.parts.router),
             ownership: Arc::clone(&self.ownership),
+            shows_all_daemons: self.parts.membership.shows_all(),
             lifecycle: self.lifecycle.clone(),
             activities: self.activities.clone(),
             leases: Arc::clone(&self.leases),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Capabilities;
+use super::{AskedQueues, Capabilities, asked_queues};
 use crate::task::UnixMs;
 
 /// Version of the heartbeat's format and of the hash. Members of another version are not seen: each side owns all tasks.
@@ -85,6 +85,8 @@ pub struct Heartbeat {
     /// For each idle route, when a worker asked last, on the ledger's clock; 0 if none has since the start. Empty for one that
     /// does not state it.
     pub idle_since: Vec<UnixMs>,
+    /// The pull queues that workers have asked it for; empty for one that does not state it.
+    pub queues: AskedQueues,
 }
 
 /// The JSON form of a heartbeat.
@@ -111,14 +113,23 @@ struct Written {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     idle_since: Vec<i64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    queues: Vec<asked_queues::Written>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    queues_left_out: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unadopted: Vec<u16>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     handlers_unadopted: bool,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Heartbeat {
     /// Encodes it as JSON.
     pub fn to_json(&self) -> String {
+        let (queues, queues_left_out) = self.queues.written();
         let written = Written {
             v: VERSION,
             name: self.name.clone(),
@@ -134,6 +145,8 @@ impl Heartbeat {
             routes: self.capabilities.routes.clone(),
             idle: self.capabilities.idle.clone(),
             idle_since: self.idle_since.iter().map(|since| since.0).collect(),
+            queues,
+            queues_left_out,
             unadopted: self.capabilities.unadopted.clone(),
             handlers_unadopted: self.capabilities.handlers_unadopted,
         };
@@ -162,6 +175,8 @@ impl Heartbeat {
             routes,
             idle,
             idle_since,
+            queues,
+            queues_left_out,
             unadopted,
             handlers_unadopted,
         } = written;
@@ -188,6 +203,7 @@ impl Heartbeat {
                 handlers_unadopted,
             },
             idle_since: idle_since.into_iter().map(UnixMs).collect(),
+            queues: AskedQueues::read(queues, queues_left_out),
         })
     }
 }
@@ -195,6 +211,7 @@ impl Heartbeat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::AskedQueue;
     use proptest::prelude::*;
 
     fn heartbeat() -> Heartbeat {
@@ -215,6 +232,7 @@ mod tests {
                 ..Capabilities::default()
             },
             idle_since: Vec::new(),
+            queues: AskedQueues::default(),
         }
     }
 
@@ -244,6 +262,27 @@ mod tests {
         assert!(json.ends_with(since), "{json}");
         let id = idle.id.to_string();
         assert_eq!(Heartbeat::read(id.as_bytes(), json.as_bytes()), Some(idle));
+    }
+
+    #[test]
+    fn the_queues_that_workers_asked_for_are_read_back() {
+        let mut asked = heartbeat();
+        let queue = |n: u32| AskedQueue {
+            name: format!("mail-{n}"),
+            workers: 3,
+            waiting: 2,
+            asked: UnixMs(1_799_999_999_000),
+        };
+        asked.queues = AskedQueues::new(vec![queue(0)]);
+        let json = asked.to_json();
+        let told = r#""handlers":["Order@close"],"routes":["^Shop@"],"queues":[["mail-0",3,2,1799999999000]]}"#;
+        assert!(json.ends_with(told), "{json}");
+        asked.queues = AskedQueues::new((0..200).map(queue).collect());
+        let json = asked.to_json();
+        assert!(json.ends_with(r#""queues_left_out":180}"#), "{json}");
+        let id = asked.id.to_string();
+        let read = Heartbeat::read(id.as_bytes(), json.as_bytes());
+        assert_eq!(read, Some(asked));
     }
 
     #[test]
@@ -278,6 +317,16 @@ mod tests {
         );
         let id = told.id.to_string();
         assert_eq!(Heartbeat::read(id.as_bytes(), json.as_bytes()), Some(told));
+    }
+
+    #[test]
+    fn what_a_later_program_adds_is_ignored() {
+        let json = heartbeat().to_json();
+        let later = json.replace("\"name\"", "\"more\":[[\"mail\",1]],\"name\"");
+        assert_ne!(later, json);
+        let id = heartbeat().id.to_string();
+        let read = Heartbeat::read(id.as_bytes(), later.as_bytes());
+        assert_eq!(read, Some(heartbeat()));
     }
 
     #[test]

@@ -13,7 +13,10 @@ use crate::task::UnixMs;
 
 /// Heartbeats in memory. Engines that share one value are members of each other.
 #[derive(Debug, Default)]
-pub struct MemoryMembership(Mutex<Members>);
+pub struct MemoryMembership {
+    members: Mutex<Members>,
+    hides_others: bool,
+}
 
 #[derive(Debug, Default)]
 struct Members {
@@ -31,8 +34,18 @@ struct Locked {
 }
 
 impl MemoryMembership {
+    /// Of a daemon on a ledger that others may share, which are not shown.
+    pub fn hiding_others() -> Self {
+        Self {
+            members: Mutex::default(),
+            hides_others: true,
+        }
+    }
+
     fn members(&self) -> MutexGuard<'_, Members> {
-        self.0.lock().expect("nothing panics while holding it")
+        self.members
+            .lock()
+            .expect("nothing panics while holding it")
     }
 }
 
@@ -56,6 +69,10 @@ impl Membership for MemoryMembership {
         let mut members = self.members();
         members.heartbeats.insert(own.id, own.clone());
         Ok(members.heartbeats.values().cloned().collect())
+    }
+
+    fn shows_all(&self) -> bool {
+        !self.hides_others
     }
 
     async fn leave(&self, id: MemberId) -> Result<(), MembershipError> {

@@ -11,10 +11,12 @@
 //! **Safety does not depend on membership.** The claim decides who runs a task. A member list that is wrong, stale or
 //! missing costs some statements that match nothing, or a second of lateness. A member that knows of no other owns all.
 
+mod asked_queues;
 mod audit_lock;
 mod capabilities;
 mod fnv;
 mod heartbeat;
+mod member;
 mod memory;
 mod ownership;
 mod redis_adapter;
@@ -26,13 +28,15 @@ use async_trait::async_trait;
 
 use crate::task::UnixMs;
 
+pub use self::asked_queues::{AskedQueue, AskedQueues};
 pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLockState};
 pub use self::capabilities::Capabilities;
 pub(crate) use self::capabilities::CapabilityMatcher;
 pub use self::heartbeat::{Heartbeat, MemberId, Readiness, VERSION};
+pub use self::member::Member;
 pub use self::memory::MemoryMembership;
+pub use self::ownership::GoneMember;
 pub(crate) use self::ownership::{Change, HigherRankedListener, OwnerSet, Ownership};
-pub use self::ownership::{GoneMember, Member};
 pub use self::redis_adapter::RedisMembership;
 
 /// Time between two heartbeats of a member.
@@ -66,6 +70,12 @@ pub trait Membership: Send + Sync + 'static {
     /// no member. `None` if members are known to themselves only.
     async fn heartbeats(&self) -> Result<Option<Vec<Heartbeat>>, MembershipError> {
         Ok(None)
+    }
+
+    /// True if every live member is among those that an exchange returns. False on a ledger whose members do not know of each
+    /// other.
+    fn shows_all(&self) -> bool {
+        true
     }
 
     /// Removes our heartbeat, and releases the audit lock if we have it.

@@ -5,6 +5,7 @@ mod browser;
 mod daemon;
 mod drill;
 mod driver;
+mod fleet;
 mod harness;
 mod journeys;
 mod night;

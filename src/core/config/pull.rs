@@ -24,6 +24,14 @@ pub struct PullConfig {
     pub visibility: Duration,
 }
 
+impl PullConfig {
+    /// True if a queue can have this name.
+    pub fn is_queue(name: &str) -> bool {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        (1..=QUEUE_CHARS_MAX).contains(&name.len()) && name.chars().all(fits)
+    }
+}
+
 impl fmt::Display for PullConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pull {}", self.queue)
@@ -33,8 +41,12 @@ impl fmt::Display for PullConfig {
 /// `pull = { queue = "mail", visibility = "30s" }`
 pub(super) fn pull(mut section: Reader, p: &mut Problems) -> Option<PullConfig> {
     let expected = format!("1 to {QUEUE_CHARS_MAX} letters, digits, `.`, `_` and `-`");
-    let queue: Option<String> =
-        section.checked("queue", p, |name: &String| is_queue(name), &expected);
+    let queue: Option<String> = section.checked(
+        "queue",
+        p,
+        |name: &String| PullConfig::is_queue(name),
+        &expected,
+    );
     let visibility = or(VISIBILITY, at_least(VISIBILITY_MIN));
     let visibility = section.by("visibility", p, visibility);
     section.done(p);
@@ -55,11 +67,6 @@ pub(super) fn refuse_run_keys(section: &mut Reader, p: &mut Problems) {
             p.add(&section.at(key), problem);
         }
     }
-}
-
-fn is_queue(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    (1..=QUEUE_CHARS_MAX).contains(&name.len()) && name.chars().all(fits)
 }
 
 #[cfg(test)]

@@ -26,11 +26,13 @@ fn daemon(id: u64, idle_since: Option<&[UnixMs]>) -> Member {
         readiness: Readiness::Ready,
         listening: true,
         expired_only: false,
+        timer: String::new(),
         capabilities: able(
             &["^Mail@", "^Order@"],
             &[0][..usize::from(idle_since.is_some())],
         ),
         idle_since: idle_since.unwrap_or_default().to_vec(),
+        queues: Default::default(),
         is_this: false,
     }
 }
@@ -120,9 +122,35 @@ fn a_task_without_a_daemon_that_can_run_it_says_which_one_could() {
         names(&["host:7", "b:2"])
     );
     let mut unheard = facts(vec![daemon(1, None)], Vec::new());
-    unheard.daemons = unheard.daemons.with_others_unheard(true);
+    unheard.daemons = unheard.daemons.with_unlisted(Unlisted::Unheard);
     let report = unheard.of_due(&key("Report@build@1"), ago(600), None);
     assert_eq!(report, WhyCause::Unheard, "another daemon may have a route");
+}
+
+#[test]
+fn daemons_that_do_not_know_of_each_other_speak_for_themselves() {
+    let mut alone = facts(vec![daemon(1, Some(&[ago(300)]))], Vec::new());
+    alone.daemons = alone.daemons.with_unlisted(Unlisted::Unknown);
+    let of = |name: &str| alone.of_due(&key(name), ago(600), Some(&route(Some("mail"), None)));
+    let no_worker = WhyCause::NoWorkerHere(Some(Arc::from("mail")));
+    assert_eq!(of("Mail@send@1"), no_worker);
+    assert_eq!(of("Report@build@1"), WhyCause::NoRouteHere);
+    assert_eq!(of("Order@close@1"), WhyCause::Unknown);
+    assert_eq!(
+        no_worker.text(),
+        "No worker asks the daemon that answers for the queue `mail`, and the daemons of this ledger do not know of each other."
+    );
+    assert_eq!(
+        (no_worker.as_str(), no_worker.is_trouble()),
+        ("no_worker", true)
+    );
+    // Workers of another daemon may ask for it when it is due.
+    let later = TaskRecord {
+        key: key("Mail@send@1"),
+        ..task(State::Pending, NOW.plus(Duration::from_secs(60)), 0)
+    };
+    let why = alone.of_task(&later, Some(&route(Some("mail"), None)));
+    assert_eq!(why.then, None);
 }
 
 #[test]

@@ -20,9 +20,11 @@ impl WhyCause {
             Self::Held(_) => ("held", false, Some(Phrase::HeldDo)),
             Self::Ledger(_) => ("ledger", true, Some(Phrase::CheckLedger)),
             Self::NoDaemon => ("no_daemon", true, Some(Phrase::NoDaemonDo)),
-            Self::NoRoute => ("no_route", true, Some(Phrase::NoRouteDo)),
+            Self::NoRoute | Self::NoRouteHere => ("no_route", true, Some(Phrase::NoRouteDo)),
             Self::Away(_) => ("away", true, Some(Phrase::AwayDo)),
-            Self::NoWorker(..) => ("no_worker", true, Some(Phrase::NoWorkerDo)),
+            Self::NoWorker(..) | Self::NoWorkerHere(_) => {
+                ("no_worker", true, Some(Phrase::NoWorkerDo))
+            }
             Self::Concurrency(_) => ("no_slot", false, Some(Phrase::ConcurrencyDo)),
             Self::NoSlot => ("no_slot", false, Some(Phrase::NoSlotDo)),
             Self::Rate(_) => ("rate", false, Some(Phrase::RateDo)),
@@ -117,6 +119,7 @@ impl WhyCause {
             }
             Self::NoDaemon => Phrase::NoDaemon.into(),
             Self::NoRoute => Phrase::NoRoute.into(),
+            Self::NoRouteHere => Phrase::NoRouteHere.into(),
             Self::Away(names) if names.is_empty() => Phrase::Away.into(),
             Self::Away(names) => Message::new(Phrase::AwayNamed, [text(&names.join(", "))]),
             Self::NoWorker(None, _) => Phrase::NoWorker.into(),
@@ -124,6 +127,8 @@ impl WhyCause {
             Self::NoWorker(Some(queue), Some(since)) => {
                 Message::new(Phrase::NoWorkerSince, [text(queue), Value::Time(*since)])
             }
+            Self::NoWorkerHere(None) => Phrase::NoWorkerHere.into(),
+            Self::NoWorkerHere(Some(queue)) => Message::new(Phrase::NoWorkerHereOf, [text(queue)]),
             Self::Concurrency(limit) => {
                 Message::new(Phrase::Concurrency, [number(u64::from(*limit))])
             }

@@ -190,6 +190,7 @@ mod tests {
             timer: String::new(),
             capabilities: Default::default(),
             idle_since: Vec::new(),
+            queues: Default::default(),
         };
         assert_is(&daemons(Some(&[])), Severity::Note, "no daemon is running");
         let two = daemons(Some(&[note("a:1"), note("b:2")]));

@@ -115,7 +115,7 @@ impl TaskGauges {
         for row in rows {
             let route = self.handle.route_facts(&row.key);
             let cause = facts.of_due(&row.key, row.arming.due, route.as_ref());
-            if let WhyCause::NoWorker(Some(queue), _) = cause
+            if let WhyCause::NoWorker(Some(queue), _) | WhyCause::NoWorkerHere(Some(queue)) = cause
                 && facts.daemons.first_that_runs(&row.key) == me
             {
                 *tasks.entry(queue).or_default() += 1;

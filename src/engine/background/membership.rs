@@ -10,6 +10,7 @@ use crate::engine::activity::Activity;
 use crate::engine::capabilities::capabilities;
 use crate::engine::health::LedgerHealth;
 use crate::engine::lifecycle::Lifecycle;
+use crate::engine::pull::PullQueues;
 use crate::engine::queue::SignalQueue;
 use crate::engine::reports::Reporter;
 use crate::handler::Router;
@@ -49,6 +50,7 @@ pub struct MembershipTask {
     pub lease_scan: Arc<Activity>,
     pub look_ahead: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
+    pub pull: PullQueues,
 }
 
 impl MembershipTask {
@@ -95,6 +97,7 @@ impl MembershipTask {
             timer: self.timer.scope(),
             capabilities: capabilities(&self.router, idle),
             idle_since,
+            queues: self.pull.asked(),
         };
         let asked = Instant::now();
         let exchange = timeout(TIMEOUT, self.membership.exchange(&own, now));

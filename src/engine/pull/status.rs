@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::PullQueues;
+use crate::membership::{AskedQueue, AskedQueues};
 
 /// Status of a pull queue, as this daemon sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +31,31 @@ pub struct WorkerStatus {
     pub seen_ago: Duration,
 }
 
+impl PullQueueStatus {
+    /// True if this worker waits for tasks, or asked so lately that it may be busy with one.
+    pub fn has(&self, worker: &WorkerStatus) -> bool {
+        worker.waiting > 0 || worker.seen_ago <= self.visibility
+    }
+}
+
 impl PullQueues {
+    /// The queues that workers have asked this daemon for, as it tells the others.
+    pub(in crate::engine) fn asked(&self) -> AskedQueues {
+        let now = self.0.parts.clock.now();
+        let count = |workers: usize| u32::try_from(workers).unwrap_or(u32::MAX);
+        let asked = self.status().into_iter().filter_map(|queue| {
+            let seen_ago = queue.workers.iter().map(|worker| worker.seen_ago).min()?;
+            let workers = || queue.workers.iter().filter(|worker| queue.has(worker));
+            Some(AskedQueue {
+                workers: count(workers().count()),
+                waiting: count(workers().filter(|worker| worker.waiting > 0).count()),
+                asked: now.minus(seen_ago),
+                name: queue.queue.clone(),
+            })
+        });
+        AskedQueues::new(asked.collect())
+    }
+
     /// Status of the pull queues that routes of this daemon name, in the order of the routes.
     pub fn status(&self) -> Vec<PullQueueStatus> {
         let demands = self.0.parts.queue.demands();

@@ -94,6 +94,7 @@ impl Common<'_> {
                 activity: heartbeat,
                 lease_scan: Arc::clone(&lease_scan),
                 look_ahead: Arc::clone(&look_ahead),
+                pull: handle.pull(),
             }),
             pauses: PauseReader {
                 ledger: ledger.clone(),

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 pub use self::gone::GoneMember;
 use self::view::{NamedOwners, Peer, Peers, View};
 use super::rendezvous::BucketHash;
-use super::{Capabilities, Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
+use super::{Heartbeat, LIFETIME, LISTENERS, Member, MemberId, Readiness};
 use crate::clock::LedgerClock;
-use crate::task::{KeyBucket, KeyBuckets, TaskKey, UnixMs};
+use crate::task::{KeyBucket, KeyBuckets, TaskKey};
 
 /// This member's view of who owns which task. Its queries never fail, do no I/O, and wait only for a short lock.
 #[derive(Debug)]
@@ -25,62 +25,6 @@ pub struct Ownership {
     me: MemberId,
     clock: LedgerClock,
     view: RwLock<View>,
-}
-
-/// A live daemon of the ledger, as its heartbeat describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Its id.
-    pub id: MemberId,
-    /// Host and process.
-    pub name: String,
-    /// Version of its program; empty for one that does not state it.
-    pub version: String,
-    /// When it joined, on the ledger's clock.
-    pub since: UnixMs,
-    /// Whether it accepts tasks.
-    pub readiness: Readiness,
-    /// True if it listens to all events of all keys.
-    pub listening: bool,
-    /// True if it listens to the expiry of all keys, but does not receive their armings and deletions.
-    pub expired_only: bool,
-    /// What it can run.
-    pub capabilities: Arc<Capabilities>,
-    /// For each idle route, when a worker asked last; 0 if none has since the start, empty if that is not known.
-    pub idle_since: Vec<UnixMs>,
-    /// True for this daemon.
-    pub is_this: bool,
-}
-
-impl From<Heartbeat> for Member {
-    fn from(heartbeat: Heartbeat) -> Self {
-        let Heartbeat {
-            id,
-            name,
-            version,
-            since,
-            until: _,
-            readiness,
-            listening,
-            expired_only,
-            forwards: _,
-            timer: _,
-            capabilities,
-            idle_since,
-        } = heartbeat;
-        Self {
-            id,
-            name,
-            version,
-            since,
-            readiness,
-            listening,
-            expired_only,
-            capabilities: Arc::new(capabilities),
-            idle_since,
-            is_this: false,
-        }
-    }
 }
 
 /// The members that share the tasks. While it stays equal, every task keeps its owner.
@@ -175,9 +119,9 @@ impl Ownership {
     pub fn highest_ranked_listener(&self, key: &TaskKey) -> Option<HigherRankedListener> {
         let view = self.view();
         let before = view.before_us(self.me, self.clock.now(), key, || true);
-        let first = before.min_by_key(|peer| (peer.since, peer.id))?;
+        let first = before.min_by_key(|peer| (peer.member.since, peer.member.id))?;
         Some(HigherRankedListener {
-            id: first.id,
+            id: first.member.id,
             can_be_asked: first.forwards,
         })
     }
@@ -194,7 +138,7 @@ impl Ownership {
         let mut higher_ranked = view.listener_rank(self.me, now);
         let is_informed =
             owner.hears_expiries() || is_behind_us || higher_ranked.any(|peer| peer.can_run(key));
-        (!is_informed).then_some(owner.id)
+        (!is_informed).then_some(owner.member.id)
     }
 
     /// True if we are to adopt an expired key without a row because its owner does not adopt it. `adopts` says whether
@@ -222,7 +166,7 @@ impl Ownership {
     pub fn others_adopt(&self) -> bool {
         let view = self.view();
         let mut others = view.others.iter();
-        others.any(|peer| peer.capabilities.adopts_any())
+        others.any(|peer| peer.member.capabilities.adopts_any())
     }
 
     /// True if enough higher-ranked members receive what we do (`armings`: also the arming of keys), adopt what we do, and
@@ -230,8 +174,9 @@ impl Ownership {
     pub fn may_stop_listening(&self, armings: bool) -> bool {
         let view = self.view();
         let higher_ranked = view.listener_rank(self.me, self.clock.now());
-        let equals = higher_ranked
-            .filter(|peer| peer.has_our_routes && peer.forwards && (peer.listening || !armings));
+        let equals = higher_ranked.filter(|peer| {
+            peer.has_our_routes && peer.forwards && (peer.member.listening || !armings)
+        });
         equals.count() >= LISTENERS
     }
 
@@ -240,7 +185,12 @@ impl Ownership {
         let view = self.view();
         let others = view.owners(self.clock.now());
         let others: BTreeMap<_, _> = others
-            .map(|peer| (peer.id, (peer.readiness, peer.idle.clone())))
+            .map(|peer| {
+                (
+                    peer.member.id,
+                    (peer.member.readiness, peer.member.capabilities.idle.clone()),
+                )
+            })
             .collect();
         // A single member owns all tasks at any readiness.
         let ours = view.readiness.filter(|_| !others.is_empty());
@@ -271,18 +221,7 @@ impl Ownership {
             ..heartbeat.clone().into()
         });
         let others = view.fresh_others().filter(|peer| peer.until > now);
-        let others = others.map(|peer| Member {
-            id: peer.id,
-            name: peer.name.clone(),
-            version: peer.version.clone(),
-            since: peer.since,
-            readiness: peer.readiness,
-            listening: peer.listening,
-            expired_only: peer.expired_only,
-            capabilities: Arc::clone(&peer.capabilities),
-            idle_since: peer.idle_since.clone(),
-            is_this: false,
-        });
+        let others = others.map(|peer| peer.member.clone());
         this.into_iter().chain(others).collect()
     }
 
@@ -308,7 +247,7 @@ impl Ownership {
         let now = self.clock.now();
         view.read.filter(|read| read.elapsed() < LIFETIME)?;
         let mut live = view.others.iter().filter(|peer| peer.until > now);
-        Some(live.any(|peer| peer.id == id))
+        Some(live.any(|peer| peer.member.id == id))
     }
 
     /// Replaces the view by the heartbeats that an exchange of `own` at `asked` returned. A member that has just joined
@@ -338,13 +277,13 @@ impl Ownership {
         let former = std::mem::replace(&mut view.others, others);
         view.compiled = compiled;
         let after = view.named_owners();
-        let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);
+        let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.member.id == *id);
         let lost = before.iter().filter(|(id, _)| !is_listed(id));
-        let lost = lost.filter_map(|(id, _)| former.iter().find(|peer| peer.id == *id));
+        let lost = lost.filter_map(|(id, _)| former.iter().find(|peer| peer.member.id == *id));
         let lost: Vec<GoneMember> = lost
             .map(|peer| GoneMember {
-                name: peer.name.clone(),
-                capabilities: Arc::clone(&peer.capabilities),
+                name: peer.member.name.clone(),
+                capabilities: Arc::clone(&peer.member.capabilities),
             })
             .collect();
         let joined = names_missing(&after, &before);

@@ -25,6 +25,7 @@ fn member(id: u64, readiness: Readiness, handlers: &[&str]) -> Heartbeat {
             ..Capabilities::default()
         },
         idle_since: Vec::new(),
+        queues: Default::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::gone::Gone;
 use crate::membership::capabilities::{Capabilities, CapabilityMatcher};
 use crate::membership::rendezvous::{BucketHash, Weight};
-use crate::membership::{Heartbeat, LIFETIME, MEMBERS_MAX, MemberId, Readiness};
+use crate::membership::{Heartbeat, LIFETIME, MEMBERS_MAX, Member, MemberId, Readiness};
 use crate::task::{TaskKey, UnixMs};
 
 /// Most sets of expressions that one update compiles.
@@ -62,7 +62,7 @@ impl View {
     /// The others that own tasks now.
     pub(super) fn owners(&self, now: UnixMs) -> impl Iterator<Item = &Peer> {
         self.fresh_others()
-            .filter(move |peer| peer.readiness > Readiness::Away && peer.until > now)
+            .filter(move |peer| peer.member.readiness > Readiness::Away && peer.until > now)
     }
 
     /// The others that receive the expiry of all keys and joined before us.
@@ -92,7 +92,7 @@ impl View {
                     (true, true) | (false, false) => is_higher_ranked,
                 },
             };
-            is_before && peer.listening && peer.can_run(key)
+            is_before && peer.member.listening && peer.can_run(key)
         })
     }
 
@@ -105,16 +105,17 @@ impl View {
     /// The others that owned tasks when the list was read.
     pub(super) fn named_owners(&self) -> NamedOwners {
         let others = self.others.iter();
-        let owners = others.filter(|peer| peer.readiness > Readiness::Away);
+        let owners = others.filter(|peer| peer.member.readiness > Readiness::Away);
         owners
             .map(|peer| {
-                let Peer {
+                let Member {
+                    id,
                     name,
                     readiness,
-                    idle,
+                    capabilities,
                     ..
-                } = peer;
-                (peer.id, (name.clone(), *readiness, idle.clone()))
+                } = &peer.member;
+                (*id, (name.clone(), *readiness, capabilities.idle.clone()))
             })
             .collect()
     }
@@ -123,25 +124,14 @@ impl View {
 /// Another member.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) id: MemberId,
-    pub(super) name: String,
-    pub(super) version: String,
-    pub(super) since: UnixMs,
+    /// As its heartbeat describes it.
+    pub(super) member: Member,
     pub(super) until: UnixMs,
-    pub(super) readiness: Readiness,
-    pub(super) listening: bool,
-    pub(super) expired_only: bool,
     pub(super) forwards: bool,
-    /// Positions of its idle routes.
-    pub(super) idle: Vec<u16>,
-    /// For each of them, when a worker asked last.
-    pub(super) idle_since: Vec<UnixMs>,
     /// True if it has our handlers and routes, idle or not, and adopts the same keys.
     pub(super) has_our_routes: bool,
     /// True if it has our handlers and routes, idle where ours are.
     pub(super) starts_our_tasks: bool,
-    /// As its heartbeat lists them.
-    pub(super) capabilities: Arc<Capabilities>,
     /// `None`: the same as ours, and no route is idle.
     matcher: Option<Arc<CapabilityMatcher>>,
 }
@@ -167,15 +157,15 @@ impl Peer {
 
     /// True if it receives the expiry of all keys.
     pub(super) fn hears_expiries(&self) -> bool {
-        self.listening || self.expired_only
+        self.member.listening || self.member.expired_only
     }
 
     fn joined_before(&self, since: UnixMs, id: MemberId) -> bool {
-        (self.since, self.id) < (since, id)
+        (self.member.since, self.member.id) < (since, id)
     }
 
     pub(super) fn claim(&self, hash: BucketHash) -> Claim {
-        (Some(self.readiness), hash.weight_for(self.id))
+        (Some(self.member.readiness), hash.weight_for(self.member.id))
     }
 }
 
@@ -214,55 +204,33 @@ impl Peers {
         let mut to_compile = COMPILED_AT_ONCE;
         let mut others = Vec::with_capacity(heartbeats.len());
         for heartbeat in heartbeats {
-            let Heartbeat {
-                id,
-                name,
-                version,
-                since,
-                until,
-                readiness,
-                listening,
-                expired_only,
-                forwards,
-                timer: _,
-                capabilities,
-                idle_since,
-            } = heartbeat;
-            let capabilities = Arc::new(capabilities);
-            let idle = capabilities.idle.clone();
+            let (until, forwards) = (heartbeat.until, heartbeat.forwards);
+            let member = Member::from(heartbeat);
+            let capabilities = &member.capabilities;
             let has_our_routes = capabilities.runs_and_adopts_as(&own.capabilities);
-            let starts_our_tasks =
-                capabilities.runs_as(&own.capabilities) && idle == own.capabilities.idle;
-            let matcher = if *capabilities == own.capabilities && idle.is_empty() {
+            let starts_our_tasks = capabilities.runs_as(&own.capabilities)
+                && capabilities.idle == own.capabilities.idle;
+            let matcher = if **capabilities == own.capabilities && capabilities.idle.is_empty() {
                 None
-            } else if let Some(matcher) = compiled.get(&capabilities).or(known.get(&capabilities)) {
+            } else if let Some(matcher) = compiled.get(capabilities).or(known.get(capabilities)) {
                 let matcher = Arc::clone(matcher);
-                compiled.insert(Arc::clone(&capabilities), Arc::clone(&matcher));
+                compiled.insert(Arc::clone(capabilities), Arc::clone(&matcher));
                 Some(matcher)
             } else if to_compile > 0 {
                 to_compile -= 1;
-                let matcher = Arc::new(CapabilityMatcher::new(&capabilities));
-                compiled.insert(Arc::clone(&capabilities), Arc::clone(&matcher));
+                let matcher = Arc::new(CapabilityMatcher::new(capabilities));
+                compiled.insert(Arc::clone(capabilities), Arc::clone(&matcher));
                 Some(matcher)
             } else {
                 // A later update compiles it. Until then the member owns nothing.
                 continue;
             };
             others.push(Peer {
-                id,
-                name,
-                version,
-                since,
-                until,
-                readiness,
-                listening,
-                expired_only,
-                forwards,
-                idle,
-                idle_since,
                 has_our_routes,
                 starts_our_tasks,
-                capabilities,
+                member,
+                until,
+                forwards,
                 matcher,
             });
         }

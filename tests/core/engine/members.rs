@@ -71,6 +71,7 @@ async fn beat(
         timer: String::new(),
         capabilities: capabilities.clone(),
         idle_since: Vec::new(),
+        queues: Default::default(),
     };
     membership.exchange(&heartbeat, now).await.unwrap()
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::engine::{PullQueues, Report};
 use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
+use lapsed::membership::AskedQueue;
 use lapsed::task::{TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use tokio::task::JoinHandle;
@@ -119,4 +120,42 @@ async fn a_token_is_settled_by_another_daemon() {
         (again.task.id(), again.task.attempt()),
         (leased.task.id(), 1)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn daemons_tell_each_other_how_many_workers_ask_them_and_when_one_asked_last() {
+    let ground = Ground::new();
+    let daemons = [daemon(&ground), daemon(&ground)];
+    for daemon in &daemons {
+        daemon.until_members(2).await;
+    }
+    let told = |to: usize| {
+        let members = daemons[to].status.daemons().into_iter();
+        let other = members.into_iter().find(|member| !member.is_this).unwrap();
+        let queues = other.queues.list().iter();
+        let queue = |queue: &AskedQueue| (queue.name.clone(), queue.workers, queue.waiting);
+        queues.map(queue).collect::<Vec<_>>()
+    };
+    let worker = worker(daemons[0].status.pull(), usize::MAX);
+    until("the other daemon has heard of the worker", async || {
+        told(1) == [("mail".to_owned(), 1, 1)]
+    })
+    .await;
+    assert_eq!(told(0), [], "no worker has asked the other daemon");
+    let asked = ground.ledger.clock().now();
+    worker.abort();
+    until(
+        "the other daemon has heard that it waits no more",
+        async || told(1) == [("mail".to_owned(), 1, 0)],
+    )
+    .await;
+    // After the length of a lease, it is busy with no task either.
+    until("the other daemon has heard that it is gone", async || {
+        told(1) == [("mail".to_owned(), 0, 0)]
+    })
+    .await;
+    let members = daemons[1].status.daemons();
+    let last = members[1].queues.list()[0].asked;
+    let distance = last.since(asked).max(asked.since(last));
+    assert!(distance < Duration::from_secs(3), "{last} {asked}");
 }

@@ -174,6 +174,7 @@ impl Ground {
                 ..Capabilities::default()
             },
             idle_since: Vec::new(),
+            queues: Default::default(),
         };
         self.membership.exchange(&note, now).await.unwrap();
     }

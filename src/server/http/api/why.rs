@@ -40,7 +40,7 @@ struct WhyView {
 struct CauseView {
     /// `not_due`, `retry` (it waits for its next attempt), `starting` (it fell due less than 3 s ago), `running`, `ended`;
     /// `paused`, `held`; `no_daemon`, `no_route`, `away` (only daemons that are gone, or accept no task, have a route for it),
-    /// `no_worker` (no worker asks any daemon for its queue), `no_slot` (its concurrency or all slots are used), `rate`,
+    /// `no_worker` (no worker asks any daemon for its queue; without heartbeats: the one that answers), `no_slot` (its concurrency or all slots are used), `rate`,
     /// `ledger` (it does not answer), `unheard` (this daemon cannot start it, and cannot hear the others) or `unknown`.
     #[schema(example = "no_worker")]
     cause: &'static str,

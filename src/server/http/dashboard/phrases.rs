@@ -128,6 +128,7 @@ const fn chinese(phrase: Phrase) -> &'static str {
         Phrase::NoDaemon => "没有守护进程在运行：任务不会开始",
         Phrase::NoDaemonDo => "请启动 `lapsed listen`。",
         Phrase::NoRoute => "没有守护进程有匹配的处理器或路由",
+        Phrase::NoRouteHere => "响应的守护进程没有匹配的处理器或路由，且此账本的守护进程彼此不知",
         Phrase::NoRouteDo => "请添加匹配的路由并重新加载守护进程，或取消不应执行的任务。",
         Phrase::Away => "只有已丢失或不接收任务的守护进程有匹配的路由",
         Phrase::AwayNamed => "只有已丢失或不接收任务的守护进程有匹配的路由：{}",
@@ -135,6 +136,12 @@ const fn chinese(phrase: Phrase) -> &'static str {
         Phrase::NoWorker => "没有工作进程向任何守护进程请求该队列",
         Phrase::NoWorkerOf => "没有工作进程向任何守护进程请求队列 `{}`",
         Phrase::NoWorkerSince => "没有工作进程向任何守护进程请求队列 `{}`，自 {} 起",
+        Phrase::NoWorkerHere => {
+            "没有工作进程向响应的守护进程请求该队列，且此账本的守护进程彼此不知"
+        }
+        Phrase::NoWorkerHereOf => {
+            "没有工作进程向响应的守护进程请求队列 `{}`，且此账本的守护进程彼此不知"
+        }
         Phrase::NoWorkerDo => "请启动该队列的工作进程。",
         Phrase::Concurrency => "其路由同时执行的任务已达上限：每个守护进程 {} 个",
         Phrase::ConcurrencyDo => "请等待，或提高路由的 `concurrency`；检查是否有挂起的执行。",

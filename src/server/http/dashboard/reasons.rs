@@ -49,9 +49,10 @@ pub fn reason(cause: &WhyCause, f: &Frame) -> Reason {
 pub fn link(cause: &WhyCause, texts: &LinkTexts) -> Option<Link> {
     match cause {
         WhyCause::Paused(_) | WhyCause::Held(_) => Some(("/pauses", texts.pauses)),
-        WhyCause::NoWorker(..) => Some(("/queues", texts.queues)),
+        WhyCause::NoWorker(..) | WhyCause::NoWorkerHere(_) => Some(("/queues", texts.queues)),
         WhyCause::NoDaemon
         | WhyCause::NoRoute
+        | WhyCause::NoRouteHere
         | WhyCause::Away(_)
         | WhyCause::NoSlot
         | WhyCause::Unheard => Some(("/daemons", texts.daemons)),
