@@ -120,6 +120,14 @@ pub fn command(timer: TimerKind, verb: &Verb, key: &str, now: UnixMs) -> Vec<Str
         }
         (TimerKind::SortedSet, _) => vec!["ZREM".into(), SET.into(), key.into()],
         (_, Verb::KeySet { delay }) => vec!["PSETEX".into(), key.into(), ms(*delay), String::new()],
+        (_, Verb::OldCreate { seconds }) => {
+            vec![
+                "SETEX".into(),
+                key.into(),
+                seconds.to_string(),
+                String::new(),
+            ]
+        }
         (_, Verb::KeyExpire { delay }) => vec!["PEXPIRE".into(), key.into(), ms(*delay)],
         (_, Verb::KeyPersist) => vec!["PERSIST".into(), key.into()],
         _ => vec!["DEL".into(), key.into()],

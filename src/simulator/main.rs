@@ -25,6 +25,7 @@ mod run;
 mod server;
 mod shrink;
 mod signals;
+mod sql;
 mod worker;
 mod world;
 

@@ -10,13 +10,10 @@ use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
 use lapsed::{Config, Engine, Handlers, TaskClient};
 use lapsed_core::ledger::memory::MemoryLedger;
-use lapsed_core::ledger::row::{Row, Status};
-use lapsed_core::ledger::rows::store::{At, Columns, Parts, Store};
+use lapsed_core::ledger::rows::store::Store;
 use lapsed_core::ledger::rows::{Length, RowLedger};
-use lapsed_core::ledger::{
-    CancelAnswer, IfPending, Ledger, LedgerError, RescheduleAnswer, RunNowAnswer,
-};
-use lapsed_core::task::{After, Contents, Due, Origin, Scope, TaskKey, UnixMs};
+use lapsed_core::ledger::{CancelAnswer, IfPending, Ledger, RescheduleAnswer, RunNowAnswer};
+use lapsed_core::task::{After, Due, Scope, TaskKey};
 use lapsed_core::timer::Timer;
 use lapsed_model_redis::{Link, ModelRedis};
 use lapsed_server::http::AppState;
@@ -35,6 +32,7 @@ use crate::process::Process;
 use crate::record::{Actor, Answer};
 use crate::server::{NO_ADDRESS, Server};
 use crate::signals::SimTimer;
+use crate::sql;
 
 /// The producer that sends HTTP requests.
 const OVER_HTTP: usize = 2;
@@ -224,14 +222,26 @@ impl Producer {
                 let answer = self.over_resp(verb, text, &payload).await;
                 answer.unwrap_or_else(|error| Answer::Failed(error.to_string()))
             }
+            Verb::OldCreate { seconds } => {
+                let (now, seconds) = (self.truth.clock().now(), *seconds);
+                let create = move |store: &mut dyn Store| sql::old_create(store, key, now, seconds);
+                let row = self.ledger.write(Length::Short, create).await?;
+                self.in_redis(&op.verb, text, &payload).await;
+                armed(row, sql::old_due(now, seconds))
+            }
+            Verb::OldDelete => {
+                let delete = move |store: &mut dyn Store| sql::old_delete(store, &key);
+                self.ledger.write(Length::Short, delete).await?;
+                self.in_redis(&op.verb, text, &payload).await
+            }
             Verb::SqlCancel => {
-                let cancel = move |store: &mut dyn Store| sql_cancel(store, &key);
+                let cancel = move |store: &mut dyn Store| sql::cancel(store, &key);
                 self.ledger.write(Length::Short, cancel).await?;
                 Answer::Other("written".into())
             }
             Verb::SqlCreate { delay } => {
                 let due = self.truth.clock().now().plus(*delay);
-                let create = move |store: &mut dyn Store| sql_create(store, key, due, payload);
+                let create = move |store: &mut dyn Store| sql::create(store, key, due, payload);
                 let row = self.ledger.write(Length::Short, create).await?;
                 armed(row, due)
             }
@@ -298,67 +308,4 @@ fn idle(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>, config: &Config) -> Hand
         tracer: None,
     };
     Engine::with_parts(parts, config).handle()
-}
-
-/// What a program does that knows only the first six columns.
-fn sql_cancel(store: &mut dyn Store, key: &TaskKey) -> Result<(), LedgerError> {
-    if let Some(mut stored) = store.row(At::Key(key), Parts::Whole)?
-        && stored.row.status == Status::Unprocessed
-    {
-        stored.row.deleted = true;
-        store.save(&stored.row, Columns::All)?;
-    }
-    Ok(())
-}
-
-/// The `INSERT .. ON DUPLICATE KEY UPDATE` of the documentation. Returns the id of the row.
-fn sql_create(
-    store: &mut dyn Store,
-    key: TaskKey,
-    due: UnixMs,
-    payload: String,
-) -> Result<u64, LedgerError> {
-    let now = store.now();
-    if let Some(mut stored) = store.row(At::Key(&key), Parts::Whole)? {
-        let row = &mut stored.row;
-        (row.status, row.deleted) = (Status::Unprocessed, false);
-        (row.start_time, row.end_time) = (now, due);
-        row.contents = Contents {
-            payload: Some(payload),
-            ..Contents::default()
-        };
-        (row.recurrence, row.origin) = (None, Origin::Row);
-        store.save(&stored.row, Columns::All)?;
-        return Ok(stored.row.id);
-    }
-    let row = Row {
-        id: 0,
-        key,
-        status: Status::Unprocessed,
-        deleted: false,
-        start_time: now,
-        end_time: due,
-        owner: None,
-        daemon: String::new(),
-        lease_until: UnixMs(0),
-        run_end: UnixMs(0),
-        retry_at: UnixMs(0),
-        attempt: 0,
-        crashes: 0,
-        contents: Contents {
-            payload: Some(payload),
-            ..Contents::default()
-        },
-        recurrence: None,
-        last_error: None,
-        reason: None,
-        history: Vec::new(),
-        result: None,
-        finished_at: None,
-        changed_at: now,
-        origin: Origin::Row,
-        progress: None,
-        claimed_at: UnixMs(0),
-    };
-    Ok(store.insert(&row)?.unwrap_or_default())
 }

@@ -10,7 +10,8 @@ use crate::record::{Answer, Call};
 
 impl Judge {
     pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
-        let Invocation { op, at: from } = self.ops[number].clone();
+        self.ops[number].answered = Some((now, answer.clone()));
+        let Invocation { op, at: from, .. } = self.ops[number].clone();
         match answer {
             Answer::Armed { row, due } => self.is_armed(number, from, now, (row, due)),
             Answer::AllArmed(armings) => {

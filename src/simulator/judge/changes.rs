@@ -6,7 +6,7 @@ use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::{Envelope, UnixMs};
 
-use super::{Anomaly, Claim, Invocation, Judge, brief, due_at, is_pulled, key_of};
+use super::{Anomaly, Claim, Invocation, Judge, SENT_BEFORE, brief, due_at, is_pulled, key_of};
 use crate::attempts::{RETRY, attempts_max, class_of};
 use crate::plan::{Op, Verb};
 use crate::record::{Actor, End};
@@ -38,6 +38,10 @@ impl Judge {
             && let Some((_, to)) = self.cancelled.get_mut(new.key.as_str())
         {
             *to = to.or(Some(now));
+        }
+        let is_daemon = matches!(actor, Actor::Daemon { .. });
+        if is_daemon && old.deleted && !new.deleted && old.end_time == new.end_time {
+            self.looked.undeleted += 1;
         }
         if old.owner != new.owner && new.lease_until >= now && new.owner.is_some() {
             self.claimed(actor, now, old, new);
@@ -83,6 +87,7 @@ impl Judge {
         if old.lease_until >= now {
             self.accuse(Anomaly::Doubled, format!("{what}, which is leased"));
         }
+        self.is_deleted_by_old_program(&what, old);
         if new.end_time != old.end_time || new.run_end != new.end_time {
             self.accuse(Anomaly::RanOlderArming, &what);
         }
@@ -113,6 +118,7 @@ impl Judge {
             }
         }
         let owner = new.owner.unwrap_or(Owner([0; 16]));
+        let thawed = self.thawed.get(&actor);
         self.claims.insert(
             key_of(owner, new.id),
             Claim {
@@ -126,7 +132,7 @@ impl Judge {
                 envelope: Envelope::open(new.contents.payload.clone()),
                 is_called: false,
                 end: None,
-                is_disturbed: false,
+                is_disturbed: thawed.is_some_and(|at| now <= at.plus(SENT_BEFORE)),
                 may_crash: false,
                 lease_until: new.lease_until,
             },
@@ -295,6 +301,7 @@ impl Judge {
             | Verb::SqlCreate { delay }
             | Verb::RespSet { delay }
             | Verb::RespExpire { delay } => *delay,
+            Verb::OldCreate { seconds } => Duration::from_secs((*seconds).into()),
             Verb::RunNow | Verb::Redrive | Verb::RedriveAll => Duration::ZERO,
             _ => {
                 return self.accuse(
@@ -314,7 +321,7 @@ impl Judge {
     pub(super) fn is_cancel(&mut self, number: usize, row: &Row) {
         let is_cancel = matches!(
             self.ops[number].op.verb,
-            Verb::Cancel | Verb::CancelAll | Verb::SqlCancel | Verb::RespDelete
+            Verb::Cancel | Verb::CancelAll | Verb::SqlCancel | Verb::OldDelete | Verb::RespDelete
         );
         if !is_cancel || !self.is_meant(number, row) {
             let text = format!("op {number} cancelled {}", brief(row));

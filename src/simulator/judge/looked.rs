@@ -27,6 +27,8 @@ pub struct Looked {
     pub(super) bulk: u64,
     /// Starts of tasks after all others of their group.
     pub(super) groups: u64,
+    /// Tasks that an older program has created again, and a daemon has undeleted.
+    pub(super) undeleted: u64,
     /// Tasks that the destination of a move got.
     pub(super) moved: u64,
 }
@@ -46,6 +48,7 @@ impl Looked {
             batches,
             bulk,
             groups,
+            undeleted,
             moved,
         } = self;
         [
@@ -61,6 +64,7 @@ impl Looked {
             ("batches", batches),
             ("bulk", bulk),
             ("groups", groups),
+            ("undeleted", undeleted),
             ("moved", moved),
         ]
         .into_iter()

@@ -11,6 +11,7 @@ mod groups;
 mod keys;
 mod looked;
 mod moves;
+mod old_programs;
 mod pruning;
 mod pushes;
 mod rates;
@@ -20,6 +21,7 @@ mod series;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
@@ -32,7 +34,7 @@ pub use self::looked::Looked;
 pub use self::moves::{MOVED, MoveJudge};
 
 use crate::plan::{FaultKind, Op, PULLED, Plan};
-use crate::record::{Actor, Call, End};
+use crate::record::{Actor, Answer, Call, End};
 
 /// What must not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +73,8 @@ impl fmt::Display for Violation {
 struct Invocation {
     op: Op,
     at: UnixMs,
+    /// When it was answered, and what.
+    answered: Option<(UnixMs, Answer)>,
 }
 
 /// From when, and until when.
@@ -118,6 +122,9 @@ struct KeyWithoutRow {
 
 /// How far a due time that was read from a key may be off: the clocks of Redis and of the ledger differ by a fault.
 const TOLERANCE_MS: u64 = 5_000;
+
+/// How long after a freeze a claim may be written whose statement was sent before: the run has as much less time.
+const SENT_BEFORE: Duration = Duration::from_millis(50);
 
 /// A claim of a row.
 #[derive(Debug, Clone)]
@@ -170,10 +177,14 @@ pub struct Judge {
     /// When each key was last cancelled, and until when.
     cancelled: BTreeMap<String, Span>,
     claims: BTreeMap<[u8; 16], Claim>,
+    /// When each process got processor time again.
+    thawed: BTreeMap<Actor, UnixMs>,
     series: AllSeries,
     rates: Rates,
     /// Finished rows are deleted after some time.
     prunes: bool,
+    /// When events of keys may be lost.
+    deaf: Vec<(UnixMs, UnixMs)>,
     /// Keys whose rows were deleted by retention, and when their tasks had ended.
     pruned: BTreeMap<String, UnixMs>,
     /// Lists of the wheel.
@@ -192,6 +203,7 @@ impl Judge {
             redis_changes: prints.then(Vec::new),
             rates: Rates::new(plan),
             prunes: plan.prunes,
+            deaf: Self::deaf_spans(plan),
             slots: plan.slots.into(),
             ..Self::default()
         };
@@ -207,7 +219,11 @@ impl Judge {
     }
 
     pub fn invoked(&mut self, op: Op, at: UnixMs) -> usize {
-        self.ops.push(Invocation { op, at });
+        self.ops.push(Invocation {
+            op,
+            at,
+            answered: None,
+        });
         self.ops.len() - 1
     }
 
@@ -218,6 +234,11 @@ impl Judge {
             claim.is_disturbed = true;
             claim.may_crash |= kind.may_crash();
         }
+    }
+
+    /// A frozen process goes on.
+    pub fn thawed(&mut self, actor: Actor, now: UnixMs) {
+        self.thawed.insert(actor, now);
     }
 
     /// Demands nothing on lateness before this time.

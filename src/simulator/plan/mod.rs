@@ -67,6 +67,12 @@ pub enum Verb {
     SqlCreate {
         delay: Duration,
     },
+    /// A program that knows only the first six columns writes the row, then the key. It counts in seconds.
+    OldCreate {
+        seconds: u32,
+    },
+    /// Such a program sets `sts = 1`, then deletes the key.
+    OldDelete,
     /// A program arms the key: `PSETEX`.
     KeySet {
         delay: Duration,
@@ -267,6 +273,7 @@ impl Plan {
         plan.draw_pushes(&mut Rng::new(seed, "pushes"));
         plan.draw_bulk(&mut Rng::new(seed, "bulk"));
         plan.draw_group(&mut Rng::new(seed, "group"));
+        plan.draw_old_program(&mut Rng::new(seed, "old program"));
         if !is_calm {
             plan.draw_restore(&mut Rng::new(seed, "restore"));
             plan.draw_leftover(&mut Rng::new(seed, "leftover"));

@@ -122,6 +122,47 @@ impl Plan {
         }
     }
 
+    /// A program that knows only the first six columns creates, deletes and creates a task again, in seconds.
+    pub(super) fn draw_old_program(&mut self, rng: &mut Rng) {
+        if self.timer != TimerKind::KeyExpiry || !rng.percent(40) {
+            return;
+        }
+        for number in 0..rng.within(1, 3) {
+            let method = rng.pick(&["ok", "ok", "flaky", "slow"]);
+            let key = self.push_key(&format!("Job@{method}@old{number}"));
+            // One program: it does one operation after the other.
+            let producer = rng.below(self.producers as u64) as usize;
+            let mut at = Duration::from_millis(rng.below(30_000));
+            for _ in 0..rng.within(2, 9) {
+                let seconds = u32::try_from(rng.within(1, 20)).expect("some seconds");
+                let verb = match rng.percent(60) {
+                    true => Verb::OldCreate { seconds },
+                    false => Verb::OldDelete,
+                };
+                self.push_op(at, producer, key, verb.clone());
+                // No daemon reads the events of what follows in time.
+                if verb == Verb::OldDelete && rng.percent(50) {
+                    let seconds = seconds.min(5);
+                    let length = Duration::from_secs(u64::from(seconds) + rng.within(1, 8));
+                    for daemon in 0..self.daemons {
+                        self.push_fault(at, FaultKind::Freeze, daemon, length);
+                    }
+                    self.push_op(
+                        at + Duration::from_millis(20),
+                        producer,
+                        key,
+                        Verb::OldCreate { seconds },
+                    );
+                    at += length;
+                }
+                at += Duration::from_millis(*rng.pick(&[5, 150, 900, 2_500, 6_000, 15_000]));
+                if at >= FAULTS {
+                    break;
+                }
+            }
+        }
+    }
+
     fn push_key(&mut self, name: &str) -> usize {
         self.keys.push(name.to_owned());
         self.keys.len() - 1

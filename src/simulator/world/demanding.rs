@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::World;
 use crate::daemon::{Daemon, Start};
-use crate::judge::Anomaly;
+use crate::judge::{Anomaly, Judge};
 use crate::plan::{Op, PROBES, Policy, TimerKind, Verb};
 
 /// How long after the faults everything may take at most to be settled.
@@ -29,6 +29,7 @@ impl World {
         if !self.is_settled().await {
             return;
         }
+        self.history().judge(Judge::are_created_again);
         if !self.series.is_empty() {
             self.end_series().await;
             if !self.is_settled().await {

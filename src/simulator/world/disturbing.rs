@@ -144,6 +144,9 @@ impl World {
             AtEnd::Start(number, how) => self.start(number, how),
             AtEnd::Thaw(process) => {
                 self.history().struck(FaultKind::Freeze, process.actor);
+                let now = self.now();
+                self.history()
+                    .judge(|judge| judge.thawed(process.actor, now));
                 process.thaw();
             }
         }
