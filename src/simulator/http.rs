@@ -63,6 +63,18 @@ pub async fn send(
     })
 }
 
+/// What absolute due times that are some way off are multiples of.
+const ROUND_MS: i64 = 5_000;
+
+/// An absolute due time, as programs set it: several are for the same moment.
+pub fn round_time(now: UnixMs, delay: Duration) -> UnixMs {
+    let due = now.plus(delay).0;
+    match delay > Duration::from_secs(3) {
+        true => UnixMs((due + ROUND_MS - 1) / ROUND_MS * ROUND_MS),
+        false => UnixMs(due),
+    }
+}
+
 /// The request for an operation of the client that HTTP has, too.
 pub fn request(
     verb: &Verb,
@@ -85,7 +97,7 @@ pub fn request(
             };
             let mut body = json!({ "payload": payload, "if_pending": policy });
             match absolute {
-                true => body["at"] = rfc3339(now.plus(*delay)).into(),
+                true => body["at"] = rfc3339(round_time(now, *delay)).into(),
                 false => body["in"] = format!("{}ms", delay.as_millis()).into(),
             }
             (Method::PUT, path, Some(body))

@@ -148,7 +148,7 @@ impl Producer {
                 };
                 let task = Task::from(key).payload(payload).if_pending(policy);
                 let due = match absolute {
-                    true => Due::at(self.truth.clock().now().plus(*delay)),
+                    true => Due::at(http::round_time(self.truth.clock().now(), *delay)),
                     false => Due::after(*delay),
                 };
                 let made = self.tasks.create_many(vec![(task, due?)]).await?;

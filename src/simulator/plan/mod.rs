@@ -276,6 +276,7 @@ impl Plan {
         plan.draw_old_program(&mut Rng::new(seed, "old program"));
         if !is_calm {
             plan.draw_restore(&mut Rng::new(seed, "restore"));
+            plan.draw_cancelled_run(&mut Rng::new(seed, "cancelled run"));
             plan.draw_leftover(&mut Rng::new(seed, "leftover"));
             plan.draw_worker_fault(&mut Rng::new(seed, "workers"));
         }

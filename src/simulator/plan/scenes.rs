@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed_core::task::IfDead;
 
-use super::{Action, FAULTS, Fault, FaultKind, Op, Plan, TimerKind, Verb};
+use super::{Action, FAULTS, Fault, FaultKind, Op, Plan, Policy, TimerKind, Verb};
 use crate::random::Rng;
 
 impl Plan {
@@ -63,6 +63,31 @@ impl Plan {
             seconds(4),
         );
         self.push_op(at + seconds(4), operator, key, Verb::RunNow);
+    }
+
+    /// A run is cancelled, and every daemon dies: retention ends it.
+    pub(super) fn draw_cancelled_run(&mut self, rng: &mut Rng) {
+        if !self.prunes || !rng.percent(50) {
+            return;
+        }
+        let at = Duration::from_millis(rng.below(60_000));
+        let key = self.push_key("Job@slow@cancelled");
+        let now = Verb::Create {
+            delay: Duration::ZERO,
+            absolute: false,
+            policy: Policy::Move,
+        };
+        self.push_op(at, 0, key, now);
+        let millis = Duration::from_millis;
+        self.push_op(at + millis(400), 1, key, Verb::Cancel);
+        for daemon in 0..self.daemons {
+            self.push_fault(
+                at + millis(500),
+                FaultKind::Kill,
+                daemon,
+                millis(rng.within(200, 9_000)),
+            );
+        }
     }
 
     /// Programs push entries into the lists of a wheel.
