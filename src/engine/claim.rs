@@ -297,8 +297,8 @@ impl Claimer {
                 stamp: _,
             } = lookup;
             let is_event = signal.source == Source::Event;
-            let published = signal.published.clone().unwrap_or(now..=now);
-            if deleted && is_event && may_be_armed_again(arming.due, &published) {
+            let published = signal.published.clone().or(is_event.then_some(now..=now));
+            if deleted && published.is_some_and(|at| may_be_armed_again(arming.due, &at)) {
                 self.undeleter.start(signal.key, arming);
                 continue;
             }

@@ -51,8 +51,8 @@ pub struct Signal {
     pub source: Source,
     /// The arming, if the source knows it.
     pub arming: Option<Arming>,
-    /// When the event was published, at the earliest and at the latest, on the ledger's clock. `None` for a signal that
-    /// is no event, or whose event was just published.
+    /// When Redis published the latest event of the key, at the earliest and at the latest, on the ledger's clock. `None`:
+    /// there was none, or it was just published.
     pub published: Option<RangeInclusive<UnixMs>>,
 }
 

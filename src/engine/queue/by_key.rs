@@ -1,6 +1,7 @@
 //! Coalescing by key: tracks whether a key waits, is in flight, or was settled recently.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,7 +10,7 @@ use super::class::SignalClass;
 use super::fair::{Refused, RouteQueues, SetAside};
 use super::route_queue::Dequeued;
 use crate::handler::{Route, Router};
-use crate::task::{Arming, TaskKey};
+use crate::task::{Arming, TaskKey, UnixMs};
 use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{Signal, Source};
 
@@ -49,7 +50,10 @@ struct Entry {
 
 #[derive(Debug)]
 enum Stage {
-    Waiting,
+    Waiting {
+        /// When the latest event was published that arrived meanwhile. It may be about a newer arming.
+        published: Option<RangeInclusive<UnixMs>>,
+    },
     /// The task is being claimed, run or settled.
     InFlight {
         /// The latest signal that arrived meanwhile.
@@ -79,11 +83,20 @@ impl CoalescingQueue {
             .map(|entry| &mut entry.stage)
         {
             Some(Stage::InFlight { repeat }) => {
-                *repeat = Some(signal);
+                let before = repeat.take().and_then(|repeat| repeat.published);
+                *repeat = Some(Signal {
+                    published: signal.published.or(before),
+                    ..signal
+                });
                 None
             }
             None if !is_echo => Some(signal),
-            Some(Stage::Waiting) | None => {
+            Some(Stage::Waiting { published }) => {
+                *published = signal.published.or(published.take());
+                metrics.dropped(DropReason::Coalesced, 1);
+                None
+            }
+            None => {
                 metrics.dropped(DropReason::Coalesced, 1);
                 None
             }
@@ -101,7 +114,7 @@ impl CoalescingQueue {
         let key = signal.key.clone();
         let row = signal.arming.map(|arming| arming.row);
         self.route_queues.push(class, route, signal, free)?;
-        self.insert(key, row, Stage::Waiting);
+        self.insert(key, row, Stage::Waiting { published: None });
         Ok(())
     }
 
@@ -110,14 +123,14 @@ impl CoalescingQueue {
         self.rows.contains(&row)
     }
 
-    fn insert(&mut self, key: TaskKey, row: Option<u64>, stage: Stage) {
+    /// Returns the stage before.
+    fn insert(&mut self, key: TaskKey, row: Option<u64>, stage: Stage) -> Option<Stage> {
         self.rows.extend(row);
-        let before = self.entries.insert(key, Entry { row, stage });
-        if let Some(Entry { row: before, .. }) = before
-            && before != row
-        {
+        let Entry { row: before, stage } = self.entries.insert(key, Entry { row, stage })?;
+        if before != row {
             self.forget_row(before);
         }
+        Some(stage)
     }
 
     fn forget_row(&mut self, row: Option<u64>) {
@@ -128,8 +141,8 @@ impl CoalescingQueue {
 
     /// Takes signals as [`RouteQueues::take`] does. Their keys are in flight until [`finish`](Self::finish).
     pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Dequeued> {
-        let taken = self.route_queues.take(class, limit, free);
-        self.mark_in_flight(taken.iter().map(|taken| &taken.signal));
+        let mut taken = self.route_queues.take(class, limit, free);
+        self.mark_in_flight(taken.iter_mut().map(|taken| &mut taken.signal));
         taken
     }
 
@@ -140,15 +153,19 @@ impl CoalescingQueue {
         limit: usize,
         blocked: impl Fn(&Signal) -> bool,
     ) -> SetAside {
-        let aside = self.route_queues.set_aside(route, limit, blocked);
-        self.mark_in_flight(&aside.signals);
+        let mut aside = self.route_queues.set_aside(route, limit, blocked);
+        self.mark_in_flight(&mut aside.signals);
         aside
     }
 
-    fn mark_in_flight<'a>(&mut self, signals: impl IntoIterator<Item = &'a Signal>) {
+    /// Each signal carries the latest event that arrived while it waited.
+    fn mark_in_flight<'a>(&mut self, signals: impl IntoIterator<Item = &'a mut Signal>) {
         for signal in signals {
             let row = signal.arming.map(|arming| arming.row);
-            self.insert(signal.key.clone(), row, Stage::InFlight { repeat: None });
+            let before = self.insert(signal.key.clone(), row, Stage::InFlight { repeat: None });
+            if let Some(Stage::Waiting { published }) = before {
+                signal.published = published.or(signal.published.take());
+            }
         }
     }
 
@@ -167,7 +184,7 @@ impl CoalescingQueue {
         self.forget_row(row);
         match stage {
             Stage::InFlight { repeat } => repeat,
-            Stage::Waiting => None,
+            Stage::Waiting { .. } => None,
         }
     }
 
@@ -232,13 +249,14 @@ impl CoalescingQueue {
             }
         }
         self.unrouted = kept;
-        self.mark_in_flight(&taken);
+        self.mark_in_flight(&mut taken);
         taken
     }
 
     /// Marks the key of a signal as in flight that is looked up before it may wait.
     pub fn look_up_first(&mut self, signal: &Signal) {
-        self.mark_in_flight([signal]);
+        let row = signal.arming.map(|arming| arming.row);
+        self.insert(signal.key.clone(), row, Stage::InFlight { repeat: None });
     }
 
     /// True if a signal repeats a recently settled arming. An event that does not name its arming is an echo only for

@@ -79,6 +79,32 @@ fn a_signal_for_a_key_in_flight_is_taken_after_the_key_is_finished() {
 }
 
 #[test]
+fn a_signal_carries_the_event_that_arrived_while_it_waited_or_ran() {
+    let queue = queue();
+    let event = |at| Signal {
+        published: Some(UnixMs(at)..=UnixMs(at + 1)),
+        ..signal("a", Source::Event)
+    };
+    queue.push(armed("a", Source::Nudge));
+    queue.push(event(20));
+    queue.push(armed("a", Source::Sweep));
+    let taken = take(&queue, SignalClass::Fresh, 1);
+    let nudge = Signal {
+        published: event(20).published,
+        ..armed("a", Source::Nudge)
+    };
+    assert_eq!(taken, [nudge.clone()]);
+    queue.push(event(30));
+    queue.push(armed("a", Source::Nudge));
+    queue.finish(taken.iter().map(|signal| &signal.key));
+    let nudge = Signal {
+        published: event(30).published,
+        ..nudge
+    };
+    assert_eq!(take(&queue, SignalClass::Fresh, 1), [nudge]);
+}
+
+#[test]
 fn a_row_is_known_while_its_task_waits_or_is_in_flight() {
     let queue = queue();
     let of = |row| Signal {

@@ -73,6 +73,22 @@ impl Judge {
             let text = format!("op {number} was told that {row}-{} exists", due.0);
             self.accuse(Anomaly::AcknowledgedBeforeDurable, text);
         }
+        let (row, due) = arming;
+        // A run that is being cancelled still has its arming.
+        let ended = self
+            .rows
+            .get(&row)
+            .filter(|row| row.status == Status::Cancelled);
+        let cancelled = ended.and_then(|row| self.cancelled.get(row.key.as_str()));
+        let is_cancelled = cancelled.is_some_and(|(at, until)| *at < from && until.is_none());
+        // An older program does not know what it has deleted.
+        if is_cancelled && !matches!(self.ops[number].op.verb, Verb::OldCreate { .. }) {
+            let text = format!(
+                "op {number} was told that {row}-{} is pending, and it is cancelled",
+                due.0
+            );
+            self.accuse(Anomaly::WrongAnswer, text);
+        }
     }
 
     /// True if the row of its key has the due time already to which an operation between these times would move it.

@@ -79,10 +79,10 @@ impl Plan {
         };
         self.push_op(at, 0, key, now);
         let millis = Duration::from_millis;
-        self.push_op(at + millis(400), 1, key, Verb::Cancel);
+        self.push_op(at + millis(1_000), 1, key, Verb::Cancel);
         for daemon in 0..self.daemons {
             self.push_fault(
-                at + millis(500),
+                at + millis(1_100),
                 FaultKind::Kill,
                 daemon,
                 millis(rng.within(200, 9_000)),

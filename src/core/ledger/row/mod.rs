@@ -15,7 +15,9 @@ pub use self::recurrence::StoredRecurrence;
 pub use self::transfer::Arrival;
 
 use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner};
-use crate::task::{Arming, AttemptError, Contents, Origin, Reason, State, TaskKey, UnixMs};
+use crate::task::{
+    Arming, AttemptError, Contents, Origin, Reason, State, TaskKey, UnixMs, row_due,
+};
 
 /// A row of the table, a field for each column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -59,7 +61,9 @@ pub enum Status {
 pub(super) const NEVER: UnixMs = UnixMs(0);
 
 impl Row {
+    /// A new row. Its times are no whole second, because those mark rows of older programs.
     pub(super) fn new(id: u64, task: &NewTask, now: UnixMs) -> Self {
+        let now = row_due(now);
         let NewTask {
             key,
             due,

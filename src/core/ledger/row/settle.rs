@@ -1,5 +1,7 @@
 //! The effect of a settlement on a row.
 
+use std::time::Duration;
+
 use super::{NEVER, Row, Status};
 use crate::ledger::settlement::LeftOpen;
 use crate::ledger::{Settled, Settlement};
@@ -170,9 +172,15 @@ impl Row {
     }
 
     /// True if lapsed has marked the row as deleted: a program that knows only the first six columns does not write
-    /// `finished_at`.
+    /// `finished_at`. Such a program writes `start_time` in whole seconds: what ended in the same second was before.
     pub(super) fn deleted_by_lapsed(&self) -> bool {
-        self.deleted && self.finished_at.is_some_and(|at| at >= self.start_time)
+        let within_a_second = match self.start_time.0 % 1000 {
+            0 => Duration::from_secs(1),
+            _ => Duration::ZERO,
+        };
+        let since = self.start_time.plus(within_a_second);
+        let ended = self.finished_at.map(|at| at.max(self.changed_at));
+        self.deleted && ended.is_some_and(|at| at >= since)
     }
 
     /// Makes the task pending again, or applies a cancellation that waited for the end of the run.
