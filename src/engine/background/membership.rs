@@ -68,7 +68,12 @@ impl MembershipTask {
                 self.log_failure(&error);
             }
             self.reporter.metrics.members(self.ownership.members());
-            let before = std::mem::replace(&mut fleet, self.ownership.fleet());
+            let mut now = self.ownership.fleet();
+            for this in now.iter_mut().filter(|member| member.is_this) {
+                // What the workers of this daemon do is noted when they do it.
+                this.queues = Arc::default();
+            }
+            let before = std::mem::replace(&mut fleet, now);
             if before != fleet {
                 self.reporter.metrics.members_changed();
             }
