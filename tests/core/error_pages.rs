@@ -33,7 +33,7 @@ fn each_reason_of_a_dead_task_is_explained() {
 #[test]
 fn each_cause_of_why_is_explained() {
     let source = read("src/diagnosis/why/words.rs");
-    let causes = Regex::new(r#"=> \("([a-z_]+)", (?:true|false),"#).unwrap();
+    let causes = Regex::new(r#"=> (?:\{\s*)?\("([a-z_]+)", (?:true|false),"#).unwrap();
     let causes = causes
         .captures_iter(&source)
         .map(|cause| cause[1].to_owned());

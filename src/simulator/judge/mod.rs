@@ -184,7 +184,7 @@ pub struct Judge {
     /// Finished rows are deleted after some time.
     prunes: bool,
     /// When events of keys may be lost.
-    deaf: Vec<(UnixMs, UnixMs)>,
+    unheard: Vec<(UnixMs, UnixMs)>,
     /// Keys whose rows were deleted by retention, and when their tasks had ended.
     pruned: BTreeMap<String, UnixMs>,
     /// Lists of the wheel.
@@ -203,7 +203,7 @@ impl Judge {
             redis_changes: prints.then(Vec::new),
             rates: Rates::new(plan),
             prunes: plan.prunes,
-            deaf: Self::deaf_spans(plan),
+            unheard: Self::unheard_spans(plan),
             slots: plan.slots.into(),
             ..Self::default()
         };

@@ -19,7 +19,7 @@ const AROUND_MS: i64 = 10_000;
 
 impl Judge {
     /// When a daemon may not read each event of a key, or may not know when it was published.
-    pub(super) fn deaf_spans(plan: &Plan) -> Vec<(UnixMs, UnixMs)> {
+    pub(super) fn unheard_spans(plan: &Plan) -> Vec<(UnixMs, UnixMs)> {
         let of = |step: &Step| {
             let Action::Fault(Fault { kind, length, .. }) = step.action else {
                 return None;
@@ -90,11 +90,13 @@ impl Judge {
         let Some(latest) = self.latest_of(row) else {
             return false;
         };
-        let is_deaf = self
-            .deaf
+        let may_be_unheard = self
+            .unheard
             .iter()
             .any(|(from, to)| latest.at <= *to && *from <= row.end_time);
-        matches!(latest.op.verb, Verb::OldCreate { .. }) && !is_deaf && !of_it.any(has_failed)
+        matches!(latest.op.verb, Verb::OldCreate { .. })
+            && !may_be_unheard
+            && !of_it.any(has_failed)
     }
 
     /// True if a client has published the expiry of its key since then.

@@ -13,7 +13,17 @@ impl Row {
         task.contents.payload.clone_from(&found.payload);
         Self {
             origin: found.origin().unwrap_or(Origin::Key),
-            ..Self::new(id, &task, found.heard.min(found.due))
+            ..Self::armed(id, &task, found)
+        }
+    }
+
+    /// A new row, created when the key was armed.
+    fn armed(id: u64, task: &NewTask, found: &AdoptionRequest) -> Self {
+        let at = found.heard.min(found.due);
+        Self {
+            start_time: at,
+            changed_at: at,
+            ..Self::new(id, task, at)
         }
     }
 
@@ -43,11 +53,7 @@ impl Row {
             lease_until: before.lease_until,
             daemon: before.daemon,
             origin: found.origin().unwrap_or(before.origin),
-            ..Self::new(
-                self.id,
-                &NewTask::new(before.key, due),
-                found.heard.min(due),
-            )
+            ..Self::armed(self.id, &NewTask::new(before.key, due), found)
         };
         if keeps {
             self.contents = before.contents;

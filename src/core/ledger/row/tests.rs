@@ -13,7 +13,7 @@ use crate::ledger::{
 };
 use crate::task::{Arming, Origin, Recurrence, State, TaskKey, UnixMs};
 
-const NOW: UnixMs = UnixMs(1_795_291_200_000);
+const NOW: UnixMs = UnixMs(1_795_291_200_500);
 const LEASE: Duration = Duration::from_secs(30);
 const OWNER: Owner = Owner([7; 16]);
 
