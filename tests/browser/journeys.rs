@@ -293,7 +293,7 @@ async fn a_worker_comes_and_goes() {
     let daemon = started();
     let browser = Browser::open(&daemon, "/queues").await;
     browser
-        .shows("No worker has asked since this daemon started.")
+        .shows("No worker has asked this daemon since it started.")
         .await;
     let call = daemon.call(
         "/v1/queues/mail/take",

@@ -140,8 +140,10 @@ fn able_to_hold(handlers: Handlers) -> Handlers {
 
 #[tokio::test]
 async fn a_full_daemon_does_not_keep_its_share_waiting() {
-    let rig = Rig::new("engine.concurrency = 2").await;
-    let full = rig.daemon_with(able_to_hold(crate::support::handlers::handlers()));
+    let rig = Rig::new("").await;
+    let two_slots = rig.config_with("engine.concurrency = 2");
+    let handlers = able_to_hold(crate::support::handlers::handlers());
+    let full = Daemon::start(&two_slots, handlers);
     for number in 0..2 {
         create(&full.tasks, &format!("Job@hold@{number}"), 0).await;
     }
