@@ -93,7 +93,7 @@ fn a_signal_carries_the_event_that_arrived_while_it_waited_or_ran() {
         published: event(20).published,
         ..armed("a", Source::Nudge)
     };
-    assert_eq!(taken, [nudge.clone()]);
+    assert_eq!(taken, std::slice::from_ref(&nudge));
     queue.push(event(30));
     queue.push(armed("a", Source::Nudge));
     queue.finish(taken.iter().map(|signal| &signal.key));
