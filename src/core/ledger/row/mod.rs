@@ -61,7 +61,7 @@ pub enum Status {
 pub(super) const NEVER: UnixMs = UnixMs(0);
 
 impl Row {
-    /// A new row. Its times are no whole second, because those mark rows of older programs.
+    /// A new row. It is never created in a whole second, because that marks rows of older programs.
     pub(super) fn new(id: u64, task: &NewTask, now: UnixMs) -> Self {
         let now = row_due(now);
         let NewTask {
