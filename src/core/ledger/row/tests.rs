@@ -184,6 +184,27 @@ fn only_a_deletion_by_a_program_of_this_very_arming_is_reverted() {
 }
 
 #[test]
+fn what_ended_in_the_second_of_a_creation_by_a_program_is_no_deletion_of_it() {
+    let second = UnixMs(NOW.0 / 1_000 * 1_000);
+    for (ended, expected) in [(-1, true), (0, true), (999, true), (1_000, false)] {
+        let mut created = row(60_000);
+        (created.start_time, created.deleted) = (second, true);
+        created.finished_at = Some(UnixMs(second.0 + ended));
+        let arming = created.arming();
+        assert_eq!(created.undelete(arming), expected, "{ended}");
+    }
+}
+
+#[test]
+fn a_row_of_lapsed_starts_in_no_whole_second() {
+    let second = UnixMs(NOW.0 / 1_000 * 1_000);
+    for (now, started) in [(second, second.0 + 1), (NOW, NOW.0)] {
+        let row = Row::new(1, &task(60_000), now);
+        assert_eq!((row.start_time.0, row.changed_at.0), (started, started));
+    }
+}
+
+#[test]
 fn only_a_cancelled_run_whose_lease_is_over_is_ended() {
     let mut cancelled = claimed(row(-5), NOW);
     cancelled.cancel(NOW);
