@@ -54,11 +54,11 @@ pub const CANCELLED_RUNS: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS du
        AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
      ORDER BY due_at, id LIMIT ?";
 
-/// `end_cancelled`: ends those of these rows that lapsed has cancelled during a run whose lease has run out. A program that
-/// knows only the first six columns does not write `finished_at`. A frozen run is fenced. Primary key.
+/// `end_cancelled`: ends those of these rows that lapsed has cancelled during a run whose lease has run out. A frozen run is
+/// fenced. Primary key.
 pub const END_CANCELLED: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 3, owner = NULL, lease_until = 0 \
-     WHERE id IN ({ids}) AND status = 0 AND sts = 1 AND lease_until > 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
-       AND finished_at >= start_time";
+     WHERE id IN ({ids}) AND status = 0 AND lease_until > 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
+       AND {deleted_by_lapsed}";
 
 /// What makes a row prunable: it is finished in this state, no configuration wants it, and it has been finished for this long.
 /// `status + 0` matches no index.

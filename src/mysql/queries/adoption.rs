@@ -45,8 +45,14 @@ pub const CANCEL_BY_KEY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1,
        AND (? = 0 OR due_at > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000)";
 
 /// `undelete`: a legacy program deleted the row, then armed the key again. Does not match a task that was cancelled during a
-/// run whose daemon died: that has `finished_at`, and the later of it and `changed_at` is not before `start_time`. Legacy
-/// programs write `start_time` in whole seconds, and it may be slightly ahead of the server's clock. Primary key.
+/// run whose daemon died: see [`DELETED_BY_LAPSED`]. Primary key.
 pub const UNDELETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0, finished_at = NULL \
-     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1 \
-       AND NOT COALESCE(GREATEST(finished_at, changed_at) >= start_time + IF(start_time = FLOOR(start_time), 1, 0), 0)";
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1 AND NOT {deleted_by_lapsed}";
+
+/// True of a row that lapsed has marked as deleted: see [`ENDED_BY_LAPSED`].
+pub(super) const DELETED_BY_LAPSED: &str = "(sts = 1 AND {ended_by_lapsed})";
+
+/// True if `finished_at` was written for this arming: a legacy program does not write it. The later of it and `changed_at` is
+/// not before `start_time` then. Such a program writes `start_time` in whole seconds, and it may be slightly ahead of the
+/// server's clock: what ended in the same second was before.
+pub(super) const ENDED_BY_LAPSED: &str = "COALESCE(GREATEST(finished_at, changed_at) >= start_time + IF(start_time = FLOOR(start_time), 1, 0), 0)";

@@ -44,8 +44,7 @@ pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS 
 
 /// `claim` whose answer was lost, or of a row that was armed anew before it was read: releases what it took. Primary key.
 pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, \
-       {given_back}, lease_until = IF(status = 0 AND sts = 1, -0.005, 0), \
-       finished_at = IF(status = 3, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), IF(sts = 1, finished_at, NULL)), sts = IF(status = 3, 1, 0) \
+       lease_until = IF(sts = 1 AND NOT {ends_unrun}, -0.005, 0), {given_back} \
      WHERE id IN ({ids}) AND owner = ? AND status = 0 AND lease_until > 0";
 
 /// `renew`: extends leases that this daemon holds. Never revives an expired one. Primary key.

@@ -34,11 +34,11 @@ use lapsed_core::ledger::{IfPending, REDRIVEN_AGO};
 use lapsed_core::task::{PAYLOAD_READ_MAX, TableName};
 
 use self::admin::PRUNABLE;
-use self::adoption::ADOPT_ROW;
+use self::adoption::{ADOPT_ROW, DELETED_BY_LAPSED, ENDED_BY_LAPSED};
 use self::archive::{ARCHIVED, ENDED};
 use self::pauses::UNPAUSED;
 use self::producer::{AFTER, CONTENTS, DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES, REPLACES};
-use self::settle::GIVEN_BACK;
+use self::settle::{ENDS_UNRUN, GIVEN_BACK};
 use self::transfer::{HELD, MARK, TOKEN, WHOLE_ROW};
 
 pub use self::admin::{
@@ -134,6 +134,9 @@ impl Queries {
             .replace("{now_ns}", NOW_NS)
             .replace("{held}", HELD)
             .replace("{given_back}", GIVEN_BACK)
+            .replace("{ends_unrun}", ENDS_UNRUN)
+            .replace("{deleted_by_lapsed}", DELETED_BY_LAPSED)
+            .replace("{ended_by_lapsed}", ENDED_BY_LAPSED)
             .replace("{token}", TOKEN)
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
             .replace("{redriven_s}", &REDRIVEN_AGO.as_secs().to_string())

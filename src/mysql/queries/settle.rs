@@ -22,13 +22,18 @@ pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREA
 /// the answer to its cancellation was that it runs. Primary key.
 pub const GIVE_BACK: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, \
        retry_at = IF(recurrence IS NULL, retry_at, GREATEST(retry_at, end_time + 0.001)), \
-       {given_back}, lease_until = IF(status = 3, 0, IF(sts = 1, -0.005, -0.001)), \
-       finished_at = IF(status = 3, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), IF(sts = 1, finished_at, NULL)), sts = IF(status = 3, 1, 0) \
+       lease_until = IF({ends_unrun}, 0, IF(sts = 1, -0.005, -0.001)), {given_back} \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
-/// What becomes of the status of a row whose claim is given back unrun: it is cancelled if a program deleted it that knows
-/// only the first six columns, or if it was cancelled after it was armed anew.
-pub(super) const GIVEN_BACK: &str = "status = IF(sts = 1 AND NOT (run_end = end_time AND COALESCE(finished_at >= start_time, 0)), 3, 0)";
+/// True of a row that ends when its claim is given back unrun: a program deleted it that knows only the first six columns, or
+/// it was cancelled after it was armed anew. Otherwise it starts once, although it was cancelled.
+pub(super) const ENDS_UNRUN: &str =
+    "(sts = 1 AND NOT (run_end = end_time AND {deleted_by_lapsed}))";
+
+/// What becomes of a row whose claim is given back unrun. The values that `sts` and `status` get here do not change what
+/// [`ENDS_UNRUN`] says, and `finished_at` stays if it is the time of a cancellation by lapsed.
+pub(super) const GIVEN_BACK: &str = "status = IF({ends_unrun}, 3, 0), sts = IF({ends_unrun}, 1, 0), \
+       finished_at = IF({ends_unrun}, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), IF({ended_by_lapsed}, finished_at, NULL))";
 
 /// `settle`, retry. An attempt that ended by itself clears the crashes. The history has a line for each entry, and at most
 /// [`HISTORY_MAX`](lapsed_core::task::HISTORY_MAX) lines. Primary key.
@@ -71,10 +76,10 @@ pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms,
        CAST(sts AS SIGNED) AS sts, CAST(lease_until * 1000 AS SIGNED) AS lease_ms, \
        CAST(recurrence IS NOT NULL AS SIGNED) AS recurring FROM `{t}` WHERE id IN ({ids})";
 
-/// `settle` of a superseded run: gives the lease back. If the newer arming was cancelled meanwhile, the cancellation takes
-/// effect. Primary key.
-pub const LET_GO: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0, \
-       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), finished_at), status = IF(sts = 1, 3, 0) \
+/// `settle` of a superseded run: gives the lease back. If lapsed has cancelled the newer arming meanwhile, the cancellation
+/// takes effect. A legacy program may have deleted the row and created it again: its key tells, see
+/// [`UNDELETE`](super::UNDELETE). Primary key.
+pub const LET_GO: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0, status = IF({deleted_by_lapsed}, 3, 0) \
      WHERE id = ? AND owner = ? AND end_time <> CAST(? AS SIGNED) / 1000 AND status = 0 AND lease_until > 0";
 
 /// `settle` of a row that the handler itself marked processed, as programs do that know only the first six columns. Primary

@@ -11,6 +11,7 @@ mod errors;
 mod guards;
 mod locks;
 mod lost;
+mod older_programs;
 mod proxy;
 mod rates;
 mod recurring;

@@ -19,7 +19,8 @@ impl Row {
             return Settled::Applied;
         }
         if self.arming() != lease.arming {
-            if self.status == Status::Unprocessed && self.deleted {
+            // An older program may have deleted the row and created it again: its key tells, see `undelete`.
+            if self.status == Status::Unprocessed && self.deleted_by_lapsed() {
                 self.end_cancelled(now);
             }
             self.lease_until = self.lease_until.min(NEVER);

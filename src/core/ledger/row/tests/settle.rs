@@ -62,6 +62,35 @@ fn a_row_that_a_program_has_marked_as_processed_is_settled_by_the_handler_once()
 }
 
 #[test]
+fn the_end_of_a_superseded_run_ends_only_a_task_that_lapsed_has_cancelled() {
+    let again = |by_program: bool| {
+        let mut row = claimed(row(-5), NOW);
+        let settlement = Settlement {
+            lease: lease(&row),
+            verdict: Verdict::Complete,
+        };
+        row.deleted = by_program;
+        row.start_time = UnixMs(NOW.0 / 1_000 * 1_000 + 1_000);
+        row.end_time = row.start_time.plus(Duration::from_secs(60));
+        (row, settlement)
+    };
+    let (mut created, settlement) = again(true);
+    let arming = created.arming();
+    assert_eq!(created.settle(&settlement, ms(2_000)), Settled::Superseded);
+    assert_eq!(created.status, Status::Unprocessed);
+    assert!(!created.leased(ms(2_000)));
+    assert!(created.undelete(arming), "its key tells");
+
+    let (mut cancelled, settlement) = again(false);
+    cancelled.cancel(ms(2_000));
+    assert_eq!(
+        cancelled.settle(&settlement, ms(2_000)),
+        Settled::Superseded
+    );
+    assert_eq!(cancelled.status, Status::Cancelled);
+}
+
+#[test]
 fn a_repeated_report_of_a_series_is_applied_while_nothing_has_changed_the_next_occurrence() {
     let before = hourly();
     let lease = lease(&before);
