@@ -132,7 +132,8 @@ impl Judge {
                 envelope: Envelope::open(new.contents.payload.clone()),
                 is_called: false,
                 end: None,
-                is_disturbed: thawed.is_some_and(|at| now <= at.plus(SENT_BEFORE)),
+                is_disturbed: thawed.is_some_and(|at| now <= at.plus(SENT_BEFORE))
+                    || self.stopping.contains(&actor),
                 may_crash: false,
                 lease_until: new.lease_until,
             },

@@ -139,7 +139,9 @@ impl Judge {
                 && flushed_at.is_some_and(|at| at >= touch.at);
             is_due || (is_expiry || is_flushed) && row.end_time.0 <= now.0 + 1_000
         });
-        if !is_known {
+        let was_announced =
+            self.gone_since_dump.contains(row.key.as_str()) && row.end_time.0 <= now.0 + 1_000;
+        if !is_known && !was_announced {
             let text = format!("{actor:?} {what} {} at {}", brief(row), now.0);
             self.accuse(Anomaly::ChangedWithoutCause, text);
         }

@@ -160,6 +160,8 @@ pub struct Judge {
     has_restored: bool,
     /// Rows that had changed since the dump that was restored: their entries in a set may be gone.
     changed_since_dump: BTreeSet<u64>,
+    /// Keys whose rows the restored ledger lacks. An event may have announced such a task before, and is its only trace.
+    gone_since_dump: BTreeSet<String>,
     /// Entries in lists of a wheel, by the operation that has pushed them.
     pushes: BTreeMap<u64, Push>,
     /// The operations that have changed a row.
@@ -179,6 +181,8 @@ pub struct Judge {
     claims: BTreeMap<[u8; 16], Claim>,
     /// When each process got processor time again.
     thawed: BTreeMap<Actor, UnixMs>,
+    /// Processes that were asked to stop. They claim tasks until the others have learned that they leave.
+    stopping: BTreeSet<Actor>,
     series: AllSeries,
     rates: Rates,
     /// Finished rows are deleted after some time.
@@ -230,6 +234,9 @@ impl Judge {
     /// Something has disturbed this process: what it has claimed may be lost to it.
     pub fn disturbed(&mut self, actor: Actor, kind: FaultKind) {
         self.misread_clock(actor, kind);
+        if matches!(kind, FaultKind::Stop | FaultKind::ConfigChange) {
+            self.stopping.insert(actor);
+        }
         for claim in self.claims.values_mut().filter(|claim| claim.by == actor) {
             claim.is_disturbed = true;
             claim.may_crash |= kind.may_crash();

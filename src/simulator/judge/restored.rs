@@ -1,9 +1,9 @@
 //! A ledger that was restored from a dump: what was written since counts no more. Keys in Redis do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lapsed_core::ledger::row::{Row, Status};
-use lapsed_core::task::{Origin, UnixMs};
+use lapsed_core::task::{Origin, TaskKey, UnixMs};
 
 use super::all_series::AllSeries;
 use super::{Anomaly, Claim, Judge, KeyWithoutRow, TOLERANCE_MS, same};
@@ -30,6 +30,10 @@ impl Judge {
             |(id, row): &(&u64, &Row)| self.rows.get(id).is_none_or(|now| !same(now, row));
         let changed = rows.iter().filter(is_other).map(|(id, _)| *id);
         self.changed_since_dump.extend(changed.collect::<Vec<_>>());
+        let keys: BTreeSet<&TaskKey> = rows.values().map(|row| &row.key).collect();
+        let gone = self.rows.values().filter(|row| !keys.contains(&row.key));
+        self.gone_since_dump
+            .extend(gone.map(|row| row.key.to_string()));
         self.rows = rows;
         self.since = self.rows.keys().map(|id| (*id, now)).collect();
         self.op_wrote = BTreeMap::new();
