@@ -23,7 +23,8 @@ test: ## every test, doc tests too
 	@notes=$$(mktemp) && status=0 && { \
 		set -x; export LAPSED_TEST_NOT_TRIED=$$notes; \
 		RUST_TEST_THREADS=$(TEST_THREADS) \
-			$(CARGO) test --locked --workspace --features lapsed-cli/otel -- --skip $(ALONE) || status=$$?; \
+			$(CARGO) test --locked --workspace --exclude lapsed-simulator --features lapsed-cli/otel -- --skip $(ALONE) || status=$$?; \
+		$(CARGO) test --locked --profile simulator --package lapsed-simulator || status=$$?; \
 		RUST_TEST_THREADS=1 \
 			$(CARGO) test --locked --workspace --features lapsed-cli/otel --test servers -- $(ALONE) || status=$$?; } && \
 		cat $$notes && rm -f $$notes && exit $$status

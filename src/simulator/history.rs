@@ -186,10 +186,14 @@ impl History {
 
     /// A fault has struck.
     pub fn struck(&self, kind: FaultKind, actor: Actor) {
-        let mut state = self.state();
-        *state.struck.entry(kind).or_default() += 1;
-        if let Court::Ledger(judge) = &mut state.court {
-            judge.disturbed(actor, kind);
+        *self.state().struck.entry(kind).or_default() += 1;
+        self.judge_any(|judge| judge.disturbed(actor, kind));
+    }
+
+    /// Lets the judge look, if this is no move.
+    pub fn judge_any(&self, look: impl FnOnce(&mut Judge)) {
+        if let Court::Ledger(judge) = &mut self.state().court {
+            look(judge);
         }
     }
 

@@ -52,6 +52,7 @@ impl SimLedger {
         let process = &self.process;
         process.runs().await;
         if process.strikes(FaultKind::LedgerHangs) {
+            let _waits = process.waits();
             let hang = process.outlasts(FaultKind::LedgerHangs);
             let _ = tokio::time::timeout(STATEMENT_TIMEOUT, hang).await;
             process.runs().await;
@@ -183,12 +184,14 @@ impl RowLedger for SimLedger {
                 // What it has claimed is known to nothing, until its lease ends.
                 history.struck(FaultKind::LedgerAppliesLate, actor);
             });
+            let _waits = process.waits();
             sleep(Duration::from_millis(process.draw(1, 5_000))).await;
             process.runs().await;
             return Err(unavailable("no answer; the statement is under way"));
         }
         let answer = apply(&self.inner, history, actor, length, verb).await;
         if process.strikes(FaultKind::LedgerAnswerLost) {
+            let _waits = process.waits();
             sleep(Duration::from_millis(process.draw(1, 5_000))).await;
             process.runs().await;
             return Err(unavailable("the connection broke after the commit"));

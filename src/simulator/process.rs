@@ -101,6 +101,15 @@ impl Process {
         strikes
     }
 
+    /// Tells the judge, until the guard is dropped, that a statement of this process waits for an answer.
+    pub fn waits(&self) -> Waits {
+        self.history.judge_any(|judge| judge.waits(self.actor));
+        Waits {
+            history: Arc::clone(&self.history),
+            actor: self.actor,
+        }
+    }
+
     /// Returns the chance of this fault, if the process has it now.
     pub fn has(&self, kind: FaultKind) -> Option<u64> {
         let (until, percent) = *self.faults().get(&kind)?;
@@ -140,5 +149,20 @@ impl Process {
 
     fn rng(&self) -> MutexGuard<'_, Rng> {
         self.rng.lock().expect("nothing panics while holding it")
+    }
+}
+
+/// A statement of a process waits for an answer that comes late or never. Others wait behind it, such as renewals.
+#[must_use]
+#[derive(Debug)]
+pub struct Waits {
+    history: Arc<History>,
+    actor: Actor,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.history
+            .judge_any(|judge| judge.waits_no_more(self.actor));
     }
 }

@@ -12,6 +12,11 @@ impl Judge {
     pub fn answered(&mut self, number: usize, answer: Answer, now: UnixMs) {
         self.ops[number].answered = Some((now, answer.clone()));
         let Invocation { op, at: from, .. } = self.ops[number].clone();
+        let has_failed = matches!(answer, Answer::Failed(_));
+        let doubts = self.doubts.extract_if(.., |(op, _)| *op == number);
+        for (_, text) in doubts.filter(|_| !has_failed).collect::<Vec<_>>() {
+            self.accuse(Anomaly::RanOlderArming, text);
+        }
         match answer {
             Answer::Armed { row, due } => self.is_armed(number, from, now, (row, due)),
             Answer::AllArmed(armings) => {

@@ -118,7 +118,9 @@ impl Judge {
             }
         }
         let owner = new.owner.unwrap_or(Owner([0; 16]));
+        let waits = self.waiting.get(&actor).is_some_and(|count| *count > 0);
         let thawed = self.thawed.get(&actor);
+        let has_thawed = thawed.is_some_and(|at| now <= at.plus(SENT_BEFORE));
         self.claims.insert(
             key_of(owner, new.id),
             Claim {
@@ -132,9 +134,8 @@ impl Judge {
                 envelope: Envelope::open(new.contents.payload.clone()),
                 is_called: false,
                 end: None,
-                is_disturbed: thawed.is_some_and(|at| now <= at.plus(SENT_BEFORE))
-                    || self.stopping.contains(&actor),
-                may_crash: false,
+                is_disturbed: waits || has_thawed || self.stopping.contains(&actor),
+                may_crash: waits,
                 lease_until: new.lease_until,
             },
         );

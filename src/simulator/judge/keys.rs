@@ -1,13 +1,13 @@
 //! What programs do to keys in Redis, and what follows from it.
 
 use lapsed_core::ledger::row::{Row, Status};
-use lapsed_core::task::UnixMs;
+use lapsed_core::task::{Origin, UnixMs};
 use lapsed_model_redis::{Change, Reply};
 
 use super::{Anomaly, Expected, Judge, TOLERANCE_MS, Touch, brief};
 use crate::keyed;
 use crate::plan::Verb;
-use crate::record::Actor;
+use crate::record::{Actor, Answer};
 
 impl Judge {
     /// Reads what has happened in Redis since.
@@ -150,7 +150,7 @@ impl Judge {
     /// What a daemon reads from a key is younger than the last change of its row by an operation. An entry has no age: one that
     /// an operation could not replace, and that is still as a program wrote it, counts.
     pub(super) fn is_younger_than_op(&mut self, actor: Actor, now: UnixMs, row: &Row) {
-        let Some(wrote) = self.op_wrote.get(&row.id) else {
+        let Some((op, wrote)) = self.op_wrote.get(&row.id).copied() else {
             return;
         };
         let touched = self.touched.get(row.key.as_str());
@@ -161,15 +161,28 @@ impl Judge {
                 .is_none_or(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
             is_of_it && touch.at.0 + TOLERANCE_MS.cast_signed() / 2 >= wrote.0
         });
-        if !is_younger && !self.is_requested(row) {
-            let text = format!(
-                "{actor:?} at {} believed a key older than the change at {}: {}",
-                now.0,
-                wrote.0,
-                brief(row)
-            );
-            self.accuse(Anomaly::RanOlderArming, text);
+        if is_younger || self.is_requested(row) || self.is_restored_entry(row, wrote) {
+            return;
         }
+        let text = format!(
+            "{actor:?} at {} believed a key older than the change at {}: {}",
+            now.0,
+            wrote.0,
+            brief(row)
+        );
+        match &self.ops[op].answered {
+            // It may have failed to replace the key.
+            None => self.doubts.push((op, text)),
+            Some((_, Answer::Failed(_))) => {}
+            Some(_) => self.accuse(Anomaly::RanOlderArming, text),
+        }
+    }
+
+    /// True if the server came back with older data after this change, and so maybe with the entry of this row.
+    fn is_restored_entry(&self, row: &Row, wrote: UnixMs) -> bool {
+        let of_all = self.touched.get("").map(Vec::as_slice).unwrap_or_default();
+        let mut restarts = of_all.iter().filter(|touch| touch.what == "restart");
+        row.origin == Origin::Entry && restarts.any(|restart| restart.at >= wrote)
     }
 
     /// True if the set of programs has the entry by which a program requests this due time.

@@ -9,6 +9,8 @@ pub struct Looked {
     pub(super) occurrences: u64,
     /// Rules of series that were changed.
     pub(super) rules: u64,
+    /// Rules that waited for the end of a run in which the series was cancelled.
+    pub waiting_rules: u64,
     /// Starts of tasks that have a rate.
     pub(super) rated: u64,
     /// Rows that retention has deleted.
@@ -39,6 +41,7 @@ impl Looked {
             keys,
             occurrences,
             rules,
+            waiting_rules,
             rated,
             pruned,
             adopted_again,
@@ -55,6 +58,7 @@ impl Looked {
             ("keys", keys),
             ("occurrences", occurrences),
             ("rules", rules),
+            ("waiting_rules", waiting_rules),
             ("rated", rated),
             ("pruned", pruned),
             ("adopted_again", adopted_again),

@@ -166,8 +166,10 @@ pub struct Judge {
     pushes: BTreeMap<u64, Push>,
     /// The operations that have changed a row.
     writers: BTreeSet<usize>,
-    /// When an operation last changed each row.
-    op_wrote: BTreeMap<u64, UnixMs>,
+    /// Which operation last changed each row, and when.
+    op_wrote: BTreeMap<u64, (usize, UnixMs)>,
+    /// Keys that a daemon believed although an operation has changed the row since, which is not answered yet.
+    doubts: Vec<(usize, String)>,
     pub looked: Looked,
     rows: BTreeMap<u64, Row>,
     /// When each row was last changed.
@@ -181,6 +183,8 @@ pub struct Judge {
     claims: BTreeMap<[u8; 16], Claim>,
     /// When each process got processor time again.
     thawed: BTreeMap<Actor, UnixMs>,
+    /// Statements of each process whose answers come late or never.
+    waiting: BTreeMap<Actor, u32>,
     /// Processes that were asked to stop. They claim tasks until the others have learned that they leave.
     stopping: BTreeSet<Actor>,
     series: AllSeries,
@@ -243,6 +247,16 @@ impl Judge {
         }
     }
 
+    /// A statement of this process waits for an answer that comes late or never, and so may all that comes after it.
+    pub fn waits(&mut self, actor: Actor) {
+        *self.waiting.entry(actor).or_default() += 1;
+    }
+
+    pub fn waits_no_more(&mut self, actor: Actor) {
+        let waiting = self.waiting.entry(actor).or_default();
+        *waiting = waiting.saturating_sub(1);
+    }
+
     /// A frozen process goes on.
     pub fn thawed(&mut self, actor: Actor, now: UnixMs) {
         self.thawed.insert(actor, now);
@@ -287,7 +301,7 @@ impl Judge {
             self.since.insert(id, now);
             if let Actor::Op(number) = actor {
                 self.writers.insert(number);
-                self.op_wrote.insert(id, now);
+                self.op_wrote.insert(id, (number, now));
             }
             match (&old, &new) {
                 (None, Some(row)) => {

@@ -199,8 +199,15 @@ impl MoveJudge {
         match answer {
             Answer::Armed { due, .. } => {
                 let has_started = started.iter().any(|started| started.due == *due);
+                // Claims that are applied late count as crashes.
+                let is_poisoned = |row: &Row| {
+                    row.key.as_str() == self.keys[number]
+                        && row.status == Status::Dead
+                        && row.crashes >= 3
+                };
+                let mut rows = self.rows.values().flat_map(BTreeMap::values);
                 let text = format!("armed for {due:?} and never started: {started:?}");
-                (!has_started).then_some((Anomaly::Lost, text))
+                (!has_started && !rows.any(is_poisoned)).then_some((Anomaly::Lost, text))
             }
             // The other ledger may have a task of this key that is due at another time.
             Answer::Cancelled => {

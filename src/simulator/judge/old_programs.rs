@@ -93,7 +93,7 @@ impl Judge {
         let may_be_unheard = self
             .unheard
             .iter()
-            .any(|(from, to)| latest.at <= *to && *from <= row.end_time);
+            .any(|(from, to)| latest.at <= *to && *from <= row.end_time.max(latest.at));
         matches!(latest.op.verb, Verb::OldCreate { .. })
             && !may_be_unheard
             && !of_it.any(has_failed)

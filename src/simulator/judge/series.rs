@@ -102,22 +102,28 @@ impl Judge {
             self.looked.rules += 1;
             return self.began(actor, now, new);
         }
-        if old.lease_until < now {
+        let (from, to) = (old.end_time, new.end_time);
+        let claim = old
+            .owner
+            .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
+        let claim = claim.filter(|claim| claim.by == actor && claim.due == from);
+        // The end of a run counts until another daemon has claimed the task, although the lease is over.
+        let has_ended = claim.is_some_and(|claim| claim.end.is_some());
+        if old.lease_until < now && !has_ended {
             // Nothing ran: its key in Redis says so.
             self.series.moved(new);
             self.is_of_a_key(actor, now, new, "moved");
             return self.is_younger_than_op(actor, now, new);
         }
         let what = format!("{actor:?} at {}: {} -> {}", now.0, brief(old), brief(new));
-        let (from, to) = (old.end_time, new.end_time);
-        let claim = old
-            .owner
-            .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
-        let Some(claim) = claim.filter(|claim| claim.by == actor && claim.due == from) else {
+        let Some(claim) = claim else {
             return self.accuse(Anomaly::FencedResultApplied, what);
         };
         let (started, end) = (claim.at, claim.end);
         let runs = claim.is_called && end.is_none();
+        if !claim.is_called {
+            self.did_not_start(started, old);
+        }
         let now = UnixMs(now.0 + self.misread_ms(actor));
         let is_done = match rule.overlap {
             Overlap::Skip => self.series.called.contains(&(old.id, from)),
@@ -177,6 +183,25 @@ impl Judge {
                 self.accuse(Anomaly::Lost, text);
             }
         }
+    }
+
+    /// The key of a series whose program has run for at most 1.5 s, and may take longer.
+    pub fn slow_series_runs(&self, now: UnixMs) -> Option<String> {
+        let runs = |row: &&Row| {
+            let claim = row
+                .owner
+                .and_then(|owner| self.claims.get(&key_of(owner, row.id)));
+            row.recurrence.is_some()
+                && row.key.method() == "slow"
+                && row.status == Status::Unprocessed
+                && row.lease_until >= now
+                && !row.deleted
+                && claim.is_some_and(|claim| {
+                    claim.is_called && claim.end.is_none() && claim.at.0 + 1_500 >= now.0
+                })
+        };
+        let row = self.rows.values().find(runs)?;
+        Some(row.key.to_string())
     }
 
     fn is_claimed_by(&self, actor: Actor, row: &Row) -> bool {

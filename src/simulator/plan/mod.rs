@@ -273,6 +273,7 @@ impl Plan {
         plan.draw_pushes(&mut Rng::new(seed, "pushes"));
         plan.draw_bulk(&mut Rng::new(seed, "bulk"));
         plan.draw_group(&mut Rng::new(seed, "group"));
+        plan.draw_again(&mut Rng::new(seed, "again"));
         plan.draw_old_program(&mut Rng::new(seed, "old program"));
         if !is_calm {
             plan.draw_restore(&mut Rng::new(seed, "restore"));

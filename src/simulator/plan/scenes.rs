@@ -90,6 +90,26 @@ impl Plan {
         }
     }
 
+    /// A task is cancelled, and created again for the same time.
+    pub(super) fn draw_again(&mut self, rng: &mut Rng) {
+        if !rng.percent(20) {
+            return;
+        }
+        let millis = Duration::from_millis;
+        let at = millis(rng.below(60_000));
+        let delay = millis(rng.within(8_000, 40_000));
+        let key = self.push_key("Job@ok@again");
+        let create = |delay: Duration| Verb::Create {
+            delay,
+            absolute: true,
+            policy: Policy::Move,
+        };
+        let pause = millis(rng.within(50, 1_500));
+        self.push_op(at, 0, key, create(delay));
+        self.push_op(at + pause, 0, key, Verb::Cancel);
+        self.push_op(at + pause * 2, 0, key, create(delay - pause * 2));
+    }
+
     /// Programs push entries into the lists of a wheel.
     pub(super) fn draw_pushes(&mut self, rng: &mut Rng) {
         if self.timer != TimerKind::Wheel {

@@ -17,7 +17,7 @@ fn simulate(arguments: &[&str]) {
 
 #[test]
 fn seeds_find_nothing() {
-    simulate(&["seeds", "250", "--first", "1"]);
+    simulate(&["seeds", "500", "--first", "1"]);
 }
 
 #[test]

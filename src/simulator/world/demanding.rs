@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::World;
 use crate::daemon::{Daemon, Start};
 use crate::judge::{Anomaly, Judge};
-use crate::plan::{Op, PROBES, Policy, TimerKind, Verb};
+use crate::plan::{Op, PROBES, Policy, Rule, TimerKind, Verb};
 
 /// How long after the faults everything may take at most to be settled.
 const SETTLED_WITHIN: Duration = Duration::from_secs(400);
@@ -32,6 +32,11 @@ impl World {
         self.history().judge(Judge::are_created_again);
         if !self.series.is_empty() {
             self.end_series().await;
+            if !self.is_settled().await {
+                return;
+            }
+            // A daemon looks every two seconds whether it can write a rule that waits.
+            sleep(Duration::from_secs(3)).await;
             if !self.is_settled().await {
                 return;
             }
@@ -104,9 +109,10 @@ impl World {
     }
 
     /// Demands that the series are as configured, and ends them.
-    async fn end_series(&self) {
+    async fn end_series(&mut self) {
         let now = self.now();
         self.history().judge(|judge| judge.series_end(now));
+        self.change_rule_during_run().await;
         let first = self.ground.plan.keys.len() + PROBES;
         for number in 0..self.series.len() {
             self.send(Op {
@@ -116,6 +122,32 @@ impl World {
             });
         }
         sleep(Duration::from_secs(3)).await;
+    }
+
+    /// Changes the rule of a series at the beginning of a run, if there is one soon. The rule waits for the end of the run, and
+    /// does not begin the series again if it is cancelled during that run.
+    async fn change_rule_during_run(&mut self) {
+        let until = Instant::now() + Duration::from_secs(25);
+        while Instant::now() < until {
+            let now = self.now();
+            let key = self.history().judge(|judge| judge.slow_series_runs(now));
+            let number = self
+                .series
+                .iter()
+                .position(|series| Some(&series.key) == key.as_ref());
+            if let Some(number) = number {
+                let rule = self.series[number].rule;
+                let every = rule.every + Duration::from_secs(1);
+                self.configure(number, Rule { every, ..rule });
+                sleep(Duration::from_secs(1)).await;
+                let now = self.now();
+                let runs_on = self.history().judge(|judge| judge.slow_series_runs(now)) == key;
+                self.history()
+                    .judge(|judge| judge.looked.waiting_rules += u64::from(runs_on));
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Starts the core again if it could not use the ledger at its start.
