@@ -22,7 +22,7 @@ CREATE TABLE `{table}` (
   `tag`          VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- chosen by the creator, to find and cancel by
   `payload`      MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON
   `last_error`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- of the latest failed attempt
-  `reason`       VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- why it is dead, in one word
+  `reason`       VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- why it is dead, in one word; of a series that goes on: how its latest occurrence ended, and when that was due
   `history`      MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- the last failed attempts, one JSON object to a line, the newest first
   `result`       MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON, of the run that succeeded, if it is kept
   `recurrence`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON: how it arms itself again

@@ -50,7 +50,7 @@ impl Output {
         table.load_style(presets::NOTHING);
         let mut header = vec!["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"];
         if come_again {
-            header.push("RECURRENCE");
+            header.extend(["LATEST ENDED", "RECURRENCE"]);
         }
         table.set_header(header);
         for TaskView {
@@ -73,6 +73,10 @@ impl Output {
                     .unwrap_or_default(),
             ];
             if come_again {
+                let latest = task.latest_occurrence.as_ref();
+                let latest =
+                    latest.map(|latest| format!("{} {}", times::shown(latest.due), latest.outcome));
+                row.push(latest.unwrap_or_default());
                 let summary = task.recurrence.as_deref().map(recurrence_summary);
                 row.push(summary.unwrap_or_default());
             }
@@ -176,6 +180,7 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         payload,
         traceparent,
         recurrence,
+        latest_occurrence,
         last_error,
         reason,
         history,
@@ -227,6 +232,12 @@ pub fn task_lines(view: &TaskView<'_>) -> String {
         (
             "occurrences",
             Some(occurrences).filter(|list| !list.is_empty()),
+        ),
+        (
+            "latest ended",
+            latest_occurrence
+                .as_ref()
+                .map(|latest| format!("{} {latest}", times::shown(latest.due))),
         ),
         ("last error", last_error.clone()),
     ];

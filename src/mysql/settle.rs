@@ -12,7 +12,7 @@ use super::locks::SkippedLocked;
 use super::queries::{self, padded};
 use lapsed_core::ledger::settlement::LeftOpen;
 use lapsed_core::ledger::{Lease, LedgerError, Settled, Settlement};
-use lapsed_core::task::{AttemptError, Death, ERROR_BYTES_MAX, UnixMs, Verdict};
+use lapsed_core::task::{Death, ERROR_BYTES_MAX, EndedOccurrence, OccurrenceEnd, UnixMs, Verdict};
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(
@@ -158,6 +158,7 @@ impl MysqlLedger {
                 let next_occurrence = NextOccurrence::of(verdict).expect("matched above");
                 next_occurrence.bound(
                     statement(self.queries.plain(queries::NEXT_OCCURRENCE)),
+                    arming.due,
                     false,
                 )
             }
@@ -243,6 +244,7 @@ impl MysqlLedger {
         let update = next_occurrence
             .bound(
                 statement(self.queries.plain(queries::NEXT_OCCURRENCE)),
+                lease.arming.due,
                 true,
             )
             .bind(lease.arming.row)
@@ -300,9 +302,7 @@ impl Reached {
 /// Values for [`queries::NEXT_OCCURRENCE`].
 pub(super) struct NextOccurrence<'a> {
     next: UnixMs,
-    ran: bool,
-    error: Option<&'a str>,
-    attempt_error: Option<&'a AttemptError>,
+    end: &'a OccurrenceEnd,
     result: Option<String>,
 }
 
@@ -310,34 +310,36 @@ impl<'a> NextOccurrence<'a> {
     pub fn succeeded(next: UnixMs, result: Option<String>) -> Self {
         Self {
             next,
-            ran: true,
-            error: None,
-            attempt_error: None,
+            end: &OccurrenceEnd::Succeeded,
             result,
         }
     }
 
-    /// Binds these values, without the fence, which comes last. `cancelled` selects a series that was cancelled during the run.
-    pub fn bound(self, update: Statement<'static>, cancelled: bool) -> Statement<'static> {
+    /// Binds these values, without the fence, which comes last. `due` is the due time of the occurrence that has ended.
+    /// `cancelled` selects a series that was cancelled during the run.
+    pub fn bound(
+        self,
+        update: Statement<'static>,
+        due: UnixMs,
+        cancelled: bool,
+    ) -> Statement<'static> {
         const PENDING: i64 = 0;
         const DONE: i64 = 1;
         const CANCELLED: i64 = 3;
-        let Self {
-            next,
-            ran,
-            error,
-            attempt_error,
-            result,
-        } = self;
+        let Self { next, end, result } = self;
+        let ran = end.was_run();
+        let error = end.death().map(|death| cut(&death.error));
+        let attempt_error = end.death().map(|death| death.attempt_error.to_line());
         let left = error.map_or(LeftOpen::Continued, |_| LeftOpen::Failed);
         update
             .bind(error.map_or(DONE, |_| CANCELLED))
             .bind(left.lease_until().0)
+            .bind(EndedOccurrence::new(due, end).to_string())
             .bind(i64::from(ran))
             .bind(error.map(str::to_owned))
             .bind(i64::from(ran))
             .bind(result)
-            .bind(attempt_error.map(AttemptError::to_line))
+            .bind(attempt_error)
             .bind(next.0)
             .bind(i64::from(cancelled))
             // A task marked as processed has not failed.
@@ -345,20 +347,12 @@ impl<'a> NextOccurrence<'a> {
     }
 
     fn of(verdict: &'a Verdict) -> Option<Self> {
-        let Verdict::NextOccurrence {
-            next,
-            ran,
-            died,
-            result,
-        } = verdict
-        else {
+        let Verdict::NextOccurrence { next, end, result } = verdict else {
             return None;
         };
         Some(Self {
             next: *next,
-            ran: *ran,
-            error: died.as_ref().map(|death| cut(&death.error)),
-            attempt_error: died.as_ref().map(|death| &death.attempt_error),
+            end,
             result: result.clone(),
         })
     }

@@ -9,7 +9,7 @@ use super::error::error;
 use super::queries::{self, padded};
 use super::settle::NextOccurrence;
 use lapsed_core::ledger::{CancelAnswer, Created, Ending, Lease, LedgerError, NewTask};
-use lapsed_core::task::{Outcome, TaskKey};
+use lapsed_core::task::{EndedOccurrence, OccurrenceEnd, Outcome, TaskKey};
 
 /// A transaction on the ledger's database, begun by [`MysqlLedger::begin`].
 pub type TaskTransaction = MySqlTransaction<'static>;
@@ -75,7 +75,7 @@ impl MysqlLedger {
                 let sql = self.in_handlers_session(sql).await?;
                 let update = |cancelled| {
                     let done = NextOccurrence::succeeded(next, result.clone());
-                    done.bound(statement(sql.clone()), cancelled)
+                    done.bound(statement(sql.clone()), lease.arming.due, cancelled)
                 };
                 let advances = (update(false), Outcome::Again(next));
                 self.settle_by(tx, lease, [advances, (update(true), Outcome::Completed)])
@@ -83,7 +83,9 @@ impl MysqlLedger {
             }
             Ending::Again { now, due } => {
                 let sql = self.queries.plain(queries::AGAIN_IN);
+                let ended = EndedOccurrence::new(lease.arming.due, &OccurrenceEnd::Succeeded);
                 let update = statement(self.in_handlers_session(sql).await?)
+                    .bind(ended.to_string())
                     .bind(now.0)
                     .bind(now.0)
                     .bind(due.0);

@@ -403,7 +403,7 @@ fn bind_whole(into: Statement<'static>, row: &Row) -> Statement<'static> {
         .bind(payload.clone())
         .bind(recurrence.as_ref().map(ToString::to_string))
         .bind(last_error.clone())
-        .bind(reason.map(|reason| reason.as_str()))
+        .bind(reason.map(|reason| reason.to_string()))
         .bind((!history.is_empty()).then(|| history.join("\n")))
         .bind(result.clone())
         .bind(finished_at.map(|at| at.0))

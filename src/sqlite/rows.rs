@@ -221,7 +221,7 @@ fn save_some(statement: &mut Statement<'_>, row: &Row, brief: bool) -> rusqlite:
         finished_at.map(|at| at.0),
         changed_at.0,
         tag,
-        reason.map(|reason| reason.as_str()),
+        reason.map(|reason| reason.to_string()),
         last_error,
         (!history.is_empty()).then(|| history.join("\n")),
         recurrence.as_ref().map(ToString::to_string),

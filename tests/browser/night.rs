@@ -362,6 +362,23 @@ async fn a_series_says_in_words_when_it_occurs() {
 }
 
 #[tokio::test]
+async fn a_series_says_what_became_of_its_latest_occurrence() {
+    let daemon = started();
+    let browser = Browser::open(&daemon, "/recurring").await;
+    let daily = |key| json!({"key": key, "every": "24h", "in": "0s"});
+    daemon.schedule([daily("Shop@report@1"), daily("Bill@report@1")]);
+    browser.shows_in("main table", "succeeded").await;
+    browser.shows_in("main table", "failed: permanent").await;
+    browser.picture("recurring-latest").await;
+    browser.go("/task?key=Bill%40report%401").await;
+    browser.shows("Latest occurrence: failed: permanent").await;
+    browser.close().await;
+    let chinese = Browser::open_in("zh-CN", &daemon, "/task?key=Shop%40report%401").await;
+    chinese.shows("上一次执行：成功").await;
+    chinese.close().await;
+}
+
+#[tokio::test]
 async fn an_address_without_a_page_says_so_and_leads_back() {
     let daemon = started();
     let browser = Browser::open(&daemon, "/").await;

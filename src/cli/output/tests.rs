@@ -52,6 +52,7 @@ fn what_a_worker_says_of_a_task_moves_no_cursor_and_begins_no_line() {
         after: None,
         traceparent: None,
         recurrence: None,
+        latest_occurrence: None,
         last_error: Some(HOSTILE.to_owned()),
         reason: None,
         history: vec![AttemptError {

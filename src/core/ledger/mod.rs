@@ -100,7 +100,7 @@ pub use self::pauses::{
 };
 pub use self::producer::Producer;
 pub use self::progress::{LatestProgress, Progress, ProgressError};
-pub use self::record::{MalformedRow, TaskRecord};
+pub use self::record::{LatestOccurrence, MalformedRow, TaskRecord};
 pub use self::retention::{ArchiveMaintenance, Prune, PruneCursor, Pruned, Retention};
 pub use self::scans::Scans;
 pub use self::settlement::{Settled, Settlement};

@@ -6,8 +6,8 @@ use super::Progress;
 use super::hold::MOVER;
 use crate::access::Masks;
 use crate::task::{
-    After, Arming, AttemptError, Contents, Envelope, HIDDEN, JsonText, Reason, Recurrence, State,
-    TaskKey, Traceparent, UnixMs,
+    After, Arming, AttemptError, Contents, EndedOccurrence, Envelope, HIDDEN, JsonText,
+    OccurrenceOutcome, Reason, Recurrence, State, TaskKey, Traceparent, UnixMs,
 };
 
 /// All data of a task, for display.
@@ -77,6 +77,10 @@ pub struct TaskRecord {
     #[serde(serialize_with = "json_option")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub recurrence: Option<String>,
+    /// The latest occurrence of a recurring task that has ended; missing if it is not known, and of a series that is done or
+    /// dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_occurrence: Option<LatestOccurrence>,
     /// Error of the latest run that failed.
     pub last_error: Option<String>,
     /// Why it is dead: `permanent`, `exhausted`, `deadline`, `poison` or `expired`.
@@ -113,6 +117,28 @@ impl TaskRecord {
         };
         let is_run = is_of_run && self.attempt > 0 && self.daemon != MOVER;
         (is_run && claimed.0 > 0).then_some(claimed)
+    }
+
+    /// The latest occurrence that has ended, if the row states one. A series that is done or dead states its own end.
+    pub fn latest_occurrence(&self, ended: EndedOccurrence) -> Option<LatestOccurrence> {
+        let is_over = matches!(self.state, State::Done | State::Dead);
+        if self.recurrence.is_none() || is_over {
+            return None;
+        }
+        let runs_first = self.state == State::Running && self.attempt == 1;
+        let is_its_error = self.attempt == 0 || runs_first || ended.due == self.due;
+        let reason = match ended.outcome {
+            OccurrenceOutcome::Failed(reason) => Some(reason),
+            _ => None,
+        };
+        Some(LatestOccurrence {
+            due: ended.due,
+            outcome: ended.outcome,
+            reason,
+            error: reason
+                .filter(|_| is_its_error)
+                .and_then(|_| self.last_error.clone()),
+        })
     }
 
     /// True if the task will start: it is pending, waits for a retry, or was armed anew while an older arming runs.
@@ -164,6 +190,7 @@ impl TaskRecord {
             payload,
             traceparent,
             recurrence: None,
+            latest_occurrence: None,
             last_error: None,
             reason: None,
             history: Vec::new(),
@@ -209,8 +236,47 @@ impl TaskRecord {
             progress.hide_text();
         }
         self.last_error = self.last_error.take().map(|_| HIDDEN.to_owned());
+        if let Some(latest) = &mut self.latest_occurrence {
+            latest.error = latest.error.take().map(|_| HIDDEN.to_owned());
+        }
         for attempt_error in &mut self.history {
             HIDDEN.clone_into(&mut attempt_error.error);
+        }
+    }
+}
+
+/// What became of the latest occurrence of a recurring task.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LatestOccurrence {
+    /// When it was due, RFC 3339.
+    #[serde(serialize_with = "display")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub due: UnixMs,
+    /// `succeeded`, `failed` for good, `skipped` (not run) or `handed_on` to a separate task, where occurrences may overlap.
+    #[serde(serialize_with = "display")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "succeeded"))]
+    pub outcome: OccurrenceOutcome,
+    /// Why it failed: `permanent`, `exhausted`, `deadline` or `expired`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub reason: Option<Reason>,
+    /// The error of a failed one; missing if an attempt of the next occurrence has failed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl fmt::Display for LatestOccurrence {
+    /// What became of it, without its due time and its error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.outcome {
+            OccurrenceOutcome::Skipped => "skipped: not run",
+            OccurrenceOutcome::HandedOn => "handed on to a separate task",
+            outcome => outcome.as_str(),
+        })?;
+        match self.reason {
+            Some(reason) => write!(f, ": {reason}"),
+            None => Ok(()),
         }
     }
 }

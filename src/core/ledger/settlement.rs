@@ -56,7 +56,7 @@ pub enum LeftOpen {
     Released,
     Failed,
     Snoozed,
-    /// A recurring task goes on, and this occurrence succeeded.
+    /// A recurring task goes on, and this occurrence did not fail.
     Continued,
     /// Released before it was started, and cancelled meanwhile: the next claim is the last.
     ReleasedForLast,
@@ -70,8 +70,10 @@ impl LeftOpen {
             Verdict::Release | Verdict::GiveBack => Some(Self::Released),
             Verdict::RetryAt { .. } | Verdict::Bury(_) => Some(Self::Failed),
             Verdict::Snooze { .. } => Some(Self::Snoozed),
-            Verdict::NextOccurrence { died: None, .. } => Some(Self::Continued),
-            Verdict::NextOccurrence { died: Some(_), .. } => Some(Self::Failed),
+            Verdict::NextOccurrence { end, .. } => Some(match end.death() {
+                None => Self::Continued,
+                Some(_) => Self::Failed,
+            }),
         }
     }
 

@@ -54,8 +54,9 @@ pub use json_text::JsonText;
 pub use key::SENTINEL_PREFIX;
 pub use key::{Foreign, HIDDEN, KEY_BYTES_MAX, KeyError, KeyName, TaskKey};
 pub use lifecycle::{
-    Attempt, Death, EndedRun, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX,
-    SUSPECT_CRASHES, Verdict, judge,
+    Attempt, Death, EndedOccurrence, EndedRun, Failure, NotAnOccurrence, OccurrenceEnd,
+    OccurrenceOutcome, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, Verdict,
+    judge,
 };
 pub use limits::Limits;
 pub use one_line::{is_invisible, on_one_line, parser_message, quoted};

@@ -227,6 +227,7 @@ fn task(state: State, due_at: UnixMs, attempt: u16) -> TaskRecord {
         after: None,
         traceparent: None,
         recurrence: None,
+        latest_occurrence: None,
         last_error: None,
         reason: None,
         history: Vec::new(),

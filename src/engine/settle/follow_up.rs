@@ -81,8 +81,8 @@ impl Settler {
             (Some(Settled::Applied), Some(Verdict::Snooze { at, .. })) => {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
-            (Some(Settled::Applied), Some(Verdict::NextOccurrence { next, died, .. })) => {
-                self.report_next_occurrence(ended, *next, died.as_ref());
+            (Some(Settled::Applied), Some(Verdict::NextOccurrence { next, end, .. })) => {
+                self.report_next_occurrence(ended, *next, end.death());
             }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
         }

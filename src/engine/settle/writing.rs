@@ -82,7 +82,7 @@ impl Settler {
 fn has_data(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Complete | Verdict::Release | Verdict::GiveBack => false,
-        Verdict::NextOccurrence { died, result, .. } => died.is_some() || result.is_some(),
+        Verdict::NextOccurrence { end, result, .. } => end.death().is_some() || result.is_some(),
         Verdict::CompleteWith(_)
         | Verdict::RetryAt { .. }
         | Verdict::Snooze { .. }

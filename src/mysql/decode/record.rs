@@ -5,6 +5,7 @@ use sqlx::mysql::MySqlRow;
 
 use super::{arming, contents, flag, id, key, ms, narrow, origin, owner, state, text_key};
 use lapsed_core::ledger::pauses::kind_and_scope;
+use lapsed_core::ledger::row::StoredReason;
 use lapsed_core::ledger::{MalformedRow, Progress, TaskRecord};
 use lapsed_core::task::{AttemptError, Origin, Pause, State, TaskKey, UnixMs};
 
@@ -16,6 +17,8 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
     let deleted = flag(row, "sts")?;
     let state = state_of(row)?;
     let arming = arming(row)?;
+    let reason: Option<String> = row.try_get("reason")?;
+    let reason: Option<StoredReason> = reason.and_then(|text| text.parse().ok());
     let record = TaskRecord {
         id: arming.to_string(),
         state,
@@ -33,9 +36,7 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         cancel_requested: state == State::Running && deleted,
         recurrence: row.try_get("recurrence")?,
         last_error: row.try_get("last_error")?,
-        reason: row
-            .try_get::<Option<String>, _>("reason")?
-            .and_then(|word| word.parse().ok()),
+        reason: reason.and_then(StoredReason::death),
         history: row
             .try_get::<Option<String>, _>("history")?
             .map_or_else(Vec::new, |text| AttemptError::read_lines(&text)),
@@ -48,8 +49,12 @@ pub fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         adopted: origin(row)? != Origin::Row,
         ..TaskRecord::of(key, contents(row)?)
     };
-    let started = record.started(ms(row, "claimed_ms")?);
-    Ok(Some(TaskRecord { started, ..record }))
+    let latest = reason.and_then(StoredReason::latest);
+    Ok(Some(TaskRecord {
+        started: record.started(ms(row, "claimed_ms")?),
+        latest_occurrence: latest.and_then(|ended| record.latest_occurrence(ended)),
+        ..record
+    }))
 }
 
 fn progress(row: &MySqlRow, state: State) -> sqlx::Result<Option<Progress>> {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::rig::{Answer, Api, json as with_json};
+use crate::support::wait::until;
 
 const AT: &str = "2035-01-01T09:00:00.250Z";
 
@@ -243,6 +244,36 @@ async fn if_pending_moves_keeps_or_refuses_an_existing_task() {
     );
     let shown = api.get("/v1/tasks/Report@daily").await.json();
     assert_eq!(shown["occurrences"].as_array().unwrap().len(), 3);
+    assert!(shown.get("latest_occurrence").is_none(), "none has ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recurring_task_states_what_became_of_its_latest_occurrence() {
+    let api = Api::start().await;
+    for (key, outcome) in [
+        ("Job@run", json!({"outcome": "succeeded"})),
+        (
+            "Job@die",
+            json!({"outcome": "failed", "reason": "permanent", "error": "permanent failure: it cannot work"}),
+        ),
+    ] {
+        let series = json!({"key": key, "every": "1h", "in": "0s"});
+        let made = api.send("POST", "/v1/tasks", series).await.json();
+        let path = format!("/v1/tasks/{key}");
+        until(format!("an occurrence of `{key}` has ended"), async || {
+            api.get(&path).await.json()["due"] != made["due"]
+        })
+        .await;
+        let mut expected = outcome;
+        expected["due"] = made["due"].clone();
+        let single = api.get(&path).await.json();
+        assert_eq!(single["latest_occurrence"], expected);
+        assert_eq!(single["reason"], json!(null), "it is not dead");
+        let listed = api.get("/v1/tasks?recurring=true&prefix=Job@").await.json();
+        let mut listed = listed["tasks"].as_array().unwrap().iter();
+        let row = listed.find(|task| task["key"] == key).unwrap();
+        assert_eq!(row["latest_occurrence"], expected);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

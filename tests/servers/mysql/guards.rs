@@ -2,7 +2,7 @@
 
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{Admin, Claims, ListFilter, Producer, Settled, Settlement};
-use lapsed::task::{State, TaskKey, UnixMs, Verdict};
+use lapsed::task::{OccurrenceEnd, State, TaskKey, UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 
 use crate::mysql::proxy::{Act, Proxy};
@@ -120,8 +120,7 @@ async fn a_series_that_is_claimed_again_before_it_is_looked_at_has_gone_on() {
     }
     let go_on = Verdict::NextOccurrence {
         next: UnixMs(claims[1].lease.arming.due.0 + 1),
-        ran: true,
-        died: None,
+        end: OccurrenceEnd::Succeeded,
         result: None,
     };
     let settlements = [(&claims[0], Verdict::Complete), (&claims[1], go_on)];

@@ -7,7 +7,8 @@ use lapsed::ledger::{
     RunNowAnswer, Settled,
 };
 use lapsed::task::{
-    Arming, AttemptError, Contents, How, Reason, Recurrence, State, TaskKey, UnixMs, Verdict,
+    Arming, AttemptError, Contents, How, OccurrenceEnd, Reason, Recurrence, State, TaskKey, UnixMs,
+    Verdict,
 };
 
 use crate::ledger_conformance::adoption::{adopt, written};
@@ -29,6 +30,8 @@ rules! {
     a_release_counts_no_attempt_of_a_recurring_task
     deleting_the_key_does_not_cancel_a_recurring_task
     an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before
+    a_series_states_what_became_of_its_latest_occurrence
+    a_series_that_is_written_anew_states_no_occurrence_of_the_former_one
 }
 
 /// Every hour, due 10 ms ago.
@@ -59,8 +62,9 @@ pub async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {
 pub fn go_on(next: UnixMs, error: Option<&str>) -> Verdict {
     Verdict::NextOccurrence {
         next,
-        ran: true,
-        died: error.map(|error| death(Reason::Exhausted, error)),
+        end: error.map_or(OccurrenceEnd::Succeeded, |error| {
+            OccurrenceEnd::Failed(death(Reason::Exhausted, error))
+        }),
         result: error.is_none().then(|| "7".to_owned()),
     }
 }
@@ -310,8 +314,7 @@ async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
     let mut arming = hourly(ledger, &key).await;
     let missed = |next| Verdict::NextOccurrence {
         next,
-        ran: false,
-        died: None,
+        end: OccurrenceEnd::Skipped,
         result: None,
     };
     for verdict in [go_on as fn(UnixMs, Option<&str>) -> Verdict, |next, _| {
@@ -330,4 +333,104 @@ async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
         assert_eq!(known[0], known[1]);
         assert_ne!(known[0], (None, None));
     }
+}
+
+async fn a_series_states_what_became_of_its_latest_occurrence(ledger: &impl Ledger) {
+    let key = key("series-latest", 1);
+    let mut arming = hourly(ledger, &key).await;
+    assert_eq!(record(ledger, &key).await.latest_occurrence, None);
+    let died = OccurrenceEnd::Failed(death(Reason::Deadline, "no"));
+    for (end, expected, error) in [
+        (OccurrenceEnd::Succeeded, "succeeded", None),
+        (OccurrenceEnd::Skipped, "skipped: not run", None),
+        (died, "failed: deadline", Some("no")),
+        (OccurrenceEnd::Skipped, "skipped: not run", None),
+        (
+            OccurrenceEnd::HandedOn,
+            "handed on to a separate task",
+            None,
+        ),
+        (OccurrenceEnd::Succeeded, "succeeded", None),
+    ] {
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        let due = UnixMs(arming.due.0 + 1);
+        let verdict = Verdict::NextOccurrence {
+            next: due,
+            end,
+            result: None,
+        };
+        let settled = settle(ledger, &claimed, verdict.clone()).await;
+        assert_eq!(settled, Settled::Applied);
+        assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Applied);
+        let stated = record(ledger, &key).await;
+        assert_eq!(stated.reason, None, "it is not dead");
+        let latest = stated.latest_occurrence.unwrap();
+        let said = (latest.due, latest.to_string(), latest.error.as_deref());
+        assert_eq!(said, (arming.due, expected.to_owned(), error));
+        arming.due = due;
+    }
+    let before = record(ledger, &key).await.latest_occurrence;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    assert_eq!(record(ledger, &key).await.latest_occurrence, before);
+    let retry = Verdict::RetryAt {
+        at: arming.due,
+        error: "no".into(),
+        attempt_error: attempt_error(How::Failed, 1, "no"),
+    };
+    settle(ledger, &claimed, retry).await;
+    assert_eq!(record(ledger, &key).await.latest_occurrence, before);
+    let later = in_ms(ledger, 60_000).await;
+    ledger.reschedule(&key, later).await.unwrap();
+    assert_eq!(record(ledger, &key).await.latest_occurrence, before);
+    ledger.run_now(&key).await.unwrap();
+    assert_eq!(record(ledger, &key).await.latest_occurrence, before);
+    cancel(ledger, &key).await;
+    assert_eq!(record(ledger, &key).await.latest_occurrence, before);
+}
+
+async fn a_series_that_is_written_anew_states_no_occurrence_of_the_former_one(
+    ledger: &impl Ledger,
+) {
+    let key = key("series-latest-anew", 1);
+    let next = async |end| {
+        let arming = lookup(ledger, &key).await.unwrap().arming;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        let next = UnixMs(arming.due.0 + 1);
+        let verdict = Verdict::NextOccurrence {
+            next,
+            end,
+            result: None,
+        };
+        settle(ledger, &claimed, verdict).await;
+        claimed
+    };
+    hourly(ledger, &key).await;
+    next(OccurrenceEnd::Succeeded).await;
+    let stated = async || {
+        let record = record(ledger, &key).await;
+        let latest = record.latest_occurrence;
+        (record.reason, latest.map(|latest| latest.to_string()))
+    };
+    assert_eq!(stated().await, (None, Some("succeeded".to_owned())));
+    create(ledger, &key, -5).await;
+    assert_eq!(stated().await, (None, None), "it recurs no more");
+
+    let seen = series(ledger, &key).await;
+    let every = Recurrence::every(Duration::from_secs(60)).unwrap();
+    let due = in_ms(ledger, -10).await;
+    let task = NewTask {
+        recurrence: Some(every),
+        ..NewTask::new(key.clone(), due)
+    };
+    ledger.write_series(&task, Some(&seen)).await.unwrap();
+    assert_eq!(stated().await, (None, None));
+    next(OccurrenceEnd::Skipped).await;
+    assert_eq!(stated().await, (None, Some("skipped: not run".to_owned())));
+    let arming = lookup(ledger, &key).await.unwrap().arming;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    settle(ledger, &claimed, bury()).await;
+    let (reason, latest) = stated().await;
+    assert_eq!((reason.is_some(), latest), (true, None));
+    ledger.redrive(&key).await.unwrap();
+    assert_eq!(stated().await, (None, None));
 }

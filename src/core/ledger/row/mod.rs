@@ -4,6 +4,7 @@ mod administration;
 mod adoption;
 mod change;
 mod claim;
+mod reason;
 mod recurrence;
 mod series;
 mod settle;
@@ -11,13 +12,12 @@ mod transaction;
 mod transfer;
 mod view;
 
+pub use self::reason::StoredReason;
 pub use self::recurrence::StoredRecurrence;
 pub use self::transfer::Arrival;
 
 use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner};
-use crate::task::{
-    Arming, AttemptError, Contents, Origin, Reason, State, TaskKey, UnixMs, row_due,
-};
+use crate::task::{Arming, AttemptError, Contents, Origin, State, TaskKey, UnixMs, row_due};
 
 /// A row of the table, a field for each column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub struct Row {
     pub contents: Contents,
     pub recurrence: Option<StoredRecurrence>,
     pub last_error: Option<String>,
-    pub reason: Option<Reason>,
+    pub reason: Option<StoredReason>,
     pub history: Vec<AttemptError>,
     pub result: Option<String>,
     pub finished_at: Option<UnixMs>,

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::{NEVER, Row, Status};
+use super::{NEVER, Row, Status, StoredReason};
 use crate::ledger::settlement::LeftOpen;
 use crate::ledger::{Settled, Settlement};
-use crate::task::{Death, ERROR_BYTES_MAX, Origin, Recurrence, UnixMs, Verdict, prepend};
+use crate::task::{
+    Death, ERROR_BYTES_MAX, EndedOccurrence, OccurrenceEnd, Origin, Recurrence, UnixMs, Verdict,
+    prepend,
+};
 
 impl Row {
     pub fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
@@ -60,14 +63,11 @@ impl Row {
                 self.reopen(LeftOpen::Snoozed, now)
             }
             Verdict::Bury(death) => self.bury(death, now),
-            Verdict::NextOccurrence {
-                next,
-                ran,
-                died,
-                result,
-            } => {
-                if *ran {
-                    self.last_error = died.as_ref().map(|death| cut(&death.error));
+            Verdict::NextOccurrence { next, end, result } => {
+                let died = end.death();
+                self.occurred(end);
+                if end.was_run() {
+                    self.last_error = died.map(|death| cut(&death.error));
                     self.result = result.clone();
                 }
                 if self.snoozes() > 0 {
@@ -108,10 +108,11 @@ impl Row {
         }
         self.last_error = Some(cut(error));
         prepend(attempt_error, &mut self.history);
+        self.reason = None;
         if self.deleted {
             return self.end_cancelled(now);
         }
-        self.reason = Some(*reason);
+        self.reason = Some(StoredReason::Death(*reason));
         self.finish(Status::Dead, now);
         Settled::Applied
     }
@@ -120,6 +121,14 @@ impl Row {
     fn end_cancelled(&mut self, now: UnixMs) -> Settled {
         self.finish(Status::Cancelled, self.finished_at.unwrap_or(now));
         Settled::Cancelled
+    }
+
+    /// Notes how the present occurrence of a series ended.
+    pub(super) fn occurred(&mut self, end: &OccurrenceEnd) {
+        if self.recurrence.is_some() {
+            let ended = EndedOccurrence::new(self.end_time, end);
+            self.reason = Some(StoredReason::Latest(ended));
+        }
     }
 
     /// Moves the row to the next occurrence, or applies a cancellation that waited for the end of the run.

@@ -3,7 +3,7 @@
 use super::{NEVER, Row, Status};
 use crate::ledger::row::StoredRecurrence;
 use crate::ledger::{Ending, Lease, Settled, Settlement};
-use crate::task::{Origin, Outcome, Recurrence, UnixMs, Verdict};
+use crate::task::{OccurrenceEnd, Origin, Outcome, Recurrence, UnixMs, Verdict};
 
 impl Row {
     /// Settles the run that holds `lease`. `None`: the claim is lost, and the row stays as it is.
@@ -24,8 +24,7 @@ impl Row {
             Ending::Complete { next: Some(next) } => {
                 let verdict = Verdict::NextOccurrence {
                     next,
-                    ran: true,
-                    died: None,
+                    end: OccurrenceEnd::Succeeded,
                     result,
                 };
                 match self.settle(&Settlement { lease, verdict }, now) {
@@ -49,6 +48,7 @@ impl Row {
 
     /// Turns the row into its next arming, which the handler chose.
     fn again(&mut self, now: UnixMs, due: UnixMs) {
+        self.occurred(&OccurrenceEnd::Succeeded);
         let settled = |recurrence: StoredRecurrence| recurrence.changed(Recurrence::settled);
         self.recurrence = self.recurrence.take().map(settled);
         self.lease_until = NEVER;

@@ -1,6 +1,6 @@
 //! Views of a row: record, lookup, series.
 
-use super::{Row, Status};
+use super::{Row, Status, StoredReason};
 
 use crate::ledger::{ListFilter, Lookup, Progress, RowSnapshot, Stamp, StateFilter, TaskRecord};
 use crate::task::{Origin, State, UnixMs, error_kind};
@@ -22,15 +22,19 @@ impl Row {
             cancel_requested: state == State::Running && self.deleted,
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
             last_error: self.last_error.clone(),
-            reason: self.reason,
+            reason: self.reason.and_then(StoredReason::death),
             history: self.history.clone(),
             result: self.result.clone(),
             finished: self.finished_at.filter(|_| state.is_finished()),
             adopted: self.origin != Origin::Row,
             ..TaskRecord::of(self.key.clone(), self.contents.clone())
         };
-        let started = record.started(self.claimed_at);
-        TaskRecord { started, ..record }
+        let latest = self.reason.and_then(StoredReason::latest);
+        TaskRecord {
+            started: record.started(self.claimed_at),
+            latest_occurrence: latest.and_then(|ended| record.latest_occurrence(ended)),
+            ..record
+        }
     }
 
     /// The progress of the run; `None` of a task that does not run.
@@ -92,7 +96,7 @@ impl Row {
             && (!recurring || self.recurrence.is_some())
             && due_after.is_none_or(|due| self.due_at() >= due)
             && due_before.is_none_or(|due| self.due_at() < due)
-            && reason.is_none_or(|reason| self.reason == Some(reason))
+            && reason.is_none_or(|reason| self.reason == Some(StoredReason::Death(reason)))
             && error.as_ref().is_none_or(says)
             && kind.as_ref().is_none_or(is_of_kind)
             && finished_after.is_none_or(|from| finished.is_some_and(|at| at >= from))

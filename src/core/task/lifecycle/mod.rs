@@ -1,10 +1,12 @@
 //! Lifecycle of a run: outcomes, and the verdict on its task that follows from an outcome.
 
 mod failure;
+mod occurrence;
 
 use std::time::Duration;
 
 pub use self::failure::{Failure, RetryAdvice};
+pub use self::occurrence::{EndedOccurrence, NotAnOccurrence, OccurrenceEnd, OccurrenceOutcome};
 use super::{AttemptError, DELAY_MAX, How, Reason, RetryPolicy, UnixMs};
 use crate::format::duration;
 
@@ -212,10 +214,8 @@ pub enum Verdict {
     NextOccurrence {
         /// When that is due; not the same time as that of the run.
         next: UnixMs,
-        /// True if the occurrence was run. Else error and result of the previous one stay.
-        ran: bool,
-        /// Why this occurrence failed for good, if it did.
-        died: Option<Death>,
+        /// How this occurrence ended. Unless it was run, error and result of the previous one stay.
+        end: OccurrenceEnd,
         /// The handler's result to be stored, as JSON, if it succeeded.
         result: Option<String>,
     },
@@ -236,15 +236,13 @@ impl Verdict {
     /// True if the run succeeded.
     pub fn is_success(&self) -> bool {
         match self {
-            Self::Complete | Self::CompleteWith(_) | Self::NextOccurrence { died: None, .. } => {
-                true
-            }
+            Self::Complete | Self::CompleteWith(_) => true,
+            Self::NextOccurrence { end, .. } => end.death().is_none(),
             Self::RetryAt { .. }
             | Self::Snooze { .. }
             | Self::Bury(_)
             | Self::Release
-            | Self::GiveBack
-            | Self::NextOccurrence { died: Some(_), .. } => false,
+            | Self::GiveBack => false,
         }
     }
 }

@@ -285,16 +285,16 @@ fn a_run_succeeds_if_it_completes_its_task_or_its_occurrence() {
         Verdict::Bury(death) => death,
         verdict => panic!("not buried: {verdict:?}"),
     };
-    let next = |died| Verdict::NextOccurrence {
+    let next = |end| Verdict::NextOccurrence {
         next: NOW,
-        ran: true,
-        died,
+        end,
         result: None,
     };
     for success in [
         Verdict::Complete,
         Verdict::CompleteWith("1".into()),
-        next(None),
+        next(OccurrenceEnd::Succeeded),
+        next(OccurrenceEnd::Skipped),
     ] {
         assert!(success.is_success(), "{success:?}");
     }
@@ -303,7 +303,7 @@ fn a_run_succeeds_if_it_completes_its_task_or_its_occurrence() {
         Verdict::Bury(death()),
         Verdict::Release,
         Verdict::GiveBack,
-        next(Some(death())),
+        next(OccurrenceEnd::Failed(death())),
     ] {
         assert!(!other.is_success(), "{other:?}");
     }

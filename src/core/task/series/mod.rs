@@ -1,7 +1,7 @@
 //! Occurrences of a recurring task: missed ones, the next one, and the verdict on the series. Pure.
 
 use super::recurrence::CatchUp;
-use super::{Death, Outcome, Reason, Recurrence, TaskKey, UnixMs, Verdict};
+use super::{Death, OccurrenceEnd, Outcome, Reason, Recurrence, TaskKey, UnixMs, Verdict};
 
 /// One occurrence of a series, as it was run.
 #[derive(Debug, Clone, Copy)]
@@ -55,25 +55,20 @@ impl Occurrence<'_> {
     /// Turns the verdict on this occurrence into the verdict on the series. A task that kills its daemon must not recur:
     /// its burial ends the series.
     pub fn series_verdict(&self, verdict: Verdict, outcome: &Outcome, now: UnixMs) -> Verdict {
-        let next = |ran, died, result, otherwise: Verdict| match self.following(now) {
-            Some(next) => Verdict::NextOccurrence {
-                next,
-                ran,
-                died,
-                result,
-            },
+        let next = |end, result, otherwise: Verdict| match self.following(now) {
+            Some(next) => Verdict::NextOccurrence { next, end, result },
             None => otherwise,
         };
         match verdict {
-            Verdict::Complete => next(outcome.was_run(), None, None, Verdict::Complete),
+            Verdict::Complete => next(end_of(outcome), None, Verdict::Complete),
             Verdict::CompleteWith(result) => next(
-                outcome.was_run(),
-                None,
+                end_of(outcome),
                 Some(result.clone()),
                 Verdict::CompleteWith(result),
             ),
             Verdict::Bury(death) if *outcome != Outcome::Poisoned => {
-                next(true, Some(death.clone()), None, Verdict::Bury(death))
+                let end = OccurrenceEnd::Failed(death.clone());
+                next(end, None, Verdict::Bury(death))
             }
             Verdict::RetryAt {
                 at,
@@ -90,10 +85,11 @@ impl Occurrence<'_> {
                     error,
                     attempt_error,
                 };
-                next(true, Some(death), None, retry)
+                next(OccurrenceEnd::Failed(death), None, retry)
             }
             Verdict::Snooze { at, attempt_error } if self.yields(at, now) => {
-                next(false, None, None, Verdict::Snooze { at, attempt_error })
+                let snooze = Verdict::Snooze { at, attempt_error };
+                next(OccurrenceEnd::Skipped, None, snooze)
             }
             verdict => verdict,
         }
@@ -143,6 +139,15 @@ impl Occurrence<'_> {
             }
         }
         base
+    }
+}
+
+/// How an occurrence ended whose verdict is that it is complete.
+fn end_of(outcome: &Outcome) -> OccurrenceEnd {
+    match outcome {
+        Outcome::Missed => OccurrenceEnd::Skipped,
+        Outcome::HandedOn => OccurrenceEnd::HandedOn,
+        _ => OccurrenceEnd::Succeeded,
     }
 }
 

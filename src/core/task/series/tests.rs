@@ -231,8 +231,7 @@ fn a_dead_occurrence_has_a_successor_and_a_poisoned_one_has_none() {
     let now = UnixMs(11 * MINUTE);
     let goes_on = Verdict::NextOccurrence {
         next: UnixMs(20 * MINUTE),
-        ran: true,
-        died: Some(death(Reason::Exhausted, "no")),
+        end: OccurrenceEnd::Failed(death(Reason::Exhausted, "no")),
         result: None,
     };
     assert_eq!(run.series_verdict(failed(), &panicked(), now), goes_on);
@@ -270,8 +269,7 @@ fn a_retry_gives_way_to_the_next_occurrence_unless_all_are_run() {
         verdict(20),
         Verdict::NextOccurrence {
             next: UnixMs(20 * MINUTE),
-            ran: true,
-            died: Some(death(
+            end: OccurrenceEnd::Failed(death(
                 Reason::Deadline,
                 "gave up in favour of the next occurrence: no"
             )),
@@ -301,17 +299,18 @@ fn an_occurrence_that_was_not_run_keeps_the_result_of_the_one_before() {
     let rule = every_minutes(10);
     let run = occurrence(&rule, 10, 0);
     let now = UnixMs(11 * MINUTE);
-    let next = |ran, result| Verdict::NextOccurrence {
+    let next = |end, result| Verdict::NextOccurrence {
         next: UnixMs(20 * MINUTE),
-        ran,
-        died: None,
+        end,
         result,
     };
     let missed = run.series_verdict(Verdict::Complete, &Outcome::Missed, now);
-    assert_eq!(missed, next(false, None));
+    assert_eq!(missed, next(OccurrenceEnd::Skipped, None));
+    let handed_on = run.series_verdict(Verdict::Complete, &Outcome::HandedOn, now);
+    assert_eq!(handed_on, next(OccurrenceEnd::HandedOn, None));
     let result = Verdict::CompleteWith("7".into());
     let succeeded = run.series_verdict(result, &Outcome::Succeeded, now);
-    assert_eq!(succeeded, next(true, Some("7".into())));
+    assert_eq!(succeeded, next(OccurrenceEnd::Succeeded, Some("7".into())));
 }
 
 #[test]
@@ -350,7 +349,7 @@ fn a_snooze_to_the_next_occurrence_gives_way_to_it() {
         match expected {
             None => assert_eq!(verdict, snooze),
             Some(minute) => assert!(
-                matches!(verdict, Verdict::NextOccurrence { next, ran: false, died: None, .. } if next == UnixMs(minute * MINUTE)),
+                matches!(verdict, Verdict::NextOccurrence { next, end: OccurrenceEnd::Skipped, .. } if next == UnixMs(minute * MINUTE)),
                 "{verdict:?}"
             ),
         }

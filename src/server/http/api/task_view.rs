@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use lapsed::client::{CreateResult, NotArmed, Receipt};
 use lapsed::contract::kept_back;
-use lapsed::ledger::{MalformedRow, Progress, TaskRecord};
+use lapsed::ledger::{LatestOccurrence, MalformedRow, Progress, TaskRecord};
 use lapsed::task::{BlockedBy, JsonText, Paused, State, TaskKey};
 
 /// A task in a list: without payload, history and result.
@@ -48,6 +48,9 @@ pub struct TaskSummary {
     /// Its recurrence.
     #[schema(value_type = Option<Object>)]
     pub recurrence: Option<Box<RawValue>>,
+    /// The latest occurrence of a recurring task that has ended, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_occurrence: Option<LatestOccurrence>,
     /// Error of the latest run that failed.
     pub last_error: Option<String>,
     /// Why it is dead: `permanent`, `exhausted`, `deadline`, `poison` or `expired`.
@@ -136,6 +139,7 @@ impl TaskSummary {
             cancel_requested: task.cancel_requested,
             tag: task.tag.clone(),
             recurrence: task.recurrence.as_deref().map(json),
+            latest_occurrence: task.latest_occurrence.clone(),
             last_error: task.last_error.clone(),
             reason: task.reason.map(|reason| reason.as_str()),
             finished: task.finished.map(|finished| finished.to_string()),

@@ -7,7 +7,7 @@ use super::frame::{Frame, Place, encoded};
 use super::moment::Moment;
 use super::reasons::{self, Reason};
 use super::row::first_line;
-use super::series;
+use super::series::{self, Latest};
 use super::texts::{Language, texts};
 use super::{Head, Page, PanelContent, parameter};
 use crate::http::app_state::AppState;
@@ -35,7 +35,8 @@ texts! {
         next: "Next", "下一次";
         then: "Then", "之后";
         state: "State", "状态";
-        latest: "Latest error", "最近错误";
+        latest: "Latest", "上一次";
+        error: "Latest error", "最近错误";
         configured: "from the configuration", "来自配置";
         unreadable: "cannot be read by this version", "此版本无法读取";
         ends: "the last one", "最后一次";
@@ -69,6 +70,8 @@ struct Row {
     /// The occurrences after that. Empty: `next` is the last one.
     then: Vec<Moment>,
     is_readable: bool,
+    /// What became of the occurrence before.
+    latest: Option<Latest>,
     /// What would keep its next occurrence from starting.
     why: Option<Reason>,
     error: String,
@@ -179,6 +182,7 @@ fn row(task: &TaskRecord, paused: &Paused, f: &Frame) -> Row {
         },
         next: f.relative(&task.due_at),
         then,
+        latest: series::latest(task, f),
         why: None,
         error: first_line(task.last_error.as_deref().unwrap_or_default()),
     }

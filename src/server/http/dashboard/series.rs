@@ -1,8 +1,10 @@
-//! A recurrence in words, in the language and the time zone of the reader.
+//! A recurrence in words, in the language and the time zone of the reader; and what became of its latest occurrence.
 
 use super::frame::Frame;
+use super::moment::Moment;
 use super::texts::texts;
-use lapsed::task::{Recurrence, Repeats};
+use lapsed::ledger::{LatestOccurrence, TaskRecord};
+use lapsed::task::{OccurrenceOutcome, Recurrence, Repeats};
 
 texts! {
     /// Words of recurrences.
@@ -51,6 +53,40 @@ pub fn words(recurrence: &Recurrence, f: &Frame) -> String {
         said = f.fill(t.until, &[&said, &f.clock_text(&until)]);
     }
     said
+}
+
+/// What became of the latest occurrence, as it is shown.
+pub struct Latest {
+    /// Class of the mark before its outcome.
+    pub mark: &'static str,
+    /// Its outcome; if it failed, why.
+    pub outcome: String,
+    /// When it was due.
+    pub due: Moment,
+}
+
+/// Shows the latest occurrence of a series that has ended, if it is known.
+pub fn latest(task: &TaskRecord, f: &Frame) -> Option<Latest> {
+    let LatestOccurrence {
+        due,
+        outcome,
+        reason,
+        error: _,
+    } = task.latest_occurrence.as_ref()?;
+    let mut said = f.state(outcome.as_str()).to_owned();
+    if let Some(reason) = reason {
+        said = format!("{said}: {}", f.state(reason.as_str()));
+    }
+    Some(Latest {
+        mark: match outcome {
+            OccurrenceOutcome::Succeeded => "done",
+            OccurrenceOutcome::Failed(_) => "dead",
+            OccurrenceOutcome::Skipped => "cancelled",
+            OccurrenceOutcome::HandedOn => "handed-on",
+        },
+        outcome: said,
+        due: f.relative(due),
+    })
 }
 
 /// Says when a cron expression of a common form occurs; `None` for others.

@@ -12,7 +12,7 @@ use super::indented::indented;
 use super::panel::Panel;
 use super::reasons::{self, Reason};
 use super::row::is_overdue;
-use super::series::words;
+use super::series::{Latest, latest, words};
 use super::steps::{Step, steps};
 use super::texts::texts;
 use super::{PanelContent, panel, panel_route};
@@ -76,6 +76,7 @@ texts! {
         payload: "Payload", "载荷";
         result: "Result", "结果";
         series: "Recurrence", "周期";
+        latest: "Latest occurrence: ", "上一次执行：";
         next: "Next occurrences", "接下来的执行";
         not_found: "There is no task with this key", "没有此键的任务";
         not_found_detail: "Retention may have deleted it, or the key is wrong.", "可能已按保留期删除，或键有误。";
@@ -248,6 +249,8 @@ struct Found {
     steps: Vec<Step>,
     /// What the series does, and its next occurrences.
     series: Option<(String, Vec<UnixMs>)>,
+    /// What became of the latest occurrence of the series.
+    latest: Option<Latest>,
 }
 
 impl Found {
@@ -302,6 +305,7 @@ fn found(app: &AppState, task: TaskRecord, named: String, facts: &WhyFacts, f: &
             .collect(),
         steps: steps(&task, f),
         series: series(&task, f),
+        latest: latest(&task, f),
         named,
         task,
     }

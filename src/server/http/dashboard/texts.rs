@@ -229,7 +229,7 @@ texts! {
     }
 }
 
-/// The names of states, of reasons why tasks are dead, and of ways in which runs end.
+/// The names of states, of reasons why tasks are dead, and of ways in which runs and occurrences end.
 pub fn state(language: Language, state: &str) -> &str {
     let chinese = match state {
         "pending" => "待执行",
@@ -251,11 +251,17 @@ pub fn state(language: Language, state: &str) -> &str {
         "timed_out" => "执行超时",
         "panicked" => "异常退出",
         "snoozed" => "已推迟",
+        "succeeded" => "成功",
+        "skipped" => "未执行",
+        "handed_on" => "已转为单独任务",
         other => other,
     };
     match language {
-        Language::English if state == "timed_out" => "timed out",
-        Language::English => state,
+        Language::English => match state {
+            "timed_out" => "timed out",
+            "handed_on" => "handed on",
+            state => state,
+        },
         Language::Chinese => chinese,
     }
 }

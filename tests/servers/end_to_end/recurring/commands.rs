@@ -35,12 +35,22 @@ async fn the_command_line_begins_shows_moves_and_ends_a_series() {
     shell.json(&["reschedule", "Job@record@1", "--in", "1s"]);
     let moved = shell.json(&["show", "Job@record@1"]);
     assert_eq!(moved["occurrences"][1], occurrences[1]);
+    assert_eq!(moved["latest_occurrence"], serde_json::Value::Null);
     let _daemon = rig.daemon();
     until("it has run", async || rig.runs().await.len() == 1).await;
     until("it goes on", async || {
         shell.json(&["show", "Job@record@1"])["due"] == occurrences[1]
     })
     .await;
+    let latest = &shell.json(&["show", "Job@record@1"])["latest_occurrence"];
+    let succeeded = serde_json::json!({"due": moved["due"], "outcome": "succeeded"});
+    assert_eq!(latest, &succeeded);
+    let due = moved["due"].as_str().unwrap();
+    let (_, text, _) = shell.run(&["show", "Job@record@1"]);
+    let line = format!("latest ended  {due} succeeded");
+    assert!(text.lines().any(|found| found == line), "{text}");
+    let (_, text, _) = shell.run(&["list", "--recurring"]);
+    assert!(text.contains(&format!("{due} succeeded")), "{text}");
 
     // Run now, it comes at its own time all the same.
     shell.json(&["run", "Job@record@1"]);

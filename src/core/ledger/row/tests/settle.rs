@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ledger::{Ending, Lease, Settled, Settlement};
-use crate::task::{AttemptError, Death, How, Outcome, Reason, Verdict};
+use crate::task::{AttemptError, Death, How, OccurrenceEnd, Outcome, Reason, Verdict};
 
 const NEXT: UnixMs = UnixMs(NOW.0 + 3_600_000);
 
@@ -42,8 +42,10 @@ fn next(died: bool) -> Verdict {
     };
     Verdict::NextOccurrence {
         next: NEXT,
-        ran: true,
-        died: died.then_some(death),
+        end: match died {
+            true => OccurrenceEnd::Failed(death),
+            false => OccurrenceEnd::Succeeded,
+        },
         result: None,
     }
 }
@@ -159,5 +161,78 @@ fn snoozes_are_counted_only_if_the_latest_attempt_was_one() {
         };
         row.history = vec![latest];
         assert_eq!(row.snoozes(), expected, "{how:?}");
+    }
+}
+
+#[test]
+fn a_series_states_the_latest_occurrence_until_the_next_one_has_ended() {
+    let settled = |row: &Row, end: OccurrenceEnd| {
+        let mut row = claimed(row.clone(), NOW);
+        let verdict = Verdict::NextOccurrence {
+            next: NEXT,
+            end,
+            result: None,
+        };
+        let lease = lease(&row);
+        let settlement = Settlement { lease, verdict };
+        assert_eq!(row.settle(&settlement, ms(1)), Settled::Applied);
+        row
+    };
+    let died = OccurrenceEnd::Failed(Death {
+        reason: Reason::Permanent,
+        error: "no such order".into(),
+        attempt_error: attempt_error(),
+    });
+    let before = hourly();
+    assert_eq!(before.record(NOW).latest_occurrence, None);
+    for (end, said) in [
+        (OccurrenceEnd::Succeeded, "succeeded"),
+        (died, "failed: permanent"),
+        (OccurrenceEnd::Skipped, "skipped: not run"),
+        (OccurrenceEnd::HandedOn, "handed on to a separate task"),
+    ] {
+        let error = end.death().map(|death| death.error.clone());
+        let row = settled(&before, end);
+        let latest = |row: &Row, now| row.record(now).latest_occurrence.unwrap();
+        let first = latest(&row, ms(2));
+        assert_eq!((first.due, first.to_string()), (ms(-5), said.to_owned()));
+        assert_eq!(first.error, error);
+
+        let runs = claimed(row.clone(), NEXT);
+        assert_eq!(latest(&runs, NEXT), first, "the next one runs");
+        let mut failed = runs.clone();
+        let lease = lease(&failed);
+        let verdict = Verdict::RetryAt {
+            at: UnixMs(NEXT.0 + 1_000),
+            error: "another".into(),
+            attempt_error: attempt_error(),
+        };
+        failed.settle(&Settlement { lease, verdict }, NEXT);
+        let of_failed = latest(&failed, NEXT);
+        assert_eq!((of_failed.due, of_failed.error), (first.due, None));
+
+        let mut moved = row.clone();
+        moved.reschedule(ms(9_000), ms(2));
+        assert_eq!(latest(&moved, ms(2)).due, first.due, "the next one moved");
+        let mut cancelled = row.clone();
+        cancelled.cancel(ms(2));
+        assert_eq!(latest(&cancelled, ms(2)), first);
+        let mut dead = row;
+        dead.status = Status::Dead;
+        assert_eq!(dead.record(ms(2)).latest_occurrence, None);
+    }
+}
+
+#[test]
+fn a_handler_that_goes_on_notes_a_success_for_a_series_alone() {
+    let again = Ending::Again {
+        now: NOW,
+        due: NEXT,
+    };
+    for (mut row, expected) in [(claimed(row(-5), NOW), None), (hourly(), Some(ms(-5)))] {
+        row.settle_in(lease(&row), again, None, NOW);
+        let latest = row.record(NOW).latest_occurrence;
+        assert_eq!(latest.map(|latest| latest.due), expected);
+        assert_eq!(row.reason.is_some(), expected.is_some());
     }
 }
