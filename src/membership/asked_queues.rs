@@ -54,6 +54,22 @@ impl AskedQueues {
         self.left_out
     }
 
+    /// The queues without what changes each second: a worker that waits asks now. The time of one that does not wait is in
+    /// steps of ten seconds.
+    pub(super) fn steady(&self) -> Self {
+        let list = self.list.iter().map(|queue| AskedQueue {
+            asked: match queue.waiting {
+                0 => step(queue.asked),
+                _ => UnixMs(0),
+            },
+            ..queue.clone()
+        });
+        Self {
+            list: list.collect(),
+            left_out: self.left_out,
+        }
+    }
+
     pub(super) fn written(&self) -> (Vec<Written>, u32) {
         let list = self.list.iter().map(|queue| {
             let AskedQueue {
@@ -83,6 +99,12 @@ impl AskedQueues {
             left_out,
         }
     }
+}
+
+/// The ten seconds in which a time is.
+pub(super) fn step(at: UnixMs) -> UnixMs {
+    const STEP_MS: i64 = 10_000;
+    UnixMs(at.0.saturating_sub(at.0.rem_euclid(STEP_MS)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::asked_queues::step;
 use super::{AskedQueues, Capabilities, Heartbeat, MemberId, Readiness};
 use crate::task::UnixMs;
 
@@ -32,6 +33,18 @@ pub struct Member {
     pub queues: Arc<AskedQueues>,
     /// True for this daemon.
     pub is_this: bool,
+}
+
+impl Member {
+    /// The member without what changes each second while workers ask it. Unequal ones differ in what pages show.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        Self {
+            idle_since: self.idle_since.into_iter().map(step).collect(),
+            queues: Arc::new(self.queues.steady()),
+            ..self
+        }
+    }
 }
 
 impl From<Heartbeat> for Member {
@@ -65,5 +78,56 @@ impl From<Heartbeat> for Member {
             queues: Arc::new(queues),
             is_this: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::membership::AskedQueue;
+
+    fn member(timer: &str) -> Member {
+        Member {
+            id: MemberId(1),
+            name: "host:7".to_owned(),
+            version: String::new(),
+            since: UnixMs(0),
+            readiness: Readiness::Ready,
+            listening: true,
+            expired_only: false,
+            timer: timer.to_owned(),
+            capabilities: Arc::default(),
+            idle_since: Vec::new(),
+            queues: Arc::default(),
+            is_this: false,
+        }
+    }
+
+    #[test]
+    fn a_member_whose_workers_ask_each_second_is_the_same_while_nothing_else_changes() {
+        const START: i64 = 1_800_000_000_000;
+        let asked = |waiting: u32, after_ms: i64| {
+            let at = UnixMs(START + after_ms);
+            let queue = AskedQueue {
+                name: "mail".to_owned(),
+                workers: 2,
+                waiting,
+                asked: at,
+            };
+            let asked = Member {
+                idle_since: vec![at],
+                queues: Arc::new(AskedQueues::new(vec![queue])),
+                ..member("key_expiry")
+            };
+            asked.steady()
+        };
+        let waits = |after_ms| asked(2, after_ms).queues;
+        assert_eq!(waits(0), waits(3_600_000));
+        for waiting in [0, 2] {
+            assert_eq!(asked(waiting, 0), asked(waiting, 9_999));
+        }
+        assert_ne!(asked(0, 0).queues, asked(0, 10_000).queues);
+        assert_ne!(asked(2, 0).idle_since, asked(2, 10_000).idle_since);
+        assert_ne!(asked(1, 0), asked(2, 0));
     }
 }

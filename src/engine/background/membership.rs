@@ -15,7 +15,7 @@ use crate::engine::queue::SignalQueue;
 use crate::engine::reports::Reporter;
 use crate::handler::Router;
 use crate::membership::{
-    Change, Heartbeat, LIFETIME, Membership, MembershipError, Ownership, REFRESH, Readiness,
+    Change, Heartbeat, LIFETIME, Member, Membership, MembershipError, Ownership, REFRESH, Readiness,
 };
 use crate::task::UnixMs;
 use crate::timer::{Cause, Listening, Timer};
@@ -68,7 +68,8 @@ impl MembershipTask {
                 self.log_failure(&error);
             }
             self.reporter.metrics.members(self.ownership.members());
-            let mut now = self.ownership.fleet();
+            let fleet_now = self.ownership.fleet().into_iter();
+            let mut now: Vec<Member> = fleet_now.map(Member::steady).collect();
             for this in now.iter_mut().filter(|member| member.is_this) {
                 // What the workers of this daemon do is noted when they do it.
                 this.queues = Arc::default();

@@ -55,6 +55,7 @@ texts! {
         workers: "Workers", "工作进程数";
         of_them_wait: "Of them wait", "其中等待";
         asked: "Last asked", "最后请求";
+        now: "now", "现在";
         only_elsewhere: "No route of this daemon has this queue: its tasks are counted on the pages of the daemons that have it.", "此守护进程没有该队列的路由：其任务在拥有该路由的守护进程页面上统计。";
         left_out: "{} lists {} of its queues here. Workers ask it for {} more.", "{} 在此列出其 {} 个队列，另有 {} 个队列也有工作进程请求。";
         unheard: "The heartbeats of the other daemons cannot be heard: their workers are missing here.", "听不到其他守护进程的心跳：此处缺少它们的工作进程。";
@@ -94,7 +95,8 @@ struct Elsewhere {
     daemon: String,
     workers: u64,
     waiting: u64,
-    asked: Moment,
+    /// When one asked last. `None` while one waits: it asks now.
+    asked: Option<Moment>,
 }
 
 /// Why tasks of a queue are overdue.
@@ -217,7 +219,7 @@ impl Asked {
                     daemon: member.name.clone(),
                     workers: u64::from(asked.workers),
                     waiting: u64::from(asked.waiting),
-                    asked: f.relative(&asked.asked.min(f.now)),
+                    asked: (asked.waiting == 0).then(|| f.relative(&asked.asked.min(f.now))),
                 });
             }
             let left_out = u64::from(member.queues.left_out());
