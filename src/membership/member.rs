@@ -36,6 +36,12 @@ pub struct Member {
 }
 
 impl Member {
+    /// The name of its timer, as `timer` in the configuration has it; empty if it is not known.
+    pub fn timer_name(&self) -> &str {
+        let name = self.timer.split([':', '+']).next();
+        name.unwrap_or_default()
+    }
+
     /// The member without what changes each second while workers ask it. Unequal ones differ in what pages show.
     #[must_use]
     pub fn steady(self) -> Self {
@@ -100,6 +106,20 @@ mod tests {
             idle_since: Vec::new(),
             queues: Arc::default(),
             is_this: false,
+        }
+    }
+
+    #[test]
+    fn a_member_names_its_timer_if_it_states_one() {
+        for (stated, name) in [
+            ("key_expiry", "key_expiry"),
+            ("wheel:task_/3600/1000ms", "wheel"),
+            ("sorted_set:0a1b/s", "sorted_set"),
+            ("key_expiry+queues:default", "key_expiry"),
+            ("ledger_poll", "ledger_poll"),
+            ("", ""),
+        ] {
+            assert_eq!(member(stated).timer_name(), name);
         }
     }
 

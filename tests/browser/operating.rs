@@ -297,6 +297,10 @@ async fn a_killed_daemon_leaves_the_page_of_another_daemon() {
     };
     until("both are shown", async || daemons().await == 2).await;
     browser.shows("only here").await;
+    for section in [1, 2] {
+        let facts = format!("#panel-daemons section:nth-of-type({section}) .facts");
+        browser.shows_in(&facts, "key_expiry").await;
+    }
     browser.picture("daemons-two").await;
     second.kill();
     until("one is shown", async || daemons().await == 1).await;

@@ -31,6 +31,7 @@ texts! {
         version: "Version", "版本";
         unknown: "not stated", "未说明";
         since: "Since", "起始";
+        timer: "Timer", "定时器";
         listens: "Expiry events", "过期事件";
         hears: "listens to all keys", "监听所有键";
         hears_not: "told by others", "由其他进程告知";
@@ -51,6 +52,8 @@ struct Daemon {
     mark: &'static str,
     version: String,
     since: Moment,
+    /// The name of its timer; empty if it is not known.
+    timer: String,
     listens: bool,
     handlers: Vec<Capability>,
     routes: Vec<Capability>,
@@ -173,6 +176,7 @@ fn daemon(member: &Member, all: &[Member], f: &Frame) -> Daemon {
         mark,
         version: member.version.clone(),
         since: f.relative(&member.since),
+        timer: member.timer_name().to_owned(),
         listens: member.listening || member.expired_only,
         handlers: handlers.collect(),
         routes: routes.collect(),
