@@ -195,7 +195,7 @@ fn assignments(statement: &str) -> Vec<(&str, Vec<&str>)> {
     let Some((_, set)) = statement.split_once(" SET ") else {
         return Vec::new();
     };
-    let mut parts = vec![0..0];
+    let mut parts = vec![std::ops::Range::<usize>::default()];
     let (mut depth, mut quoted) = (0, false);
     for (at, letter) in set.char_indices() {
         match letter {
