@@ -13,8 +13,8 @@ impl Judge {
         self.ops[number].answered = Some((now, answer.clone()));
         let Invocation { op, at: from, .. } = self.ops[number].clone();
         let has_failed = matches!(answer, Answer::Failed(_));
-        let doubts = self.doubts.extract_if(.., |(op, _)| *op == number);
-        for (_, text) in doubts.filter(|_| !has_failed).collect::<Vec<_>>() {
+        let unconfirmed = self.unconfirmed.extract_if(.., |(op, _)| *op == number);
+        for (_, text) in unconfirmed.filter(|_| !has_failed).collect::<Vec<_>>() {
             self.accuse(Anomaly::RanOlderArming, text);
         }
         match answer {

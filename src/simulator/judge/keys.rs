@@ -172,7 +172,7 @@ impl Judge {
         );
         match &self.ops[op].answered {
             // It may have failed to replace the key.
-            None => self.doubts.push((op, text)),
+            None => self.unconfirmed.push((op, text)),
             Some((_, Answer::Failed(_))) => {}
             Some(_) => self.accuse(Anomaly::RanOlderArming, text),
         }

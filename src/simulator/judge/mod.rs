@@ -169,7 +169,7 @@ pub struct Judge {
     /// Which operation last changed each row, and when.
     op_wrote: BTreeMap<u64, (usize, UnixMs)>,
     /// Keys that a daemon believed although an operation has changed the row since, which is not answered yet.
-    doubts: Vec<(usize, String)>,
+    unconfirmed: Vec<(usize, String)>,
     pub looked: Looked,
     rows: BTreeMap<u64, Row>,
     /// When each row was last changed.
