@@ -180,9 +180,14 @@ impl Judge {
 
     /// True if the server came back with older data after this change, and so maybe with the entry of this row.
     fn is_restored_entry(&self, row: &Row, wrote: UnixMs) -> bool {
+        row.origin == Origin::Entry && self.has_restarted_since(wrote)
+    }
+
+    /// True if the server was restarted since then, maybe with older data.
+    pub(super) fn has_restarted_since(&self, since: UnixMs) -> bool {
         let of_all = self.touched.get("").map(Vec::as_slice).unwrap_or_default();
         let mut restarts = of_all.iter().filter(|touch| touch.what == "restart");
-        row.origin == Origin::Entry && restarts.any(|restart| restart.at >= wrote)
+        restarts.any(|restart| restart.at >= since)
     }
 
     /// True if the set of programs has the entry by which a program requests this due time.

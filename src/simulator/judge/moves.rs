@@ -44,6 +44,8 @@ pub struct MoveJudge {
     started: BTreeMap<String, BTreeSet<Started>>,
     /// Key, due time and attempt of claims that were given back: the attempt starts again.
     given_back: BTreeSet<(String, UnixMs, u16)>,
+    /// Key and due time of tasks that a client has created in one ledger while the other had them: these are two.
+    twice_created: BTreeSet<(String, UnixMs)>,
     pub looked: Looked,
     pub violations: Vec<Violation>,
     pub claims_seen: u64,
@@ -108,18 +110,25 @@ impl MoveJudge {
             let is_claimed = is_claimed(&row, now) && old.is_none_or(|old| old.owner != row.owner);
             self.claims_seen += u64::from(is_claimed);
             self.looked.moved += u64::from(is_given_up(&row) && !old.is_some_and(is_given_up));
-            self.compare(side, &row, is_claimed);
+            self.compare(side, actor, &row, is_claimed);
         }
         lines
     }
 
     /// Compares a row with that of the other ledger.
-    fn compare(&mut self, side: Side, row: &Row, is_claimed: bool) {
+    fn compare(&mut self, side: Side, actor: Actor, row: &Row, is_claimed: bool) {
         let other = self.rows.get(&side.other());
         let other = other.and_then(|rows| rows.values().find(|other| other.key == row.key));
         let Some(other) = other.filter(|other| other.end_time == row.end_time) else {
             return;
         };
+        let arming = (row.key.to_string(), row.end_time);
+        if matches!(actor, Actor::Op(_)) && can_start(row) {
+            self.twice_created.insert(arming.clone());
+        }
+        if self.twice_created.contains(&arming) {
+            return;
+        }
         let text = format!("{side:?} has {}, the other {}", brief(row), brief(other));
         if can_start(row) && can_start(other) {
             self.accuse(Anomaly::Doubled, format!("can start in both: {text}"));
@@ -150,6 +159,7 @@ impl MoveJudge {
         let again = again.map(|other| format!("{key}: {other:?}, {started:?}"));
         all.insert(started);
         if let Some(text) = again
+            && !self.twice_created.contains(&(key.clone(), call.due))
             && !self.given_back.contains(&(key, call.due, call.attempt))
         {
             self.accuse(Anomaly::Doubled, text);

@@ -60,6 +60,7 @@ impl Judge {
             && !matches!(answer, Answer::Failed(_))
             && at.plus(AHEAD) < row.end_time
             && !self.has_forged(row, *at)
+            && !self.has_restarted_since(*at)
         {
             let text = format!("{what}, which was deleted at {}", at.0);
             self.accuse(Anomaly::RanAfterCancel, text);

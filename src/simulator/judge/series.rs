@@ -213,8 +213,9 @@ impl Judge {
 
     /// True if there is a task of this occurrence.
     fn has_task_of(&self, series: &TaskKey, due: UnixMs) -> bool {
-        let mut rows = self.rows.values();
-        rows.any(|row| row.end_time == due && series_of(row) == Some(series.as_str()))
+        // Its due time is another if its row was lost, and its key in Redis made it a task again.
+        let key = format!("{series}@~{}", due.0);
+        self.rows.values().any(|row| row.key.as_str() == key)
     }
 
     pub(super) fn misread_ms(&self, actor: Actor) -> i64 {
