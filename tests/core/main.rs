@@ -10,6 +10,7 @@ mod engine;
 mod error_pages;
 mod evidence;
 mod exports;
+mod figures;
 mod layers;
 #[path = "../support/ledger_conformance/mod.rs"]
 mod ledger_conformance;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Set to anything, it makes the tests write the snapshots instead of comparing them.
-const UPDATE: &str = "LAPSED_UPDATE_SNAPSHOTS";
+pub const UPDATE: &str = "LAPSED_UPDATE_SNAPSHOTS";
 
 /// Each line must read alone: they are sorted, and a failure shows only those that differ.
 #[track_caller]
