@@ -177,9 +177,17 @@ async fn a_missed_occurrence_keeps_the_result_of_the_previous_one() {
     kit.advance(secs(3_600)).await;
     let error = kit.task("Job@run").unwrap().last_error;
     assert!(error.is_some());
+    assert_eq!(latest(&kit), "failed: permanent");
     kit.set_now(kit.now().plus(secs(5_000)));
     assert_eq!(outcomes(&kit.advance(Duration::ZERO).await), ["missed"]);
     assert_eq!(kit.task("Job@run").unwrap().last_error, error);
+    assert_eq!(latest(&kit), "skipped: not run");
+}
+
+/// What became of the latest occurrence.
+fn latest(kit: &TestKit) -> String {
+    let task = kit.task("Job@run").unwrap();
+    task.latest_occurrence.unwrap().to_string()
 }
 
 #[tokio::test]
@@ -209,6 +217,7 @@ async fn a_cancelled_occurrence_stays_cancelled() {
     tasks.cancel(&instance).await.unwrap();
     let ran = kit.advance(secs(90)).await;
     assert_eq!(outcomes(&ran), ["handed_on"]);
+    assert_eq!(latest(&kit), "handed on to a separate task");
     let state = kit.task(instance.as_str()).unwrap().state;
     assert_eq!(state, State::Cancelled);
 }

@@ -25,6 +25,7 @@ async fn start() -> Api {
         json!({"key": "Mask@later@zebra@2", "in": "5h"}),
         json!({"key": "Mask@die@zebra", "in": "0ms"}),
         json!({"key": "Mask@series@zebra", "every": "6h"}),
+        json!({"key": "Mask@dies@zebra", "every": "6h", "in": "0ms"}),
         json!({"key": "Open@later@lion", "in": "5h"}),
     ] {
         let created = api.send("POST", "/v1/tasks", task).await;
@@ -33,6 +34,13 @@ async fn start() -> Api {
     until("one is dead", async || {
         let dead = api.get("/v1/tasks?state=dead").await;
         dead.json()["tasks"].as_array().unwrap().len() == 1
+    })
+    .await;
+    until("an occurrence has failed", async || {
+        api.get("/v1/tasks?recurring=true")
+            .await
+            .text
+            .contains("latest_occurrence")
     })
     .await;
     api
@@ -73,6 +81,10 @@ async fn no_list_and_no_page_contains_masked_arguments() {
     ] {
         is_silent(&api, path).await;
     }
+    let series = api.get("/v1/tasks?recurring=true&class=Mask").await.json();
+    let mut series = series["tasks"].as_array().unwrap().iter();
+    let latest = series.find_map(|task| task.get("latest_occurrence"));
+    assert_eq!(latest.unwrap()["error"], "hidden");
     // Each link of a masked row leads to its task, and its arguments are not there.
     for (list, state) in [
         ("/panels/tasks?state=pending", "pending"),
