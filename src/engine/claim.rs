@@ -114,7 +114,7 @@ impl Claimer {
         let (mut routes, signals) = self.skip_rowless(taken);
         let (mut due, by_key): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
-            .partition(|signal| signal.arming.is_some());
+            .partition(|signal| !self.needs_look_up(signal));
         due.extend(
             self.look_up_due(by_key)
                 .await?
@@ -370,7 +370,7 @@ impl Claimer {
         let events: Vec<TaskKey> = events.map(|signal| signal.key.clone()).collect();
         let (mut due, mut by_key): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
-            .partition(|signal| signal.arming.is_some());
+            .partition(|signal| !self.needs_look_up(signal));
         by_key.retain(|signal| !self.is_rowless(signal));
         match self.look_up_due(by_key).await {
             Ok(found) => due.extend(found.into_iter().map(|(signal, _)| signal)),
@@ -380,6 +380,13 @@ impl Claimer {
         self.queue.finish(&keys);
         due.into_iter()
             .for_each(|signal| self.queue.put_back(signal));
+    }
+
+    /// True if a signal names no row; or if its task is paused, and the event of its key may say that an older program has
+    /// created the task again: no other event says so when the pause ends.
+    fn needs_look_up(&self, signal: &Signal) -> bool {
+        signal.arming.is_none()
+            || signal.published.is_some() && self.pauses.blocks(signal).is_some()
     }
 
     /// Drops the signals of paused tasks. The sweep finds these tasks when they may start.

@@ -58,7 +58,18 @@ enum Stage {
     InFlight {
         /// The latest signal that arrived meanwhile.
         repeat: Option<Signal>,
+        /// When the latest event was published that arrived meanwhile. It stays when `repeat` is forgotten.
+        published: Option<RangeInclusive<UnixMs>>,
     },
+}
+
+impl Stage {
+    fn in_flight() -> Self {
+        Self::InFlight {
+            repeat: None,
+            published: None,
+        }
+    }
 }
 
 impl CoalescingQueue {
@@ -82,12 +93,9 @@ impl CoalescingQueue {
             .get_mut(&signal.key)
             .map(|entry| &mut entry.stage)
         {
-            Some(Stage::InFlight { repeat }) => {
-                let before = repeat.take().and_then(|repeat| repeat.published);
-                *repeat = Some(Signal {
-                    published: signal.published.or(before),
-                    ..signal
-                });
+            Some(Stage::InFlight { repeat, published }) => {
+                *published = signal.published.clone().or(published.take());
+                *repeat = Some(signal);
                 None
             }
             None if !is_echo => Some(signal),
@@ -162,17 +170,18 @@ impl CoalescingQueue {
     fn mark_in_flight<'a>(&mut self, signals: impl IntoIterator<Item = &'a mut Signal>) {
         for signal in signals {
             let row = signal.arming.map(|arming| arming.row);
-            let before = self.insert(signal.key.clone(), row, Stage::InFlight { repeat: None });
+            let before = self.insert(signal.key.clone(), row, Stage::in_flight());
             if let Some(Stage::Waiting { published }) = before {
                 signal.published = published.or(signal.published.take());
             }
         }
     }
 
-    /// Forgets the signal that arrived for a key while it was in flight.
+    /// Forgets the signal that arrived for a key while it was in flight. One that arrives after that still says when the
+    /// latest event was published: an older program may have deleted the task and created it again during its run.
     pub fn settling(&mut self, key: &TaskKey) {
         if let Some(entry) = self.entries.get_mut(key)
-            && let Stage::InFlight { repeat } = &mut entry.stage
+            && let Stage::InFlight { repeat, .. } = &mut entry.stage
         {
             *repeat = None;
         }
@@ -183,7 +192,10 @@ impl CoalescingQueue {
         let Entry { row, stage } = self.entries.remove(key)?;
         self.forget_row(row);
         match stage {
-            Stage::InFlight { repeat } => repeat,
+            Stage::InFlight { repeat, published } => repeat.map(|repeat| Signal {
+                published,
+                ..repeat
+            }),
             Stage::Waiting { .. } => None,
         }
     }
@@ -256,7 +268,7 @@ impl CoalescingQueue {
     /// Marks the key of a signal as in flight that is looked up before it may wait.
     pub fn look_up_first(&mut self, signal: &Signal) {
         let row = signal.arming.map(|arming| arming.row);
-        self.insert(signal.key.clone(), row, Stage::InFlight { repeat: None });
+        self.insert(signal.key.clone(), row, Stage::in_flight());
     }
 
     /// True if a signal repeats a recently settled arming. An event that does not name its arming is an echo only for

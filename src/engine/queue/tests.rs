@@ -139,6 +139,26 @@ fn a_signal_that_arrives_before_the_settlement_is_dropped() {
     assert_eq!(waiting(&queue), 0);
 }
 
+#[test]
+fn a_signal_that_arrives_after_the_settlement_says_when_an_event_came_before_it() {
+    let queue = queue();
+    queue.push(armed("a", Source::Nudge));
+    let taken = take(&queue, SignalClass::Fresh, 1);
+    let heard = Some(UnixMs(20)..=UnixMs(30));
+    queue.push(Signal {
+        published: heard.clone(),
+        ..signal("a", Source::Event)
+    });
+    queue.settling(taken.iter().map(|signal| &signal.key));
+    queue.push(signal("a", Source::Direct));
+    queue.finish(taken.iter().map(|signal| &signal.key));
+    let again = take(&queue, SignalClass::Fresh, 1);
+    assert_eq!(
+        (again[0].source, &again[0].published),
+        (Source::Direct, &heard)
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn echoes_of_a_settled_arming_are_dropped_and_a_new_arming_is_not() {
     let queue = queue();

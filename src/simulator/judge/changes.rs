@@ -190,6 +190,9 @@ impl Judge {
             );
             self.accuse(Anomaly::Doubled, text);
         }
+        if !is_called {
+            self.did_not_start(began, old);
+        }
         // Retries are spread, and count from the estimate of the process.
         let retry_at = UnixMs(new.retry_at.0 + self.misread_ms(actor));
         if is_pending_again && end == Some(End::Failed) && retry_at < began.plus(RETRY / 2) {

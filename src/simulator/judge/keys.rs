@@ -134,7 +134,7 @@ impl Judge {
             let is_expiry = matches!(touch.what, "expired" | "forged") && is_past;
             // A daemon that has lost events cannot tell a key that was flushed from one that has expired. It asks the ledger,
             // which lacks the row after a dump was restored.
-            let is_flushed = self.has_restored
+            let is_flushed = self.restored_at.is_some()
                 && touch.due.is_some()
                 && flushed_at.is_some_and(|at| at >= touch.at);
             is_due || (is_expiry || is_flushed) && row.end_time.0 <= now.0 + 1_000

@@ -156,8 +156,8 @@ pub struct Judge {
     touched: BTreeMap<String, Vec<Touch>>,
     expected: Vec<Expected>,
     without_row: Vec<KeyWithoutRow>,
-    /// A dump of the ledger was restored.
-    has_restored: bool,
+    /// When a dump of the ledger was restored.
+    restored_at: Option<UnixMs>,
     /// Rows that had changed since the dump that was restored: their entries in a set may be gone.
     changed_since_dump: BTreeSet<u64>,
     /// Keys whose rows the restored ledger lacks. An event may have announced such a task before, and is its only trace.

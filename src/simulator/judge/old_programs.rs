@@ -61,6 +61,7 @@ impl Judge {
             && at.plus(AHEAD) < row.end_time
             && !self.has_forged(row, *at)
             && !self.has_restarted_since(*at)
+            && self.restored_at.is_none_or(|restored| restored < *at)
         {
             let text = format!("{what}, which was deleted at {}", at.0);
             self.accuse(Anomaly::RanAfterCancel, text);

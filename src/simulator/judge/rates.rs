@@ -33,7 +33,7 @@ impl Judge {
         }
     }
 
-    /// A claim of this time has ended without a start, and does not count: an occurrence was missed.
+    /// A claim of this time has ended without a start, and does not count: it was given back, or an occurrence was missed.
     pub(super) fn did_not_start(&mut self, claimed_at: UnixMs, row: &Row) {
         if self.rates.has(row)
             && let Some(place) = self.rates.starts.iter().rposition(|at| *at == claimed_at)

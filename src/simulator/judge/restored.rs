@@ -17,7 +17,7 @@ impl Judge {
     /// The ledger has these rows and no others, as it had when the series were so.
     pub fn restored(&mut self, now: UnixMs, rows: Vec<Row>, series: AllSeries) {
         self.read_redis();
-        self.has_restored = true;
+        self.restored_at = Some(now);
         self.series.restored(series);
         let ends = |span: &mut Option<UnixMs>| *span = span.or(Some(now));
         let spans = self.armings.values_mut();

@@ -48,7 +48,7 @@ impl Judge {
                     && self.is_claimed_by(actor, series)
             });
             // Redis keeps the key of a retry whose row a dump lacks.
-            if !is_held && self.has_restored {
+            if !is_held && self.restored_at.is_some() {
                 self.is_of_a_key(actor, now, row, "inserted");
             } else if !is_held {
                 let text = format!("{actor:?} inserted {}", brief(row));
