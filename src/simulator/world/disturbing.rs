@@ -72,7 +72,12 @@ impl World {
         };
         self.unrest(lasts + after);
         let from = self.now();
-        let until = from.plus(lasts + after);
+        // A frozen process notices at its next request that its connections have broken, and starts its own part of a rate.
+        let rates_disturbed_for = match kind {
+            FaultKind::Freeze => FAULTS + after,
+            _ => lasts + after,
+        };
+        let until = from.plus(rates_disturbed_for);
         self.history()
             .judge(|judge| judge.rates_disturbed(kind, from, until));
         if let Some(producer) = process.checked_sub(self.daemons.len()) {

@@ -1,8 +1,11 @@
 //! Programs that know only the first six columns go on working while the daemon runs.
 
-use lapsed::task::State;
+use std::sync::Arc;
+
+use lapsed::task::{Scope, State, UnixMs};
 use lapsed::{HandlerError, MysqlTask, TaskContext};
 use rustix::process::Signal;
+use tokio::sync::Semaphore;
 
 use crate::support::handlers::write_down;
 use crate::support::process::Process;
@@ -176,10 +179,67 @@ async fn a_row_recreated_by_an_old_program_while_the_daemon_is_frozen_runs_once(
     old_delete(&rig, "Job@record@recreated").await;
     old_create(&rig, "Job@record@recreated", 1).await;
     let recreated = rig.now_ms().await;
-    rig.until_clock(lapsed::UnixMs(recreated + 5_000)).await;
+    rig.until_clock(UnixMs(recreated + 5_000)).await;
     worker.signal(Signal::CONT);
     rig.until_done(2).await;
     old_create(&rig, "Job@record@after", 2).await;
+    rig.until_done(3).await;
+    rig.each_ran_once(3).await;
+}
+
+#[tokio::test]
+async fn a_task_that_an_old_program_recreates_during_its_run_runs_again() {
+    let rig = Rig::new("").await;
+    let mut handlers = crate::support::handlers::handlers();
+    let go = Arc::new(Semaphore::new(0));
+    let waits_for = Arc::clone(&go);
+    handlers.on(("Job", "waits"), move |task: TaskContext, _: u32| {
+        let go = Arc::clone(&waits_for);
+        async move {
+            write_down(&task).await?;
+            go.acquire().await.expect("it is never closed").forget();
+            Ok(())
+        }
+    });
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    let name = "Job@waits@1";
+    old_create(&rig, name, 1).await;
+    until("it runs", async || rig.runs_of(name).await.len() == 1).await;
+    old_delete(&rig, name).await;
+    old_create(&rig, name, 1).await;
+    until("its key has expired", async || rig.pttl(name).await < 0).await;
+    go.add_permits(2);
+    until("it runs again", async || rig.runs_of(name).await.len() == 2).await;
+    rig.until_done(1).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_paused_task_that_an_old_program_recreates_runs_once_after_the_pause() {
+    let rig = Rig::new("").await;
+    let worker = Process::worker(&rig);
+    rig.arm("Job@record@before", 500).await;
+    rig.until_done(1).await;
+    let client = rig.client().await;
+    let job = Scope::class("Job").unwrap();
+    client.pause(&job, "test", "").await.unwrap();
+    let name = "Job@record@recreated";
+    old_create(&rig, name, 5).await;
+    let due = rig.record(name).await.due;
+    // The daemon expects it from now on.
+    rig.until_clock(UnixMs(due.0 - 2_000)).await;
+    worker.freeze();
+    old_delete(&rig, name).await;
+    let (now, due_s) = ((rig.now_ms().await / 1000).to_string(), due.0 / 1000);
+    record(&rig, name, &now, &due_s.to_string()).await;
+    let left = (due.0 - rig.now_ms().await).max(1).to_string();
+    let () = rig.redis_says(&["PSETEX", name, &left, ""]).await;
+    rig.until_clock(UnixMs(due.0 + 1_000)).await;
+    worker.signal(Signal::CONT);
+    old_create(&rig, "Job@record@after", 1).await;
+    rig.until_clock(UnixMs(due.0 + 3_000)).await;
+    client.resume(&job).await.unwrap();
     rig.until_done(3).await;
     rig.each_ran_once(3).await;
 }
