@@ -121,14 +121,18 @@ impl Judge {
 
     /// A daemon may write the due time that a key has in Redis, or has had until it expired, and the time of an expiry.
     pub(super) fn is_of_a_key(&mut self, actor: Actor, now: UnixMs, row: &Row, what: &str) {
+        // How far the process may misread the clock by which it says when the key falls due.
+        let misread_ms = self.misread_ms(actor);
         let flushes = self.touched.get("").map(Vec::as_slice);
         let flushed_at = flushes.unwrap_or_default().last().map(|touch| touch.at);
+        let tolerance_ms = TOLERANCE_MS.max(misread_ms.cast_unsigned());
+        let latest = now.0 + misread_ms.max(1_000);
         let touched = self.touched.get(row.key.as_str());
         let mut touched = touched.map(Vec::as_slice).unwrap_or_default().iter();
         let is_known = touched.any(|touch| {
             let is_due = touch
                 .due
-                .is_some_and(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
+                .is_some_and(|due| due.0.abs_diff(row.end_time.0) <= tolerance_ms);
             // The clock of Redis may be ahead.
             let is_past = touch.at.0 <= now.0 + TOLERANCE_MS.cast_signed();
             let is_expiry = matches!(touch.what, "expired" | "forged") && is_past;
@@ -137,10 +141,10 @@ impl Judge {
             let is_flushed = self.restored_at.is_some()
                 && touch.due.is_some()
                 && flushed_at.is_some_and(|at| at >= touch.at);
-            is_due || (is_expiry || is_flushed) && row.end_time.0 <= now.0 + 1_000
+            is_due || (is_expiry || is_flushed) && row.end_time.0 <= latest
         });
         let was_announced =
-            self.gone_since_dump.contains(row.key.as_str()) && row.end_time.0 <= now.0 + 1_000;
+            self.gone_since_dump.contains(row.key.as_str()) && row.end_time.0 <= latest;
         if !is_known && !was_announced {
             let text = format!("{actor:?} {what} {} at {}", brief(row), now.0);
             self.accuse(Anomaly::ChangedWithoutCause, text);
@@ -161,7 +165,15 @@ impl Judge {
                 .is_none_or(|due| due.0.abs_diff(row.end_time.0) <= TOLERANCE_MS);
             is_of_it && touch.at.0 + TOLERANCE_MS.cast_signed() / 2 >= wrote.0
         });
-        if is_younger || self.is_requested(row) || self.is_restored_entry(row, wrote) {
+        let has_no_time = match self.ops[op].op.verb {
+            // Its program does not say when it cancelled; the row says what it said when the dump was made.
+            Verb::SqlCancel => self.restored_at.is_some(),
+            // Its program leaves the entry as it is.
+            Verb::SqlCreate { .. } => row.origin == Origin::Entry,
+            _ => false,
+        };
+        if is_younger || has_no_time || self.is_requested(row) || self.is_restored_entry(row, wrote)
+        {
             return;
         }
         let text = format!(
