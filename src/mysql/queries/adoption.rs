@@ -45,11 +45,11 @@ pub const CANCEL_BY_KEY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1,
        AND (? = 0 OR due_at > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000)";
 
 /// `undelete`: a legacy program deleted the row, then armed the key again. Does not match a task that was cancelled during a
-/// run whose daemon died: see [`DELETED_BY_LAPSED`]. Primary key.
+/// run whose daemon died: see `DELETED_BY_LAPSED`. Primary key.
 pub const UNDELETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0, finished_at = NULL \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1 AND NOT {deleted_by_lapsed}";
 
-/// True of a row that lapsed has marked as deleted: see [`ENDED_BY_LAPSED`].
+/// True of a row that lapsed has marked as deleted: see `ENDED_BY_LAPSED`.
 pub(super) const DELETED_BY_LAPSED: &str = "(sts = 1 AND {ended_by_lapsed})";
 
 /// True if `finished_at` was written for this arming: a legacy program does not write it. The later of it and `changed_at` is

@@ -1,4 +1,4 @@
-//! Redis loses its data, and the framework's own poller is first.
+//! Redis loses its data, daemons die, and the framework's own poller is first.
 
 use super::{Fate, Framework, HYPERF, LARAVEL, Shop, WEBMAN};
 use crate::support::process::Process;
@@ -41,6 +41,33 @@ async fn a_job_of_laravel_that_redis_lost_is_pushed_once_when_it_is_due() {
 #[tokio::test]
 async fn a_job_of_hyperf_that_redis_lost_is_pushed_once_when_it_is_due() {
     jobs_that_redis_lost_are_pushed(&HYPERF).await;
+}
+
+async fn several_daemons_share_the_jobs(framework: &'static Framework) {
+    let mut shop = Shop::new(framework).await;
+    let mut daemons = [(); 3].map(|()| Process::listen(&shop.rig, &[]));
+    // Without the framework's own poller.
+    let workers = shop.work(false);
+    let job = |number: usize| (format!("run-plain-{number}"), Fate::Runs, 3 + number / 20);
+    shop.delay((0..200).map(job).collect());
+    until("half of the jobs have run", async || {
+        shop.ran().len() >= 100
+    })
+    .await;
+    daemons[0].kill();
+    let _joins = Process::listen(&shop.rig, &[]);
+    shop.all_is_well().await;
+    drop(workers);
+}
+
+#[tokio::test]
+async fn several_daemons_move_each_job_of_laravel_once_while_one_dies_and_one_joins() {
+    several_daemons_share_the_jobs(&LARAVEL).await;
+}
+
+#[tokio::test]
+async fn several_daemons_move_each_job_of_webman_once_while_one_dies_and_one_joins() {
+    several_daemons_share_the_jobs(&WEBMAN).await;
 }
 
 #[tokio::test]
