@@ -121,8 +121,8 @@ impl Judge {
 
     /// A daemon may write the due time that a key has in Redis, or has had until it expired, and the time of an expiry.
     pub(super) fn is_of_a_key(&mut self, actor: Actor, now: UnixMs, row: &Row, what: &str) {
-        // How far the process may misread the clock by which it says when the key falls due.
-        let misread_ms = self.misread_ms(actor);
+        // How far the process may misread the clock by which it says when the key falls due. It adds how far it may be wrong.
+        let misread_ms = 2 * self.misread_ms(actor);
         let flushes = self.touched.get("").map(Vec::as_slice);
         let flushed_at = flushes.unwrap_or_default().last().map(|touch| touch.at);
         let tolerance_ms = TOLERANCE_MS.max(misread_ms.cast_unsigned());
