@@ -72,10 +72,10 @@ impl World {
         };
         self.unrest(lasts + after);
         let from = self.now();
-        // A frozen process notices at its next request that its connections have broken, and starts its own part of a rate.
-        let rates_disturbed_for = match kind {
-            FaultKind::Freeze => FAULTS + after,
-            _ => lasts + after,
+        // A process notices at its next request that a connection has broken, and starts its own part of a rate.
+        let rates_disturbed_for = match kind == FaultKind::Freeze || kind.is_of_redis() {
+            true => FAULTS + after,
+            false => lasts + after,
         };
         let until = from.plus(rates_disturbed_for);
         self.history()
