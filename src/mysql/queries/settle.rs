@@ -60,8 +60,8 @@ pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts =
 /// `settle` and `complete_in` of a series: moves the row to the next arming instead of completing it. A series that was
 /// cancelled during the run ends with the status in the first value. The caller chooses between the two by the bound `sts`,
 /// so that it knows what was written. A row that the handler itself marked processed, as programs do that know only the first
-/// six columns, counts as succeeded. `reason` becomes the text of how the occurrence ended. Snoozes count within one occurrence. The owner stays as proof of who wrote it. Primary
-/// key.
+/// six columns, counts as succeeded. `reason` becomes the text of how the occurrence ended. Snoozes count within one
+/// occurrence. The owner stays as proof of who wrote it. Primary key.
 pub const NEXT_OCCURRENCE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, ?, 0), \
        lease_until = IF(sts = 1, 0, CAST(? AS SIGNED) / 1000), run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = ?, last_error = IF(?, ?, last_error), result = IF(?, ?, result), adopted = IF(sts = 1, adopted, 0), \
        changed_at = IF(sts = 1, changed_at, GREATEST(changed_at, end_time)), \
@@ -93,8 +93,7 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
 /// `again_in`: completes this arming and creates the next one, in the handler's own transaction. For a series, `reason` becomes
-/// the text of an occurrence that succeeded. A task that was cancelled
-/// during the run takes [`COMPLETE_IN`] instead. Primary key.
+/// the text of an occurrence that succeeded. A task that was cancelled during the run takes [`COMPLETE_IN`] instead. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        reason = IF(recurrence IS NULL, NULL, ?), lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = NULL, history = NULL, owner = NULL, adopted = 0, \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \

@@ -44,7 +44,7 @@ pub struct MoveJudge {
     started: BTreeMap<String, BTreeSet<Started>>,
     /// Key, due time and attempt of claims that were given back: the attempt starts again.
     given_back: BTreeSet<(String, UnixMs, u16)>,
-    /// Key and due time of tasks that a client has created in one ledger while the other had them: these are two.
+    /// Key and due time of tasks that a client has created in one ledger while the other could start them: these are two.
     twice_created: BTreeSet<(String, UnixMs)>,
     pub looked: Looked,
     pub violations: Vec<Violation>,
@@ -123,7 +123,7 @@ impl MoveJudge {
             return;
         };
         let arming = (row.key.to_string(), row.end_time);
-        if matches!(actor, Actor::Op(_)) && can_start(row) {
+        if matches!(actor, Actor::Op(_)) && can_start(row) && can_start(other) {
             self.twice_created.insert(arming.clone());
         }
         if self.twice_created.contains(&arming) {
@@ -212,6 +212,7 @@ impl MoveJudge {
                 // Claims that are applied late count as crashes.
                 let is_poisoned = |row: &Row| {
                     row.key.as_str() == self.keys[number]
+                        && row.end_time == *due
                         && row.status == Status::Dead
                         && row.crashes >= 3
                 };
