@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::reports::{Reporter, TaskCancelledByKey, many_cancelled_by_key};
 use crate::ledger::{Adoption, CancelByKey, CancelByKeyAnswer, Claim, Claims, LedgerError, Lookup};
-use crate::task::{Origin, TaskKey, UnixMs};
+use crate::task::{Removal, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{Alarm, Entries, Signal, Taking};
 
@@ -51,7 +51,7 @@ impl EntryRemover {
         let (mut removed, mut stay) = (Vec::new(), HashSet::new());
         for (alarm, taking) in alarms.into_iter().zip(taken) {
             match (taking, alarm.arming) {
-                (Taking::Removed(heard), Some(_)) => removed.push((alarm, heard)),
+                (Taking::Removed(missing), Some(_)) => removed.push((alarm, missing)),
                 (Taking::Moved, _) => {
                     stay.insert(alarm.key);
                 }
@@ -113,7 +113,7 @@ impl EntryRemover {
     /// start: the cancelled ones, and those whose rows are locked.
     async fn cancel_removed(
         &self,
-        removed: Vec<(Alarm, UnixMs)>,
+        removed: Vec<(Alarm, Removal)>,
     ) -> Result<Vec<TaskKey>, LedgerError> {
         if removed.is_empty() {
             return Ok(Vec::new());
@@ -121,10 +121,15 @@ impl EntryRemover {
         let keys: Vec<TaskKey> = removed.iter().map(|(alarm, _)| alarm.key.clone()).collect();
         let rows = self.claims.look_up(&keys).await?;
         let (mut missing, mut cancellations) = (Vec::new(), Vec::new());
-        for ((alarm, heard), row) in removed.into_iter().zip(rows) {
+        for ((alarm, removal), row) in removed.into_iter().zip(rows) {
             let of_arming = row.filter(|row| Some(row.arming) == alarm.arming);
-            if let Some(over) = of_arming.filter(is_cancelled_by_absence) {
+            let is_cancelled = |row: &Lookup| {
+                let waits = row.state.is_pending() && row.booked().is_from_key();
+                waits && row.is_removed_with_entry(removal)
+            };
+            if let Some(over) = of_arming.filter(is_cancelled) {
                 missing.push(alarm.key);
+                let heard = removal.heard;
                 cancellations.push(CancelByKey { over, heard });
             }
         }
@@ -158,10 +163,4 @@ fn alarm(signal: &Signal) -> Option<Alarm> {
         due: arming.due,
         arming: Some(arming),
     })
-}
-
-fn is_cancelled_by_absence(row: &Lookup) -> bool {
-    // The entry of a run that was interrupted was taken for it.
-    let waits = row.state.is_pending() && !row.interrupted;
-    waits && row.origin == Origin::Entry && row.booked().is_from_key()
 }

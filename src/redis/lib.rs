@@ -53,8 +53,8 @@ pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 #[cfg(feature = "engine")]
 pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};
 pub use scored_sets::{
-    EntryAnswer, EntryToTake, Proof, Register, ScoreChange, ScoredEntry, ScoredSets, TakenEntry,
-    WriteMode,
+    EntryAnswer, EntryToTake, Held, Proof, Register, ScoreChange, ScoredEntry, ScoredSets,
+    TakenEntry, WriteMode,
 };
 #[cfg(feature = "engine")]
 pub use subscription::{Backlog, Connected, Loss, Subscription};

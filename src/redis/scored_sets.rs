@@ -11,7 +11,7 @@ mod scripts;
 
 use redis::Pipeline;
 
-pub use self::register::{EntryToTake, Proof, Register, TakenEntry};
+pub use self::register::{EntryToTake, Held, Proof, Register, TakenEntry};
 use self::scripts::{CHANGE, FIRST_ARGS, PRELUDE, REMOVE, REMOVED, WRITE};
 use super::{Commands, RedisError};
 

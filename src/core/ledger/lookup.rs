@@ -1,6 +1,6 @@
 //! Lookup: the state of one key in the ledger.
 
-use crate::task::{Arming, Origin, RowEvidence, State, UnixMs};
+use crate::task::{Arming, Origin, Removal, RowEvidence, State, UnixMs};
 
 /// Result of [`Claims::look_up`](super::Claims::look_up) for a key that has a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,5 +50,20 @@ impl Lookup {
             created: self.stamp.created,
             ended: self.stamp.finished,
         }
+    }
+
+    /// True if a missing entry of the task means that a program removed it: the entry was seen in a set which has not lost it
+    /// since, and was not taken for a run that was interrupted.
+    pub fn is_removed_with_entry(&self, missing: Removal) -> bool {
+        self.had_entry() && !missing.is_unconfirmed(&self.booked())
+    }
+
+    /// True if the entry of the task was seen in a set which may have lost it since.
+    pub fn may_have_lost_entry(&self, missing: Removal) -> bool {
+        self.had_entry() && missing.is_unconfirmed(&self.booked())
+    }
+
+    fn had_entry(&self) -> bool {
+        self.origin == Origin::Entry && !self.interrupted
     }
 }

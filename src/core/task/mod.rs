@@ -34,8 +34,9 @@ mod task_name;
 mod trace;
 
 pub use adoption::{
-    ADOPTION_CLOCK_ERROR_MAX, AdoptionDecision, Countdown, EVENT_DELAY_MAX, Origin, RowEvidence,
-    decide_adoption, decide_requested, is_younger, may_be_replaced, row_due,
+    ADOPTION_CLOCK_ERROR_MAX, AdoptionDecision, Countdown, EVENT_DELAY_MAX, Origin,
+    READ_TO_ROW_MAX, Removal, RowEvidence, decide_adoption, decide_requested, is_younger,
+    may_be_replaced, row_due,
 };
 pub use after::{After, IfDead};
 pub use arming::Arming;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{Alarm, TimerError};
-use crate::task::{TaskKey, UnixMs};
+use crate::task::{Removal, TaskKey, UnixMs};
 
 /// The answer to a program's entry, after it was compared with the ledger: see [`Entries::acknowledge`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub enum EntryState {
 pub enum Taking {
     /// No program can remove it any more, so the task has to start.
     Taken,
-    /// A program has removed it: an adopted task must not start. Found at this time, on the ledger's clock.
-    Removed(UnixMs),
+    /// A program has removed it: an adopted task must not start.
+    Removed(Removal),
     /// A program has moved it to a later time, and the task is about to be moved: it must not start now.
     Moved,
     /// Nothing is known: the row decides.
@@ -79,6 +79,14 @@ pub trait Entries: Send + Sync + 'static {
     /// # Errors
     /// If the server does not answer. The absence of such an entry then counts as a removal, if its run fails.
     async fn retake(&self, _entries: &[(Option<UnixMs>, Alarm)]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    /// Writes entries that are missing although no program has removed them. One that is there is left as it is.
+    ///
+    /// # Errors
+    /// If the server does not answer. An audit finds them missing again.
+    async fn restore(&self, _lost: &[Alarm]) -> Result<(), TimerError> {
         Ok(())
     }
 

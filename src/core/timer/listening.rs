@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{Alarm, TimerError};
-use crate::task::{Countdown, TaskKey, UnixMs};
+use crate::task::{Countdown, Removal, TaskKey, UnixMs};
 
 /// Adoption candidate: a key that another program armed or changed, and that may belong to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +43,8 @@ pub enum Seen {
         /// When the entry was read, on the ledger's clock.
         heard: UnixMs,
     },
-    /// A program deleted it or removed its expiry, on a server that is still the master. The time is when the event was
-    /// received, on the ledger's clock.
-    Disarmed(UnixMs),
+    /// A program deleted it or removed its expiry, on a server that is still the master.
+    Disarmed(Removal),
 }
 
 /// A page of armed keys: see [`Listening::scan_foreign`].

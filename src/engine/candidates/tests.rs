@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::membership::MemberId;
-use crate::task::Countdown;
+use crate::task::{Countdown, Removal};
 
 fn candidates() -> Candidates {
     Candidates::new(LedgerClock::starting_at(UnixMs(0)))
@@ -109,7 +109,7 @@ async fn deletions_are_taken_behind_armed_keys() {
     let candidates = candidates();
     for n in 0..1_000 {
         let deleted = AdoptionCandidate {
-            seen: Seen::Disarmed(UnixMs(1)),
+            seen: Seen::Disarmed(Removal::at(UnixMs(1))),
             ..armed(&format!("deleted{n}"), 0)
         };
         assert!(candidates.add(deleted, Duration::ZERO));

@@ -9,8 +9,23 @@ use crate::{
 };
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::config::{MemberPlace, RedisConfig, SortedSetConfig};
-use lapsed_core::task::{Foreign, KeyBucket, TaskKey, UnixMs};
+use lapsed_core::task::{Foreign, KeyBucket, Removal, TaskKey, UnixMs};
 use lapsed_core::timer::{Alarm, AlarmStore, ArmMode, Armed, Remaining, TimerError};
+
+/// Why an entry is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    /// Its set has lost it, or it was never written there.
+    Lost,
+    /// A program has removed it.
+    Removed(Removal),
+}
+
+/// The evidence of an entry that was found missing.
+pub(crate) fn removal(heard: UnixMs, lost_ms: Option<i64>) -> Removal {
+    let lost = lost_ms.map(UnixMs);
+    Removal { heard, lost }
+}
 
 /// Names the entries of tasks, and writes and removes them.
 #[derive(Debug)]
@@ -142,16 +157,15 @@ impl SetEntries {
         })
     }
 
-    /// Writes entries that are missing, and moves those whose time has passed. While absence is evidence, `removed` gets
-    /// the missing ones and the time of the query, and returns those to write; while daemons with other settings are here,
-    /// they stay missing.
+    /// Writes entries that are missing, and moves those whose time has passed. `missed` gets the missing ones, and returns
+    /// those to write. While daemons with other settings are here, they stay missing.
     ///
     /// # Errors
     /// If Redis does not answer.
     pub async fn repair(
         &self,
         alarms: &[Alarm],
-        removed: impl FnOnce(Vec<Alarm>, UnixMs) -> Vec<Alarm>,
+        missed: impl FnOnce(Vec<Alarm>, Missed) -> Vec<Alarm>,
     ) -> Result<Armed, RedisError> {
         let heard = self.clock.now();
         let now = Score::own(heard);
@@ -171,8 +185,8 @@ impl SetEntries {
         }
         armed.missing = missing.len();
         let lost = match self.proof().await? {
-            Proof::Lost => missing,
-            Proof::Kept => removed(missing, heard),
+            Proof::Lost => missed(missing, Missed::Lost),
+            Proof::Kept { lost_ms } => missed(missing, Missed::Removed(removal(heard, lost_ms))),
             Proof::Shared => Vec::new(),
         };
         let mode = WriteMode::Keep { now };
@@ -306,7 +320,13 @@ impl AlarmStore for SetEntries {
         let armed = match mode {
             ArmMode::Replace => self.replace(alarms).await,
             // Whether a program has removed them, a daemon has to decide.
-            ArmMode::IfMissing => self.repair(alarms, |_, _| Vec::new()).await,
+            ArmMode::IfMissing => {
+                let lost = |missing, missed| match missed {
+                    Missed::Lost => missing,
+                    Missed::Removed(_) => Vec::new(),
+                };
+                self.repair(alarms, lost).await
+            }
         };
         armed.map_err(|error| failed("cannot write entries", error))
     }

@@ -1,6 +1,6 @@
 //! The register: a hash beside the sets, which shows whether a missing entry was removed by a program.
 
-use super::scripts::{HOLD, MARK, MARKS, PROOF, RETAKE, TAKE};
+use super::scripts::{FORGET_LOSS, HOLD, MARK, MARKS, PROOF, RETAKE, TAKE};
 use super::{QUERY_BATCH, SCRIPT_BATCH, ScoredSets, add_place, text};
 use crate::{LedgerName, Names, RedisError};
 
@@ -37,7 +37,10 @@ impl Register {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     /// It does, if the entry was ever seen.
-    Kept,
+    Kept {
+        /// As in [`Held`].
+        lost_ms: Option<i64>,
+    },
     /// It may have been lost.
     Lost,
     /// It may be in a set that only daemons with other settings see.
@@ -57,13 +60,26 @@ pub struct EntryToTake {
     pub other: Option<String>,
 }
 
+/// A register that daemons of one scope hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The nonce that marks must have.
+    pub nonce: String,
+    /// When the sets last lost data, in milliseconds. A row that was being written at that time may lack its entry. `None`:
+    /// such entries were written since.
+    pub lost_ms: Option<i64>,
+}
+
 /// What became of an entry to be taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TakenEntry {
     /// No program can remove it any more.
     Taken,
     /// A program has removed it.
-    Removed,
+    Removed {
+        /// As in [`Held`].
+        lost_ms: Option<i64>,
+    },
     /// A program has written a later score.
     Later(f64),
     /// Nothing is known.
@@ -89,9 +105,11 @@ impl ScoredSets {
                 script.arg(entry.due_ms);
                 add_place(&mut script, entry.only, &entry.member, &entry.other);
             }
-            let ((proves, batch),): ((bool, Vec<String>),) = self.send(script).await?;
+            let ((proves, lost, batch),): ((bool, String, Vec<String>),) =
+                self.send(script).await?;
+            let lost_ms = lost.parse().ok();
             answers.extend(batch.iter().map(|answer| match &answer[..] {
-                "0" if proves => TakenEntry::Removed,
+                "0" if proves => TakenEntry::Removed { lost_ms },
                 "0" | "3" => TakenEntry::Unknown,
                 "1" => TakenEntry::Taken,
                 score => score.parse().map_or(TakenEntry::Unknown, TakenEntry::Later),
@@ -154,35 +172,47 @@ impl ScoredSets {
 
     /// Returns whether a missing entry was removed by a program. Call it after the query whose absence is in question.
     pub async fn proof(&self, sets: &[String]) -> Result<Proof, RedisError> {
-        let (proof,): (i64,) = self.send(self.script(PROOF, sets)).await?;
+        let ((proof, lost),): ((i64, String),) = self.send(self.script(PROOF, sets)).await?;
         Ok(match proof {
-            1 => Proof::Kept,
+            1 => Proof::Kept {
+                lost_ms: lost.parse().ok(),
+            },
             0 => Proof::Lost,
             _ => Proof::Shared,
         })
     }
 
-    /// Holds the register for this scope, and returns the nonce that marks must have. `None` while daemons with another
-    /// scope are present, and for some time after.
-    pub async fn hold(&self) -> Result<Option<String>, RedisError> {
+    /// Holds the register for this scope. `None` while daemons with another scope are present, and for some time after.
+    pub async fn hold(&self) -> Result<Option<Held>, RedisError> {
         let mut script = self.script(HOLD, &[]);
         let nonce = format!("{:016x}", rand::random::<u64>());
         script.arg(nonce).arg(PRESENT_MS);
-        let (nonce,): (String,) = self.send(script).await?;
-        Ok(Some(nonce).filter(|nonce| !nonce.is_empty()))
+        let ((nonce, lost),): ((String, String),) = self.send(script).await?;
+        let lost_ms = lost.parse().ok();
+        Ok((!nonce.is_empty()).then_some(Held { nonce, lost_ms }))
     }
 
-    /// Returns the nonce that marks must have, if this scope holds the register.
-    pub async fn nonce(&self) -> Result<Option<String>, RedisError> {
+    /// Returns what the register says, if this scope holds it.
+    pub async fn held(&self) -> Result<Option<Held>, RedisError> {
         let Some(register) = &self.register else {
             return Ok(None);
         };
         let mut query = redis::pipe();
         query.cmd("HMGET").arg(self.register_name());
-        query.arg("scope").arg("nonce");
-        let ((scope, nonce),): ((Option<String>, Option<String>),) =
+        query.arg("scope").arg("nonce").arg("lost");
+        let ([scope, nonce, lost],): ([Option<String>; 3],) =
             self.commands.send("HMGET", &query).await?;
-        Ok(nonce.filter(|_| scope.as_ref() == Some(&register.scope)))
+        let nonce = nonce.filter(|_| scope.as_ref() == Some(&register.scope));
+        let lost_ms = lost.and_then(|ms| ms.parse().ok());
+        Ok(nonce.map(|nonce| Held { nonce, lost_ms }))
+    }
+
+    /// Forgets the latest loss of data, if it was at this time. Returns false if it was another one.
+    pub async fn forget_loss(&self, lost_ms: i64) -> Result<bool, RedisError> {
+        let mut script = self.script(FORGET_LOSS, &[]);
+        script.arg(lost_ms);
+        let (forgotten,): (bool,) = self.send(script).await?;
+        Ok(forgotten)
     }
 
     /// Returns the mark of each set, in order. It is a member with the score `inf`, which is lost together with the
@@ -195,17 +225,20 @@ impl ScoredSets {
             .collect())
     }
 
-    /// Replaces the mark of a set. With `over`, only if that is the mark now. Returns false if it is another one.
+    /// Replaces the mark of a set. With `over`, only if that is the mark now. `lost_ms` says that the set has lost data, and
+    /// when. Returns false if it has another mark.
     pub async fn mark(
         &self,
         set: &str,
         mark: &str,
         over: Option<&str>,
+        lost_ms: Option<i64>,
     ) -> Result<bool, RedisError> {
         let mut script = self.script(MARK, &[set.to_owned()]);
         let over = over.map(|mark| format!("{MARK_PREFIX}{mark}"));
         script.arg(format!("{MARK_PREFIX}{mark}"));
         script.arg(over.unwrap_or_default());
+        script.arg(lost_ms.map_or_else(String::new, |ms| ms.to_string()));
         let (written,): (bool,) = self.send(script).await?;
         Ok(written)
     }

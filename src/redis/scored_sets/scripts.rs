@@ -20,6 +20,7 @@ pub(super) const FIRST_ARGS: usize = 3;
 /// * `count(set)`: counts a change of a set, in its mark and in the register. A set that was restored from an older copy
 ///   has another number, and so proves nothing.
 /// * `proves()`: 1 if a missing entry was removed by a program, else 0.
+/// * `lost()`: when the sets last lost data, in milliseconds, until every row has its entry again; else an empty text.
 pub(super) const PRELUDE: &str = "\
 local reg, scope, own = ARGV[1], ARGV[2], tonumber(ARGV[3]) \
 local function field(name) \
@@ -65,7 +66,8 @@ local function proves() \
       or not score_of(KEYS[k], '#lapsed:kept:' .. run .. ':' .. nonce) then return 0 end \
   end \
   return 1 \
-end ";
+end \
+local function lost() return field('lost') or '' end ";
 
 /// Writes entries. After the first arguments: `replace`, `keep` or `move`; now, as a score; then for each entry its home
 /// (an index of KEYS, where a new entry is written), its score, the three of `places`, and the due time of its arming in
@@ -194,9 +196,9 @@ return removed";
 /// was taken for another arming is taken for this one: a signal of that arming came between. A missing entry that may have been
 /// lost is noted, too: its task starts.
 ///
-/// Returns whether a missing entry was removed by a program, and for each entry 1 (taken, now or before), 0 (missing), 3
-/// (not to be taken: lapsed has written it for a later time, or the register cannot note it), or the text of the later
-/// score that a program wrote.
+/// Returns whether a missing entry was removed by a program, `lost()`, and for each entry 1 (taken, now or before), 0
+/// (missing), 3 (not to be taken: lapsed has written it for a later time, or the register cannot note it), or the text of
+/// the later score that a program wrote.
 pub(super) const TAKE: &str = "\
 local unit, millis, now = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]) \
 local out, adds, missing = {}, {}, {} \
@@ -244,7 +246,7 @@ local proof = proves() \
 if proof == 0 then \
   for key, due in pairs(missing) do redis.pcall('HSET', reg, 'taken:' .. key, due) end \
 end \
-return {proof, out}";
+return {proof, lost(), out}";
 
 /// Notes that entries which were taken for one arming of their tasks, or were missing, are taken for another. After the first
 /// arguments: for each the due times of both in milliseconds (the first is an empty text if it was missing), and the three of
@@ -257,10 +259,10 @@ end \
 return 1";
 
 /// Returns 1 if a missing entry was removed by a program, 0 if it may have been lost, and -1 while a daemon with other
-/// settings uses the register.
+/// settings uses the register; and `lost()`.
 pub(super) const PROOF: &str = "\
-if proves() == 1 then return 1 end \
-return field('rival') and -1 or 0";
+if proves() == 1 then return {1, lost()} end \
+return {field('rival') and -1 or 0, lost()}";
 
 /// Holds the register for the scope of the caller. After the first arguments: a new nonce, and for how many milliseconds
 /// a daemon counts as present after its last call.
@@ -268,7 +270,7 @@ return field('rival') and -1 or 0";
 /// Two scopes are never held at the same time. A caller finds another scope whose daemons are present: it takes away the
 /// nonce, which voids all marks, and becomes its rival. The scope gets a new nonce when it has no rival any more.
 ///
-/// Returns the nonce, or an empty text while there is a rival.
+/// Returns the nonce, or an empty text while there is a rival; and `lost()`.
 pub(super) const HOLD: &str = "\
 local time = redis.call('TIME') \
 local now = time[1] * 1000 + math.floor(time[2] / 1000) \
@@ -282,17 +284,17 @@ local held = field('scope') \
 if held and held ~= scope and is_present('seen') then \
   redis.call('HSET', reg, 'rival', now_text) \
   redis.call('HDEL', reg, 'nonce') \
-  return '' \
+  return {'', ''} \
 end \
 if held ~= scope then \
   redis.call('HSET', reg, 'scope', scope) \
   redis.call('HDEL', reg, 'nonce', 'rival') \
 end \
 redis.call('HSET', reg, 'seen', now_text) \
-if is_present('rival') then return '' end \
+if is_present('rival') then return {'', ''} end \
 redis.call('HDEL', reg, 'rival') \
 redis.call('HSETNX', reg, 'nonce', ARGV[4]) \
-return field('nonce')";
+return {field('nonce'), lost()}";
 
 /// Returns the mark of each set, without its prefix. Empty: it has none, or another number of changes than the register.
 pub(super) const MARKS: &str = "\
@@ -311,8 +313,9 @@ for k = 1, #KEYS do \
 end \
 return out";
 
-/// Replaces the mark of a set, and begins to count its changes. After the first arguments: the new mark, and the mark that
-/// must be there, with the right number of changes, or an empty text. Returns 1 if it was written.
+/// Replaces the mark of a set, and begins to count its changes. After the first arguments: the new mark; the mark that must
+/// be there, with the right number of changes, or an empty text; and what `lost()` returns from then on, or an empty text if
+/// that does not change. Returns 1 if it was written.
 pub(super) const MARK: &str = "\
 local set, counted = KEYS[1], field('count:' .. KEYS[1]) \
 if ARGV[5] ~= '' then \
@@ -327,4 +330,11 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', set, 'inf', 'inf')) do \
 end \
 clear(set) \
 redis.call('ZADD', set, 'inf', ARGV[4], 'inf', '#lapsed:count:' .. counted) \
+if ARGV[6] ~= '' then redis.call('HSET', reg, 'lost', ARGV[6]) end \
 return 1";
+
+/// Forgets that the sets have lost data at a time, which is given after the first arguments, in milliseconds. Returns 1 if
+/// that was the latest loss.
+pub(super) const FORGET_LOSS: &str = "\
+if lost() ~= ARGV[4] then return 0 end \
+return redis.call('HDEL', reg, 'lost')";

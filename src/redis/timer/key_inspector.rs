@@ -20,7 +20,7 @@ use super::nudge::Nudge;
 use super::{AdoptionCandidate, Cause, EngineSink, Seen};
 use crate::{Backlog, Found, Keyspace, LedgerName, RedisError, Role, Ttl, Value};
 use lapsed_core::clock::LedgerClock;
-use lapsed_core::task::{ADOPTION_CLOCK_ERROR_MAX, Countdown, TaskKey, UnixMs};
+use lapsed_core::task::{ADOPTION_CLOCK_ERROR_MAX, Countdown, Removal, TaskKey, UnixMs};
 use lapsed_core::telemetry::log::LogLimiter;
 use lapsed_core::telemetry::{DropReason, Metrics};
 
@@ -397,7 +397,7 @@ impl KeyInspector {
         self.metrics.dropped(DropReason::Unverified, moved as u64);
         let deleted = keys.into_iter().zip(held).filter(|(_, is_held)| *is_held);
         for ((key, heard), _) in deleted {
-            let seen = Seen::Disarmed(heard);
+            let seen = Seen::Disarmed(Removal::at(heard));
             sink.propose(AdoptionCandidate::of_key(key, seen));
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lapsed::ledger::{Admin, Ledger};
 use lapsed::membership::{REFRESH, Readiness};
-use lapsed::task::{Countdown, State, TaskKey, UnixMs};
+use lapsed::task::{Countdown, Removal, State, TaskKey, UnixMs};
 use lapsed::timer::{
     AdoptionCandidate, Alarm, AlarmStore, ArmMode, Armed, EngineSink, Listening, Remaining, Seen,
     Timer, TimerError,
@@ -134,7 +134,7 @@ async fn the_second_listener_waits_only_while_the_first_is_alive() {
         let took = second.until(&key(), State::Pending).await;
         let is_near = |took: Duration, ms: u128| (ms..ms + 50).contains(&took.as_millis());
         assert!(is_near(took, armed_ms), "{gone}: adopted after {took:?}");
-        second.sees(&key(), Seen::Disarmed(second.now()));
+        second.sees(&key(), Seen::Disarmed(Removal::at(second.now())));
         let took = second.until(&key(), State::Cancelled).await;
         assert!(
             is_near(took, deleted_ms),

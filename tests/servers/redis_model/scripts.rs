@@ -56,7 +56,8 @@ impl Scripts {
     /// What is in the database, without what differs between two servers.
     async fn data(&mut self) -> BTreeMap<String, String> {
         let run_id = self.keyspace.server().await.unwrap().run_id.unwrap();
-        let nonce = self.sets.nonce().await.unwrap().unwrap_or_default();
+        let held = self.sets.held().await.unwrap();
+        let nonce = held.map(|held| held.nonce).unwrap_or_default();
         let Reply::Array(names) = self.client.commands.ask(&["KEYS", "*"]) else {
             panic!("names are an array");
         };
@@ -111,7 +112,8 @@ enum Call {
     Members,
     Proof,
     Hold,
-    Mark(bool),
+    Mark(bool, Option<i64>),
+    ForgetLoss,
     Producer(&'static str, f64),
     Arm(Vec<(TaskKey, UnixMs)>, Option<UnixMs>),
     Disarm(Vec<(TaskKey, Option<UnixMs>)>),
@@ -257,8 +259,14 @@ impl Draw {
             6 => Call::Range(self.score(), self.score()),
             7 => Call::Members,
             8 => Call::Proof,
-            9 => Call::Hold,
-            10 => Call::Mark(self.of(&[true, false])),
+            9 => match self.of(&[true, false]) {
+                true => Call::Hold,
+                false => Call::ForgetLoss,
+            },
+            10 => {
+                let lost_ms = self.of(&[None, Some(7), Some(8)]);
+                Call::Mark(self.of(&[true, false]), lost_ms)
+            }
             11 => Call::Producer(self.of(&MEMBERS), self.score()),
             12 | 13 => {
                 let keep = self.due();
@@ -313,14 +321,21 @@ impl Scripts {
             Call::Range(from, below) => shown(scored.range(SETS[0], *from, *below, 0, 10).await),
             Call::Members => shown(scored.members(&MEMBERS[..3]).await),
             Call::Proof => shown(scored.proof(&sets).await),
-            Call::Hold => shown(scored.hold().await.map(|nonce| nonce.is_some())),
-            Call::Mark(over) => {
+            Call::Hold => shown(
+                scored
+                    .hold()
+                    .await
+                    .map(|held| held.map(|held| held.lost_ms)),
+            ),
+            Call::ForgetLoss => shown(scored.forget_loss(7).await),
+            Call::Mark(over, lost) => {
                 let server = self.keyspace.server().await.unwrap();
-                let nonce = scored.nonce().await.unwrap().unwrap_or_default();
+                let held = scored.held().await.unwrap();
+                let nonce = held.map(|held| held.nonce).unwrap_or_default();
                 let mark = format!("kept:{}:{nonce}", server.run_id.unwrap());
                 let over = over.then_some(&mark[..]);
-                shown(scored.mark(SETS[0], &mark, over).await)
-                    + &shown(scored.mark(SETS[1], &mark, over).await)
+                shown(scored.mark(SETS[0], &mark, over, *lost).await)
+                    + &shown(scored.mark(SETS[1], &mark, over, *lost).await)
             }
             Call::Producer(member, score) => {
                 let words = ["ZADD", SETS[0], &score.to_string(), member];

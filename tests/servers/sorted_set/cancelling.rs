@@ -128,16 +128,19 @@ async fn tasks_that_are_due_and_wait_run_although_redis_has_lost_their_entries()
     }
     let () = rig.redis_says(&["FLUSHALL"]).await;
     until_kept(&rig).await;
-    // From here on, absence counts again.
+    // From here on, the absence of what is read counts again.
     let mut queue = Queue::of(&rig).await;
     let mut members = queue.members().await;
     members.sort();
     assert_eq!(members, ["one", "three", "two"]);
-    assert!(queue.remove("three").await);
+    let soon = seconds(&rig, 3).await;
+    queue.add("four", soon).await;
+    queue.until_acknowledged("four").await;
+    assert!(queue.remove("four").await);
     daemon.tasks.resume(&job).await.unwrap();
-    rig.until_done(2).await;
-    rig.until_state("Job@record@three", State::Cancelled).await;
-    rig.each_ran_once(2).await;
+    rig.until_done(3).await;
+    rig.until_state("Job@record@four", State::Cancelled).await;
+    rig.each_ran_once(3).await;
 }
 
 #[tokio::test]
@@ -188,9 +191,12 @@ async fn loses_nothing(words: &[&str]) {
     for name in ["Job@record@far", "Job@record@made"] {
         assert_eq!(rig.state(name).await, State::Pending);
     }
-    // From now on absence is evidence again.
-    assert!(queue.remove("far").await);
-    until_an_audit_cancels(&rig, "Job@record@far").await;
+    // Absence is evidence again of what is read from now on.
+    queue.add("after", now + 7200).await;
+    queue.until_acknowledged("after").await;
+    assert!(queue.remove("after").await);
+    until_an_audit_cancels(&rig, "Job@record@after").await;
+    assert_eq!(rig.state("Job@record@far").await, State::Pending);
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! Entries that one daemon takes while another acknowledges them.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lapsed::clock::{LedgerClock, wall};
 use lapsed::engine::Metrics;
-use lapsed::task::Arming;
+use lapsed::task::{Arming, Origin, Removal, RowEvidence, State};
 use lapsed::timer::sorted_set::SortedSet;
 use lapsed::timer::{
     Acknowledgement, AdoptionCandidate, AdoptionSink, Alarm, Cause, Entries, EntryState, Peers,
@@ -17,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::queue::SET;
 use crate::support::redis_commands::ask;
-use crate::support::wait::until;
+use crate::support::wait::{until, until_within};
 
 /// A timer of a daemon, and what it proposed.
 struct Watcher {
@@ -94,6 +95,14 @@ impl Watcher {
     }
 }
 
+fn alarm_of(key: &TaskKey, due: UnixMs) -> Alarm {
+    Alarm {
+        key: key.clone(),
+        due,
+        arming: Some(Arming { row: 1, due }),
+    }
+}
+
 /// A missing entry is evidence from now on.
 async fn keep_marks(redis: &mut MultiplexedConnection, watcher: &Watcher) {
     until("the mark is kept", async || {
@@ -144,12 +153,8 @@ async fn an_entry_that_another_daemon_took_for_a_start_is_not_missing() {
     let (_server, mut redis, watchers) = two_watchers().await;
     let (key, answer) = acknowledged_by_one(&mut redis, &watchers).await;
     let due = answer.requested;
-    let alarm = Alarm {
-        key: key.clone(),
-        due,
-        arming: Some(Arming { row: 1, due }),
-    };
-    let taken = watchers[0].timer.take(&[alarm]).await.unwrap();
+    let taken = watchers[0].timer.take(&[alarm_of(&key, due)]).await;
+    let taken = taken.unwrap();
     assert_eq!(taken, [Taking::Taken]);
     watchers[1].timer.acknowledge(&[answer]).await.unwrap();
     assert!(!watchers[1].reports_missing(&key));
@@ -173,16 +178,82 @@ async fn an_entry_that_a_program_has_moved_by_a_moment_is_not_taken_for_its_olde
     let added: i64 = ask(&mut redis, &["ZADD", SET, &later, key.as_str()]).await;
     assert_eq!(added, 0);
     let take = async |due| {
-        let alarm = Alarm {
-            key: key.clone(),
-            due,
-            arming: Some(Arming { row: 1, due }),
-        };
-        watchers[0].timer.take(&[alarm]).await.unwrap()
+        let taken = watchers[0].timer.take(&[alarm_of(&key, due)]).await;
+        taken.unwrap()
     };
     assert_eq!(take(answer.requested).await, [Taking::Moved]);
     let score: Option<String> = ask(&mut redis, &["ZSCORE", SET, key.as_str()]).await;
     assert_eq!(score, Some(later));
     let moved = UnixMs(answer.requested.0 + 200);
     assert_eq!(take(moved).await, [Taking::Taken]);
+}
+
+/// A row that was written for an entry which was read at this time.
+fn row_of(due: UnixMs, read: UnixMs) -> RowEvidence {
+    RowEvidence {
+        state: State::Pending,
+        due,
+        due_at: due,
+        origin: Origin::Entry,
+        deleted: false,
+        changed: read,
+        created: read,
+        ended: None,
+    }
+}
+
+/// Takes an entry that is missing. Returns the evidence.
+async fn removal(watcher: &Watcher, key: &TaskKey, due: UnixMs) -> Removal {
+    let taken = watcher.timer.take(&[alarm_of(key, due)]).await.unwrap();
+    let [Taking::Removed(removal)] = taken[..] else {
+        panic!("{taken:?}");
+    };
+    removal
+}
+
+#[tokio::test]
+async fn an_entry_that_was_read_before_its_set_was_lost_is_unconfirmed_until_a_later_audit() {
+    let (_server, mut redis, watchers) = two_watchers().await;
+    let key = TaskKey::build("Job", "record", ["before"]).unwrap();
+    let now = (wall().0 / 1000).to_string();
+    let _: i64 = ask(&mut redis, &["ZADD", SET, &now, key.as_str()]).await;
+    let due = watchers[0].requested(&key).await;
+    let read = wall();
+    let () = ask(&mut redis, &["FLUSHALL"]).await;
+    keep_marks(&mut redis, &watchers[1]).await;
+    let missing = removal(&watchers[1], &key, due).await;
+    assert!(missing.is_unconfirmed(&row_of(due, read)), "{missing:?}");
+    // It counts for rows that the audit has seen, and for entries that were read since.
+    let long_ago = UnixMs(read.0 - 60_000);
+    assert!(
+        !missing.is_unconfirmed(&row_of(due, long_ago)),
+        "{missing:?}"
+    );
+    let (after, answer) = acknowledged_by_one(&mut redis, &watchers).await;
+    let removed: i64 = ask(&mut redis, &["ZREM", SET, after.as_str()]).await;
+    assert_eq!(removed, 1);
+    let missing = removal(&watchers[1], &after, answer.requested).await;
+    assert!(!missing.is_unconfirmed(&row_of(answer.requested, wall())));
+    // An audit that begins later has the engine write such an entry. After it the evidence counts again.
+    watchers[0]
+        .timer
+        .restore(&[alarm_of(&key, due)])
+        .await
+        .unwrap();
+    let score: Option<String> = ask(&mut redis, &["ZSCORE", SET, key.as_str()]).await;
+    assert_eq!(score, Some((due.0 * 1000).to_string()));
+    until_within(
+        Duration::from_secs(60),
+        "the loss is forgotten",
+        async || {
+            watchers[0].timer.audited(UnixMs(wall().0 + 60_000)).await;
+            let words = ["HGET", "#lapsed:sets:taking", "lost"];
+            let lost: Option<String> = ask(&mut redis.clone(), &words).await;
+            lost.is_none()
+        },
+    )
+    .await;
+    let removed: i64 = ask(&mut redis, &["ZREM", SET, key.as_str()]).await;
+    assert_eq!(removed, 1);
+    assert_eq!(removal(&watchers[1], &key, due).await.lost, None);
 }

@@ -37,6 +37,11 @@ const REPLACED_WITHIN: Duration = Duration::from_millis(250);
 /// row by at most this needs a fresh inspection.
 pub const EVENT_DELAY_MAX: Duration = Duration::from_millis(1_500);
 
+/// An entry that was read longer ago is not made a row: it is read again.
+///
+/// A row is written at most this long after that, unless the daemon stands still between the two.
+pub const READ_TO_ROW_MAX: Duration = Duration::from_secs(15);
+
 /// The countdown of a key that a program armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Countdown {
@@ -56,6 +61,37 @@ pub struct Countdown {
     pub kept_since: Option<UnixMs>,
     /// The due time in a value that lapsed wrote, if the remaining time differs; `None` for a key of another program.
     pub meant: Option<UnixMs>,
+}
+
+/// Evidence that a program has removed a key or an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Removal {
+    /// When the event was received, or the entry was found missing, on the ledger's clock.
+    pub heard: UnixMs,
+    /// When the sets last lost data, unless every row has had its entry written since.
+    pub lost: Option<UnixMs>,
+}
+
+impl Removal {
+    /// Evidence that does not depend on what sets have lost.
+    pub fn at(heard: UnixMs) -> Self {
+        Self { heard, lost: None }
+    }
+
+    /// How long after a loss of data no row can be written any more whose entry was read before.
+    pub const UNCONFIRMED_FOR: Duration = READ_TO_ROW_MAX.saturating_mul(2);
+
+    /// True if the entry of this row may have been lost: it was read before the sets lost it, and the row may have been
+    /// written too late for the audit that followed.
+    pub fn is_unconfirmed(&self, row: &RowEvidence) -> bool {
+        let tolerance = ADOPTION_CLOCK_ERROR_MAX;
+        self.lost.is_some_and(|lost| {
+            // Of an entry that was due when it was read, the row has the due time in place of that.
+            let was_due = row.changed >= row.due;
+            let is_recent = row.changed.plus(Self::UNCONFIRMED_FOR + tolerance) >= lost;
+            row.changed <= lost.plus(tolerance) && (is_recent || was_due)
+        })
+    }
 }
 
 /// Where the due time of a row comes from.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{Adopter, Recheck, Wanted, acknowledgement};
 use crate::ledger::{AdoptionRequest, CancelByKey, LedgerError, Lookup};
 use crate::task::{
-    AdoptionDecision, Countdown, Origin, State, TaskKey, UnixMs, decide_adoption, decide_requested,
-    is_younger, may_be_replaced,
+    AdoptionDecision, Countdown, READ_TO_ROW_MAX, Removal, State, TaskKey, UnixMs, decide_adoption,
+    decide_requested, is_younger, may_be_replaced,
 };
 use crate::telemetry::DropReason;
-use crate::timer::{AdoptionCandidate, EntryState, Seen};
+use crate::timer::{AdoptionCandidate, Alarm, EntryState, Seen};
 
 /// A producer knows of a step of the ledger's clock after this time: it reads the clock each 30 s.
 const STEP_KNOWN_AFTER: Duration = Duration::from_secs(60);
@@ -23,13 +23,15 @@ impl Adopter {
         let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.claims.look_up(&keys).await?;
         let now = self.clock.now();
-        let (mut wanted, mut known, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut wanted, mut known) = (Vec::new(), Vec::new());
+        let (mut deleted, mut lost) = (Vec::new(), Vec::new());
         for (candidate, lookup) in candidates.into_iter().zip(lookups) {
             match candidate.seen {
                 Seen::Requested { due, heard } => {
                     let booked = lookup.as_ref().map(Lookup::booked);
                     let is_unclear = self.counts_absence_of(&candidate.key)
-                        && booked.is_some_and(|row| may_be_replaced(&row, heard));
+                        && (booked.is_some_and(|row| may_be_replaced(&row, heard))
+                            || now.since(heard) > READ_TO_ROW_MAX);
                     match decide_requested(booked.as_ref(), due, heard) {
                         AdoptionDecision::Leave => {
                             self.reporter.metrics.dropped(DropReason::Known, 1);
@@ -99,8 +101,9 @@ impl Adopter {
                     reason: "expired",
                     recheck: Recheck::No,
                 }),
-                Seen::Disarmed(heard) => {
-                    match self.withdrawal(&candidate.key, lookup, heard, now) {
+                Seen::Disarmed(removal) => {
+                    lost.extend(lost_entry(&candidate.key, lookup.as_ref(), removal, now));
+                    match self.withdrawal(&candidate.key, lookup, removal, now) {
                         Some(withdrawal) => deleted.push((candidate, withdrawal)),
                         None => self
                             .reporter
@@ -112,6 +115,7 @@ impl Adopter {
         }
         self.acknowledge(known.into_iter().flatten().collect())
             .await;
+        self.restore(lost).await;
         if wanted.iter().any(Wanted::is_shortened) && self.has_clock_stepped().await? {
             let before = wanted.len();
             wanted.retain(|wanted| !wanted.is_shortened());
@@ -137,21 +141,33 @@ impl Adopter {
         &self,
         key: &TaskKey,
         lookup: Option<Lookup>,
-        heard: UnixMs,
+        removal: Removal,
         now: UnixMs,
     ) -> Option<CancelByKey> {
+        let heard = removal.heard;
         let over = lookup.filter(|row| {
             let booked = row.booked();
-            let waits =
-                row.state.is_pending() || (row.state == State::Running && row.arming.due > now);
-            // An entry that was never seen is not missing, nor one that was taken for a run which was interrupted.
-            let has_entry = booked.origin == Origin::Entry && !row.interrupted;
-            let was_seen = has_entry || !self.counts_absence_of(key);
+            let was_seen = row.is_removed_with_entry(removal) || !self.counts_absence_of(key);
             let is_younger = is_younger(heard, &booked) || booked.is_ahead_of(now);
-            waits && booked.is_from_key() && was_seen && is_younger
+            waits(row, now) && booked.is_from_key() && was_seen && is_younger
         })?;
         Some(CancelByKey { over, heard })
     }
+}
+
+/// True if the task waits for a start, maybe that of a retry, or behind a run.
+fn waits(row: &Lookup, now: UnixMs) -> bool {
+    row.state.is_pending() || (row.state == State::Running && row.arming.due > now)
+}
+
+/// The missing entry of a task that waits, if its set may have lost it.
+fn lost_entry(key: &TaskKey, row: Option<&Lookup>, missing: Removal, now: UnixMs) -> Option<Alarm> {
+    let row = row.filter(|row| waits(row, now) && row.may_have_lost_entry(missing))?;
+    Some(Alarm {
+        key: key.clone(),
+        due: row.due_at,
+        arming: Some(row.arming),
+    })
 }
 
 /// The adoption request for a key.

@@ -82,6 +82,15 @@ impl Adopter {
         }
     }
 
+    /// Writes entries that their sets have lost.
+    pub(super) async fn restore(&self, lost: Vec<Alarm>) {
+        if let Some(timer) = self.entries.as_ref().filter(|_| !lost.is_empty())
+            && let Err(error) = timer.restore(&lost).await
+        {
+            tracing::debug!(%error, entries = lost.len(), "could not write lost entries: an audit finds them missing again");
+        }
+    }
+
     /// Has the timer expect adopted tasks due soon, and signals due ones. Their keys are armed already; the look-ahead
     /// handles tasks that are due later.
     fn expect_adopted(&self, armings: Vec<(TaskKey, Arming)>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use lapsed_core::task::{TaskKey, UnixMs};
+use lapsed_core::task::{Removal, TaskKey, UnixMs};
 use lapsed_core::timer::{AdoptionCandidate, AdoptionSink, Alarm, Seen};
 
 /// An entry that is still missing this long after it was reported belongs to a task that no program may cancel. It is
@@ -35,7 +35,7 @@ impl Absences {
     pub(super) fn report(
         &self,
         missing: Vec<Alarm>,
-        heard: UnixMs,
+        removal: Removal,
         sink: &dyn AdoptionSink,
     ) -> Vec<Alarm> {
         let mut reported = self.reported();
@@ -59,10 +59,18 @@ impl Absences {
                 let due = alarm.due;
                 reported.insert(alarm.key.clone(), Reported { due, at });
             }
-            let seen = Seen::Disarmed(heard);
+            let seen = Seen::Disarmed(removal);
             sink.propose(AdoptionCandidate::of_key(alarm.key, seen));
         }
         known
+    }
+
+    /// Forgets these missing entries: they are about to be written.
+    pub(super) fn forget(&self, missing: &[Alarm]) {
+        let mut reported = self.reported();
+        for alarm in missing {
+            reported.remove(&alarm.key);
+        }
     }
 
     fn reported(&self) -> MutexGuard<'_, HashMap<TaskKey, Reported>> {

@@ -5,6 +5,10 @@
 //! set, by a restart, by a failover. Then a new mark *awaits* an audit, which writes all missing entries; once it has
 //! ended, the mark is *kept*, and absence is evidence.
 //!
+//! A row may be written after that audit whose entry was read before the loss. So the register has the time of the loss,
+//! until a later audit has reported what is missing: of the rows from that time, absence is no evidence, and their entries
+//! are written again.
+//!
 //! The mark holds the nonce of the register, too. So it counts only for daemons with the settings with which it was
 //! written, and only while they are alone: a daemon with other settings sees other entries.
 
@@ -14,8 +18,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::alarms::SetEntries;
-use crate::{Keyspace, RedisError};
-use lapsed_core::task::UnixMs;
+use crate::{Held, Keyspace, RedisError};
+use lapsed_core::task::{Removal, UnixMs};
 use lapsed_core::telemetry::log::LogLimiter;
 use lapsed_core::timer::{Cause, SignalSink};
 
@@ -24,6 +28,9 @@ const AWAITS: &str = "awaits:";
 
 /// Delay before an audit that has not ended is requested again.
 const REQUESTED_AGAIN_AFTER: Duration = Duration::from_secs(120);
+
+/// How long after an audit has reported a missing entry it is written, or its task is cancelled.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a mark says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +72,8 @@ impl Mark {
 #[derive(Debug)]
 pub(super) struct Marks {
     requested: Mutex<Option<Instant>>,
+    /// The latest loss of data, and when the audit ended that has reported what is missing since.
+    settled: Mutex<Option<(i64, Instant)>>,
     /// Limits log lines about daemons with other settings.
     shared: LogLimiter,
 }
@@ -73,6 +82,7 @@ impl Default for Marks {
     fn default() -> Self {
         Self {
             requested: Mutex::default(),
+            settled: Mutex::default(),
             shared: LogLimiter::every(Duration::from_secs(600)),
         }
     }
@@ -92,7 +102,7 @@ impl Marks {
         now: UnixMs,
         sink: &dyn SignalSink,
     ) -> Result<(), RedisError> {
-        let Some(nonce) = entries.scored().hold().await? else {
+        let Some(Held { nonce, lost_ms }) = entries.scored().hold().await? else {
             if let Some(held_back) = self.shared.admit("shared sets") {
                 tracing::warn!(
                     held_back,
@@ -104,21 +114,29 @@ impl Marks {
         let holder = &holder(run_id, &nonce);
         let marks = entries.scored().marks(entries.sets()).await?;
         let (mut lost, mut awaits) = (0, 0);
+        let anew = Mark::awaits(holder, now);
         for (set, mark) in entries.sets().iter().zip(marks) {
             match Mark::read(mark.as_deref(), holder) {
                 Mark::Kept => {}
                 Mark::Awaits(_) => awaits += 1,
                 Mark::Lost => {
-                    let mark = Mark::awaits(holder, now);
-                    entries.scored().mark(set, &mark, None).await?;
+                    let lost_now = Some(now.0);
+                    entries.scored().mark(set, &anew, None, lost_now).await?;
                     lost += 1;
                 }
             }
         }
-        let is_time =
-            |at: &Option<Instant>| at.is_none_or(|at| at.elapsed() >= REQUESTED_AGAIN_AFTER);
+        if let Some(lost_ms) = lost_ms.filter(|ms| self.is_settled(*ms)) {
+            entries.scored().forget_loss(lost_ms).await?;
+        }
+        let again = match (awaits, lost_ms) {
+            (0, None) => None,
+            (0, Some(_)) => Some(Removal::UNCONFIRMED_FOR),
+            _ => Some(REQUESTED_AGAIN_AFTER),
+        };
         let mut requested = self.requested();
-        if lost > 0 || (awaits > 0 && is_time(&requested)) {
+        let is_time = |again| requested.is_none_or(|at: Instant| at.elapsed() >= again);
+        if lost > 0 || again.is_some_and(is_time) {
             *requested = Some(Instant::now());
             sink.audit(Cause::RedisChanged);
         }
@@ -135,7 +153,7 @@ impl Marks {
         let Some(run_id) = keyspace.server().await?.run_id else {
             return Ok(());
         };
-        let Some(nonce) = entries.scored().nonce().await? else {
+        let Some(Held { nonce, lost_ms }) = entries.scored().held().await? else {
             return Ok(());
         };
         let holder = holder(&run_id, &nonce);
@@ -146,10 +164,30 @@ impl Marks {
                 && since <= began
             {
                 let kept = Mark::kept(&holder);
-                entries.scored().mark(set, &kept, Some(&mark)).await?;
+                entries.scored().mark(set, &kept, Some(&mark), None).await?;
+            }
+        }
+        let is_settled =
+            |ms: &i64| began.0.abs_diff(*ms) > Removal::UNCONFIRMED_FOR.as_millis() as u64;
+        if let Some(lost_ms) = lost_ms.filter(is_settled) {
+            let mut settled = self.settled();
+            if settled.is_none_or(|(ms, _)| ms != lost_ms) {
+                *settled = Some((lost_ms, Instant::now()));
             }
         }
         Ok(())
+    }
+
+    /// True if an audit has reported, some time ago, each entry that is missing since this loss.
+    fn is_settled(&self, lost_ms: i64) -> bool {
+        let is_it = |(ms, at): (i64, Instant)| ms == lost_ms && at.elapsed() >= WRITTEN_WITHIN;
+        self.settled().is_some_and(is_it)
+    }
+
+    fn settled(&self) -> MutexGuard<'_, Option<(i64, Instant)>> {
+        self.settled
+            .lock()
+            .expect("nothing panics while holding the time of an audit")
     }
 
     fn requested(&self) -> MutexGuard<'_, Option<Instant>> {

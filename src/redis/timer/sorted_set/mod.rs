@@ -156,6 +156,11 @@ impl super::Entries for SortedSet {
         retaken.map_err(|error| failed("cannot take entries", error))
     }
 
+    async fn restore(&self, lost: &[Alarm]) -> Result<(), TimerError> {
+        let restored = Writing(&self.state).restore(lost).await;
+        restored.map_err(|error| failed("cannot write entries", error))
+    }
+
     async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
         let acknowledged = Writing(&self.state).acknowledge(entries).await;
         acknowledged.map_err(|error| failed("cannot acknowledge entries", error))

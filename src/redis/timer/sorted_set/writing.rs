@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::state::State;
 use crate::alarms::Score;
+use crate::alarms::set_entries::{Missed, removal};
 use crate::{EntryAnswer, Proof, RedisError, ScoreChange, TakenEntry};
 use lapsed_core::task::{DELAY_MAX, UnixMs};
 use lapsed_core::timer::{
@@ -45,11 +46,25 @@ impl Writing<'_> {
 
     /// Writes entries that are missing. Those that a program may have removed are reported to the engine first.
     pub(super) async fn repair(&self, alarms: &[Alarm]) -> Result<Armed, RedisError> {
-        let report = |missing, heard| match self.0.sink() {
-            Some(sink) => self.0.absences.report(missing, heard, sink.as_ref()),
-            None => Vec::new(),
+        let absences = &self.0.absences;
+        let report = |missing: Vec<Alarm>, missed| match (missed, self.0.sink()) {
+            (Missed::Lost, _) => {
+                absences.forget(&missing);
+                missing
+            }
+            (Missed::Removed(removal), Some(sink)) => {
+                absences.report(missing, removal, sink.as_ref())
+            }
+            (Missed::Removed(_), None) => Vec::new(),
         };
         self.0.entries.repair(alarms, report).await
+    }
+
+    /// Writes entries that sets have lost.
+    pub(super) async fn restore(&self, lost: &[Alarm]) -> Result<(), RedisError> {
+        self.0.entries.repair(lost, |missing, _| missing).await?;
+        self.0.absences.forget(lost);
+        Ok(())
     }
 
     /// Takes the entries of tasks that are about to start.
@@ -58,7 +73,7 @@ impl Writing<'_> {
         let taken = self.0.entries.take(alarms, heard.plus(TOLERANCE)).await?;
         let answers = alarms.iter().zip(taken).map(|(alarm, taken)| match taken {
             TakenEntry::Taken => Taking::Taken,
-            TakenEntry::Removed => Taking::Removed(heard),
+            TakenEntry::Removed { lost_ms } => Taking::Removed(removal(heard, lost_ms)),
             TakenEntry::Unknown => Taking::Unknown,
             TakenEntry::Later(score) => match self.0.entries.read_score(score) {
                 Score::Request(due) if due <= heard.plus(DELAY_MAX) => {
@@ -160,9 +175,10 @@ impl Writing<'_> {
         // A program has removed them meanwhile.
         if !missing.is_empty()
             && let Some(sink) = self.0.sink()
-            && self.0.entries.proof().await? == Proof::Kept
+            && let Proof::Kept { lost_ms } = self.0.entries.proof().await?
         {
-            let _ = self.0.absences.report(missing, heard, sink.as_ref());
+            let removal = removal(heard, lost_ms);
+            let _ = self.0.absences.report(missing, removal, sink.as_ref());
         }
         Ok(())
     }

@@ -146,3 +146,31 @@ fn a_key_of_lapsed_moves_its_task_only_if_it_was_shortened_before_that_is_due() 
     assert_eq!(judge(row(State::Pending, 1), key(-5, 100)), Move);
     assert_eq!(judge(row(State::Pending, 0), key(-5, 100)), Leave);
 }
+
+#[test]
+fn a_row_is_unconfirmed_if_its_entry_was_read_half_a_minute_before_a_loss() {
+    let lost = Removal {
+        heard: at(0),
+        lost: Some(at(-100_000)),
+    };
+    let cases = [
+        (-130_021, false),
+        (-130_020, true),
+        (-100_000, true),
+        (-99_980, true),
+        (-99_979, false),
+    ];
+    for (changed, expected) in cases {
+        let row = RowEvidence {
+            changed: at(changed),
+            ..row(State::Pending, 60_000)
+        };
+        assert_eq!(lost.is_unconfirmed(&row), expected, "changed at {changed}");
+        let was_due = RowEvidence {
+            due: row.changed,
+            ..row
+        };
+        assert_eq!(lost.is_unconfirmed(&was_due), changed <= -99_980);
+        assert!(!Removal::at(at(0)).is_unconfirmed(&row));
+    }
+}

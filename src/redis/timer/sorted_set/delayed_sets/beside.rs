@@ -193,6 +193,14 @@ impl Entries for WithDelayedSets {
         }
     }
 
+    async fn restore(&self, lost: &[Alarm]) -> Result<(), TimerError> {
+        let (of_timer, _) = self.divide(lost, |alarm| &alarm.key);
+        match &self.entries {
+            Some(entries) if !of_timer.is_empty() => entries.restore(&of_timer).await,
+            _ => Ok(()),
+        }
+    }
+
     async fn acknowledge(&self, answers: &[Acknowledgement]) -> Result<(), TimerError> {
         let (of_timer, of_sets) = self.divide(answers, |answer| &answer.key);
         self.sets.acknowledge(&of_sets);

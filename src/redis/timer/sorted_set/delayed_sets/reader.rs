@@ -12,7 +12,7 @@ use super::super::requests::{Entry, Known, Requests};
 use super::sets::{DelayedSets, due_of, seconds};
 use crate::{RedisError, SeenJob};
 use lapsed_core::config::job_payload;
-use lapsed_core::task::{DELAY_MAX, Foreign, TaskKey, UnixMs};
+use lapsed_core::task::{DELAY_MAX, Foreign, Removal, TaskKey, UnixMs};
 use lapsed_core::telemetry::DropReason;
 use lapsed_core::timer::{AdoptionCandidate, AdoptionSink, Alarm, Seen};
 
@@ -270,7 +270,9 @@ pub(super) async fn find_removed(sets: &DelayedSets, sink: &dyn AdoptionSink) ->
                         due: UnixMs::default(),
                         arming: None,
                     };
-                    let _ = sets.absences.report(keys.map(alarm).collect(), heard, sink);
+                    let _ =
+                        sets.absences
+                            .report(keys.map(alarm).collect(), Removal::at(heard), sink);
                 }
                 Err(error) => sets.warn("cannot look for removed jobs", &error),
             }
