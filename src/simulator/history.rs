@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use lapsed_core::ledger::row::Row;
 use lapsed_core::task::UnixMs;
 use tokio::time::Instant;
 
 use crate::judge::{AllSeries, Judge, MoveJudge};
 use crate::plan::{FaultKind, Op, Series};
 use crate::random::Rng;
-use crate::record::{Actor, Answer, Call, End, Side};
+use crate::record::{Actor, Answer, Call, End, Side, Tables};
 
 #[derive(Debug)]
 pub struct History {
@@ -91,12 +90,12 @@ impl History {
         }
     }
 
-    /// A transaction has left these rows.
-    pub fn wrote(&self, actor: Actor, now: UnixMs, rows: Vec<Row>) {
+    /// A transaction has left these tables.
+    pub fn wrote(&self, actor: Actor, now: UnixMs, tables: Tables) {
         let mut state = self.state();
         let lines = match &mut state.court {
-            Court::Ledger(judge) => judge.wrote(actor, now, rows),
-            Court::Move(judge) => judge.wrote(self.side, actor, now, rows),
+            Court::Ledger(judge) => judge.wrote(actor, now, tables),
+            Court::Move(judge) => judge.wrote(self.side, actor, now, tables.rows),
         };
         if let (true, Court::Ledger(judge)) = (self.prints, &mut state.court) {
             judge
@@ -109,12 +108,12 @@ impl History {
         }
     }
 
-    /// The ledger was replaced by a copy, which has these rows.
-    pub fn restored(&self, now: UnixMs, rows: Vec<Row>, series: AllSeries) {
+    /// The ledger was replaced by a copy, which has these tables.
+    pub fn restored(&self, now: UnixMs, tables: Tables, series: AllSeries) {
         let mut state = self.state();
         *state.struck.entry(FaultKind::LedgerRestored).or_default() += 1;
-        self.trace(&mut state, &format!("restored: {} rows", rows.len()));
-        state.court.of_ledger().restored(now, rows, series);
+        self.trace(&mut state, &format!("restored: {} rows", tables.rows.len()));
+        state.court.of_ledger().restored(now, tables, series);
     }
 
     /// True if the ledger forgets this transaction.

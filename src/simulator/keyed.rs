@@ -48,7 +48,7 @@ routes = [{{ match = '^Pull@', pull = {{ queue = '{QUEUE}', visibility = '{}s' }
 recurring = [{}]
 wheel = {{ slots = {} }}
 ledger_poll = {{ probe = '{}ms' }}
-retention = {{ done = '{age}', cancelled = '{age}' }}
+retention = {{ done = '{age}', cancelled = '{age}', archive = {} }}
 ",
         plan.timer.name(),
         plan.concurrency,
@@ -57,6 +57,7 @@ retention = {{ done = '{age}', cancelled = '{age}' }}
         series.join(", "),
         plan.slots,
         plan.probe.as_millis(),
+        plan.archives,
     );
     Config::from_toml(&text).expect("a valid configuration")
 }

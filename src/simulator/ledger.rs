@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::ledger::memory::MemoryLedger;
 use lapsed_core::ledger::row::Row;
-use lapsed_core::ledger::rows::store::{Columns, Parts, Range, Store};
+use lapsed_core::ledger::rows::store::{Columns, Parts, Range, RowStore, Store};
 use lapsed_core::ledger::rows::{Length, RowLedger};
 use lapsed_core::ledger::{Ledger, LedgerError};
 use lapsed_core::task::UnixMs;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use crate::history::History;
 use crate::plan::FaultKind;
 use crate::process::Process;
-use crate::record::Actor;
+use crate::record::{Actor, Tables};
 
 /// As the limit of a statement in MySQL.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -111,20 +111,37 @@ where
     V: FnOnce(&mut dyn Store) -> Result<T, LedgerError> + Send + 'static,
 {
     let noting = move |store: &mut dyn Store| {
-        let before = history.forgets().then(|| all_rows(store)).transpose()?;
+        let before = history.forgets().then(|| Tables::read(store)).transpose()?;
         let answer = verb(store);
         if let Some(before) = before {
-            restore(store, before)?;
+            before.restore(store)?;
         }
-        let rows = all_rows(store)?;
-        history.wrote(actor, store.now(), rows);
+        let after = Tables::read(store)?;
+        history.wrote(actor, store.now(), after);
         answer
     };
     inner.write(length, noting).await
 }
 
-/// Returns all rows.
-pub fn all_rows(store: &mut dyn Store) -> Result<Vec<Row>, LedgerError> {
+impl Tables {
+    pub fn read(store: &mut dyn Store) -> Result<Self, LedgerError> {
+        let (rows, mut archived) = (all_rows(store)?, Vec::new());
+        store.in_archive(&mut |archive| {
+            archived = all_rows(archive)?;
+            Ok(())
+        })?;
+        Ok(Self { rows, archived })
+    }
+
+    /// Takes back what a transaction has changed.
+    fn restore(self, store: &mut dyn Store) -> Result<(), LedgerError> {
+        let Self { rows, archived } = self;
+        restore(store, rows)?;
+        store.in_archive(&mut |archive| restore(archive, archived.clone()))
+    }
+}
+
+fn all_rows(store: &mut dyn RowStore) -> Result<Vec<Row>, LedgerError> {
     let mut rows = Vec::new();
     let _ = store.walk(
         &Range::All { after: 0 },
@@ -138,8 +155,7 @@ pub fn all_rows(store: &mut dyn Store) -> Result<Vec<Row>, LedgerError> {
     Ok(rows)
 }
 
-/// Takes back what a transaction has changed.
-fn restore(store: &mut dyn Store, before: Vec<Row>) -> Result<(), LedgerError> {
+fn restore(store: &mut dyn RowStore, before: Vec<Row>) -> Result<(), LedgerError> {
     for row in all_rows(store)? {
         if before.iter().all(|old| old.id != row.id) {
             store.delete(row.id)?;

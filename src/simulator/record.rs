@@ -1,7 +1,14 @@
 //! What a history consists of.
 
-use lapsed_core::ledger::row::Status;
+use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
+
+/// What the table and the archive have.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    pub rows: Vec<Row>,
+    pub archived: Vec<Row>,
+}
 
 /// Who acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,6 +15,8 @@ pub struct Looked {
     pub(super) rated: u64,
     /// Rows that retention has deleted.
     pub(super) pruned: u64,
+    /// Rows that retention has moved to the archive.
+    pub(super) archived: u64,
     /// Rows that were written for keys whose former rows were deleted.
     pub(super) adopted_again: u64,
     /// Keys without a row in a restored ledger that were followed to the ledger.
@@ -44,6 +46,7 @@ impl Looked {
             waiting_rules,
             rated,
             pruned,
+            archived,
             adopted_again,
             restored,
             pushes,
@@ -61,6 +64,7 @@ impl Looked {
             ("waiting_rules", waiting_rules),
             ("rated", rated),
             ("pruned", pruned),
+            ("archived", archived),
             ("adopted_again", adopted_again),
             ("restored", restored),
             ("pushes", pushes),

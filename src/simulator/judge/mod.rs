@@ -6,6 +6,7 @@
 mod all_series;
 mod all_starts;
 mod answers;
+mod archive;
 mod changes;
 mod groups;
 mod keys;
@@ -30,11 +31,12 @@ use lapsed_model_redis::ModelRedis;
 
 pub use self::all_series::AllSeries;
 use self::all_starts::Rates;
+use self::archive::Archive;
 pub use self::looked::Looked;
 pub use self::moves::{MOVED, MoveJudge};
 
 use crate::plan::{FaultKind, Op, PULLED, Plan};
-use crate::record::{Actor, Answer, Call, End};
+use crate::record::{Actor, Answer, Call, End, Tables};
 
 /// What must not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -191,6 +193,7 @@ pub struct Judge {
     rates: Rates,
     /// Finished rows are deleted after some time.
     prunes: bool,
+    archive: Archive,
     /// When events of keys may be lost.
     unheard: Vec<(UnixMs, UnixMs)>,
     /// Keys whose rows were deleted by retention, and when their tasks had ended.
@@ -211,6 +214,7 @@ impl Judge {
             redis_changes: prints.then(Vec::new),
             rates: Rates::new(plan),
             prunes: plan.prunes,
+            archive: Archive::new(plan.archives),
             unheard: Self::unheard_spans(plan),
             slots: plan.slots.into(),
             ..Self::default()
@@ -282,16 +286,20 @@ impl Judge {
     }
 
     /// Compares the rows with those before, and judges each difference. Returns a line for each.
-    pub fn wrote(&mut self, actor: Actor, now: UnixMs, rows: Vec<Row>) -> Vec<String> {
+    pub fn wrote(&mut self, actor: Actor, now: UnixMs, tables: Tables) -> Vec<String> {
         self.writes_seen += 1;
         self.read_redis();
-        let after: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let rows = tables.rows.into_iter();
+        let after: BTreeMap<u64, Row> = rows.map(|row| (row.id, row)).collect();
         let mut changes: Vec<(Option<Row>, Option<Row>)> = Vec::new();
         for (id, old) in &self.rows {
             if after.get(id).is_none_or(|new| !same(old, new)) {
                 changes.push((Some(old.clone()), after.get(id).cloned()));
             }
         }
+        let gone = changes.iter().filter(|(_, new)| new.is_none());
+        let gone: Vec<Row> = gone.filter_map(|(old, _)| old.clone()).collect();
+        self.archived(actor, now, &tables.archived, &gone);
         let inserted = after.iter().filter(|(id, _)| !self.rows.contains_key(id));
         changes.extend(inserted.map(|(_, row)| (None, Some(row.clone()))));
         self.rows = after;

@@ -7,6 +7,7 @@ use lapsed_core::task::{Origin, TaskKey, UnixMs};
 
 use super::all_series::AllSeries;
 use super::{Anomaly, Claim, Judge, KeyWithoutRow, TOLERANCE_MS, same};
+use crate::record::Tables;
 
 impl Judge {
     /// What the judge needs to know of this moment if a dump of the ledger is restored.
@@ -14,9 +15,11 @@ impl Judge {
         Box::new(self.series.clone())
     }
 
-    /// The ledger has these rows and no others, as it had when the series were so.
-    pub fn restored(&mut self, now: UnixMs, rows: Vec<Row>, series: AllSeries) {
+    /// The ledger has these tables, as it had when the series were so.
+    pub fn restored(&mut self, now: UnixMs, tables: Tables, series: AllSeries) {
         self.read_redis();
+        let Tables { rows, archived } = tables;
+        self.archive.restored(&archived);
         self.restored_at = Some(now);
         self.series.restored(series);
         let ends = |span: &mut Option<UnixMs>| *span = span.or(Some(now));

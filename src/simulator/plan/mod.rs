@@ -189,6 +189,8 @@ pub struct Plan {
     pub rate: Option<Rate>,
     /// Finished tasks are deleted after a minute.
     pub prunes: bool,
+    /// They are moved to the archive.
+    pub archives: bool,
     /// Lists of the wheel: the seconds of a round.
     pub slots: u32,
     /// How often daemons without Redis look for tasks that are due now.
@@ -255,6 +257,7 @@ impl Plan {
             series: Vec::new(),
             rate: None,
             prunes: Rng::new(seed, "retention").percent(20),
+            archives: Rng::new(seed, "archive").percent(50),
             slots: *intervals.pick(&[60, 60, 60, 3_600]),
             probe: Duration::from_millis(*intervals.pick(&[10, 50, 100, 200])),
             lease: Duration::from_secs(*rng.pick(&[3, 6, 10])),
@@ -446,7 +449,11 @@ impl fmt::Display for Plan {
                 "{rate} in bursts of {}",
                 rate.burst()
             )),
-            if self.prunes { "prunes" } else { "keeps all" },
+            match (self.prunes, self.archives) {
+                (true, true) => "archives",
+                (true, false) => "prunes",
+                (false, _) => "keeps all",
+            },
         )?;
         for (number, key) in self.keys.iter().enumerate() {
             writeln!(f, "key {number}: {key}")?;

@@ -11,9 +11,9 @@ use super::World;
 use crate::daemon::{Ground, Start};
 use crate::judge::AllSeries;
 use crate::keyed;
-use crate::ledger::all_rows;
 use crate::plan::{Action, FAULTS, Fault, FaultKind};
 use crate::process::Process;
+use crate::record::Tables;
 
 /// The faults of Redis have ended this long before the second phase.
 const BEFORE_HEALING: Duration = Duration::from_millis(2);
@@ -163,8 +163,8 @@ impl World {
             ledger, history, ..
         } = &*self.ground;
         ledger.restore(dump);
-        let rows = ledger.read(Length::Short, all_rows).await;
-        let rows = rows.expect("the ledger answers");
-        history.restored(self.now(), rows, series);
+        let tables = ledger.read(Length::Short, Tables::read).await;
+        let tables = tables.expect("the ledger answers");
+        history.restored(self.now(), tables, series);
     }
 }
