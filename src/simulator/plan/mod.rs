@@ -282,6 +282,7 @@ impl Plan {
             plan.draw_restore(&mut Rng::new(seed, "restore"));
             plan.draw_cancelled_run(&mut Rng::new(seed, "cancelled run"));
             plan.draw_leftover(&mut Rng::new(seed, "leftover"));
+            plan.draw_lost_set(&mut Rng::new(seed, "lost set"));
             plan.draw_worker_fault(&mut Rng::new(seed, "workers"));
         }
         // Their keys have numbers behind those of the others.

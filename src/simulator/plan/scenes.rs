@@ -65,6 +65,22 @@ impl Plan {
         self.push_op(at + seconds(4), operator, key, Verb::RunNow);
     }
 
+    /// Redis loses the set of entries which daemons have read, and whose rows they are about to write.
+    pub(super) fn draw_lost_set(&mut self, rng: &mut Rng) {
+        if self.timer != TimerKind::SortedSet || !rng.percent(50) {
+            return;
+        }
+        let millis = Duration::from_millis;
+        let at = millis(rng.below(70_000));
+        for number in 0..rng.within(1, 4) {
+            let key = self.push_key(&format!("Job@ok@read{number}"));
+            let delay = millis(rng.within(6_000, 30_000));
+            self.push_op(at + millis(rng.below(300)), 0, key, Verb::KeySet { delay });
+        }
+        let flushed_at = at + millis(rng.within(100, 700));
+        self.push_fault(flushed_at, FaultKind::RedisFlushed, 0, Duration::ZERO);
+    }
+
     /// A run is cancelled, and every daemon dies: retention ends it.
     pub(super) fn draw_cancelled_run(&mut self, rng: &mut Rng) {
         if !self.prunes || !rng.percent(50) {
