@@ -14,7 +14,7 @@ use tracing::log::LevelFilter;
 
 use super::error::error;
 use super::error_numbers::is_transient;
-use super::pool::{Pool, PooledConnection};
+use super::pool::{Pool, PooledConnection, is_writable};
 use super::queries::{Queries, padded};
 use super::sizes::PacketMax;
 use lapsed_core::config::{ConfigError, ENCODE, LedgerConfig};
@@ -99,6 +99,9 @@ impl Pools {
             .max_connections(config.max_connections)
             .acquire_timeout(HANDLER_ACQUIRE_TIMEOUT)
             .idle_timeout(Duration::from_secs(300))
+            // Instead of the driver's ping.
+            .test_before_acquire(false)
+            .before_acquire(|connection, _| Box::pin(is_writable(connection)))
             .after_release(|connection, _| {
                 Box::pin(async move {
                     let rollback = tokio::time::timeout(

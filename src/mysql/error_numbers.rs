@@ -11,12 +11,14 @@ const UNKNOWN_TABLE: u16 = 1146;
 /// MariaDB 11.6 and later: the row changed since this statement's snapshot.
 const RECORD_CHANGED: u16 = 1020;
 
-/// Shutdown, read-only, too many connections, killed, interrupted, out of memory, failed commit, proxy without a server,
-/// conflict of group replication, TiDB without its storage: it may work later or over another connection.
-const PASSING: [u16; 45] = [
+/// Shutdown, read-only, offline, too many connections, killed, interrupted, out of memory, failed commit, proxy without a
+/// server, conflict of group replication, a member that joins, leaves or becomes the primary, TiDB without its storage: it
+/// may work later or over another connection.
+const PASSING: [u16; 57] = [
     1037, 1038, 1040, 1041, 1047, 1053, 1080, 1129, 1135, 1152, 1158, 1159, 1160, 1161, 1180, 1181,
-    1203, 1205, 1226, 1290, 1317, 1412, 1615, 1637, 1792, 1836, 1927, 1969, 3024, 3100, 3101, 3170,
-    4031, 8002, 8022, 8027, 8028, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9010,
+    1203, 1205, 1226, 1290, 1317, 1412, 1615, 1637, 1792, 1836, 1927, 1969, 3024, 3032, 3100, 3101,
+    3170, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4031, 4094, 4311, 4312, 4313, 8002, 8022, 8027,
+    8028, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9010,
 ];
 
 /// Refused values, or refused by a constraint or trigger of the table: null, too long, out of range, not of the column's

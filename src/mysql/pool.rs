@@ -2,7 +2,7 @@
 //!
 //! The driver's pool pings each connection before and after every use, which doubles the round trips of a claim, and loses
 //! a permit for good when a connection whose peer fell silent is given back. This pool uses a connection that was used a
-//! moment ago as it is, pings one that was idle for longer, and closes one in doubt.
+//! moment ago as it is, asks one that was idle for longer, and closes one in doubt.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySqlConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySqlConnection, Row as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -60,10 +60,19 @@ pub(super) fn statement_limit(limit: Option<Duration>) -> String {
     format!("SET SESSION autocommit = 1 /*M!100101 , {maria} */ /*!50708 , {mysql} */")
 }
 
+/// A question instead of a ping. The primary of a group that becomes a secondary goes on answering, and refuses each write.
+const IS_WRITABLE: &str = "SELECT CAST(@@GLOBAL.read_only AS CHAR) IN ('0', 'OFF')";
+
+/// True if an idle connection is alive, and leads to a server that may be written to.
+pub(super) async fn is_writable(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+    let writable = sqlx::raw_sql(IS_WRITABLE).fetch_one(connection).await?;
+    writable.try_get_unchecked(0)
+}
+
 /// A connection that was used more recently than this is taken to be alive.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long an idle connection may take to answer a ping.
+/// How long an idle connection may take to answer.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection that is idle for this long is closed.
@@ -94,8 +103,8 @@ struct Inner {
 struct Idle {
     session: Session,
     since: Instant,
-    /// Another connection broke meanwhile: ping this one before use, however fresh it is.
-    needs_ping: bool,
+    /// Another connection broke meanwhile: ask this one before use, however fresh it is.
+    in_doubt: bool,
 }
 
 /// A connection, and when it was opened.
@@ -161,20 +170,20 @@ impl Pool {
         })
     }
 
-    /// Returns an idle connection that is alive. Closes idle ones that are not.
+    /// Returns an idle connection that is alive and leads to a server that may be written to. Closes idle ones that are not.
     async fn rested(&self, deadline: Instant) -> Option<Session> {
         loop {
             let Idle {
                 mut session,
                 since,
-                needs_ping,
+                in_doubt,
             } = self.idle().pop_back()?;
-            if !needs_ping && since.elapsed() < FRESH {
+            if !in_doubt && since.elapsed() < FRESH {
                 return Some(session);
             }
             let patience = deadline.min(Instant::now() + PING_TIMEOUT);
-            let alive = timeout_at(patience, session.connection.ping()).await;
-            if matches!(alive, Ok(Ok(()))) {
+            let writable = timeout_at(patience, is_writable(&mut session.connection)).await;
+            if matches!(writable, Ok(Ok(true))) {
                 return Some(session);
             }
         }
@@ -241,7 +250,7 @@ impl Pool {
         idle.push_back(Idle {
             session,
             since: now,
-            needs_ping: false,
+            in_doubt: false,
         });
         let forgotten = idle
             .front()
@@ -253,11 +262,9 @@ impl Pool {
         }
     }
 
-    /// Marks all idle connections for a ping, since one broke.
+    /// Marks all idle connections as in doubt, since one broke.
     fn recheck_idle(&self) {
-        self.idle()
-            .iter_mut()
-            .for_each(|idle| idle.needs_ping = true);
+        self.idle().iter_mut().for_each(|idle| idle.in_doubt = true);
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {

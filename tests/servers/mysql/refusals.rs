@@ -15,6 +15,12 @@ const MAY_PASS: [u16; 22] = [
     1412, 9007, 8002, 8022, 8028, 65_000,
 ];
 
+/// What a member of a group says while it joins, leaves, is offline, becomes the primary or is none any more, and when a commit
+/// conflicts. It may work later, or over another connection.
+const OF_A_GROUP: [u16; 15] = [
+    1290, 1836, 3032, 3100, 3101, 3781, 3782, 3783, 3796, 3797, 3799, 4094, 4311, 4312, 4313,
+];
+
 /// What is about a value.
 const ABOUT_DATA: [u16; 7] = [1406, 1366, 1264, 3140, 1292, 1267, 3988];
 
@@ -62,6 +68,12 @@ async fn only_data_errors_are_permanent() {
             );
             assert_eq!((refused, passes), (about_data, !about_data), "{one}");
         }
+    }
+    for one in OF_A_GROUP {
+        number.store(one, std::sync::atomic::Ordering::SeqCst);
+        let error = through.settle(std::slice::from_ref(&settlement)).await;
+        let error = error.unwrap_err();
+        assert!(error.is_transient(), "{one}: {error}");
     }
     number.store(0, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(
