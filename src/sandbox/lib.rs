@@ -5,7 +5,7 @@
 //! value that holds it, and also when the whole process is killed: it is started through `setpriv --pdeathsig`.
 //!
 //! [`PrivateCluster`] starts several Redis servers as one Redis Cluster, [`PrivateGalera`] several MariaDB servers as one
-//! Galera cluster.
+//! Galera cluster, [`PrivateGroup`] several MySQL servers as one group.
 //!
 //! Faults are easy to inject: [`kill`](PrivateRedis::kill) and restart, or [`stop_process`](PrivateRedis::stop_process)
 //! for a server that accepts connections and never answers.
@@ -13,6 +13,7 @@
 mod cluster;
 mod error;
 mod galera;
+mod group;
 mod home;
 mod maria;
 mod port;
@@ -22,5 +23,6 @@ mod redis;
 pub use cluster::PrivateCluster;
 pub use error::SandboxError;
 pub use galera::PrivateGalera;
+pub use group::PrivateGroup;
 pub use maria::{MariaOptions, PrivateMaria};
 pub use redis::{PrivateRedis, RedisOptions};

@@ -313,7 +313,7 @@ impl PrivateMaria {
     }
 }
 
-fn connect_options(port: u16) -> MySqlConnectOptions {
+pub(super) fn connect_options(port: u16) -> MySqlConnectOptions {
     MySqlConnectOptions::new()
         .host("127.0.0.1")
         .port(port)

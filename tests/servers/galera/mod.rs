@@ -2,90 +2,36 @@
 //!
 //! `LAPSED_TEST_FAILOVERS` sets how often the writer is killed, once by default.
 
-mod balancer;
+mod arbitrator;
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Admin, Claims, LedgerError};
 use lapsed::task::Arming;
-use lapsed::{ClientError, Config, Due};
+use lapsed::{Config, Due};
 use lapsed_doctor::{self as doctor, Severity};
 use lapsed_sandbox::PrivateGalera;
 use sqlx::{Connection, Executor, MySqlConnection};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::balancer::{Arbitrator, Balancer, write_program};
+use self::arbitrator::Arbitrator;
 use crate::doctor::rig::{assert_contains, finding};
 use crate::ledger_conformance::rig as conformance;
-use crate::support::daemon::Daemon;
-use crate::support::rig::Rig;
+use crate::replicated::balancer::{Balancer, Check, write_program};
+use crate::replicated::{
+    Load, another_writer, each_took_effect_once, until_none_waits, until_one_runs,
+};
 use crate::support::setup::Setup;
 use crate::support::tasks::key;
 use crate::support::wait::until;
 
-/// Creates tasks, 100 a second, each due within two seconds. Returns the names of those that were acknowledged.
-async fn load(daemon: Arc<Daemon>, stops: Arc<AtomicBool>) -> BTreeSet<String> {
-    let mut ticks = tokio::time::interval(Duration::from_millis(10));
-    let mut creations = JoinSet::new();
-    let mut number = 0;
-    while !stops.load(Ordering::Relaxed) {
-        ticks.tick().await;
-        let (daemon, name) = (daemon.clone(), format!("Job@trace@{number}"));
-        let due = Due::after_ms(number * 37 % 2_000).unwrap();
-        number += 1;
-        creations.spawn(async move {
-            match daemon.tasks.create(key(&name), due).await {
-                Ok(_) => Some(name),
-                Err(ClientError::Ledger(error)) if error.is_transient() => None,
-                Err(error) => panic!("{error}"),
-            }
-        });
-    }
-    creations.join_all().await.into_iter().flatten().collect()
-}
-
-/// Waits until another node is the writer. Returns its number.
-async fn another_writer(cluster: &PrivateGalera, balancer: &Balancer, before: usize) -> usize {
-    let old = cluster.nodes[before].port();
-    let found = Cell::new(None);
-    until("another node is the writer", async || {
-        found.set(balancer.writer().await.filter(|port| *port != old));
-        found.get().is_some()
-    })
-    .await;
-    let port = found.get().unwrap();
-    cluster
-        .nodes
-        .iter()
-        .position(|node| node.port() == port)
-        .unwrap()
-}
-
-/// Waits until a task runs that did not run before.
-async fn until_one_runs(rig: &Rig) {
-    let done = async || {
-        let count = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 1";
-        let count: Result<i64, _> = sqlx::query_scalar(count).fetch_one(&rig.sql).await;
-        count.ok()
-    };
-    let before = Cell::new(None);
-    until("tasks run", async || match (before.get(), done().await) {
-        (None, count) => {
-            before.set(count);
-            false
-        }
-        (before, count) => count > before,
-    })
-    .await;
-}
+const IS_SYNCED: Check = Check {
+    word: "wsrep_local_state",
+    user: "CREATE USER haproxy IDENTIFIED BY 'secret'",
+};
 
 /// Connects to a node that has the data of the majority. Reads wait until it has applied what the cluster has committed.
 async fn synced_node(cluster: &PrivateGalera) -> Mutex<MySqlConnection> {
@@ -114,7 +60,7 @@ async fn synced_node(cluster: &PrivateGalera) -> Mutex<MySqlConnection> {
 async fn each_task_takes_effect_once_and_never_early_while_writers_die_hang_and_lose_their_majority()
  {
     let mut cluster = PrivateGalera::start(3, "lapsed").await.unwrap();
-    let balancer = Balancer::start(&cluster).await;
+    let balancer = Balancer::start(&cluster.nodes, &IS_SYNCED, "root").await;
     let rig = Setup::new("engine.lease = '5s'")
         .ledger(balancer.url())
         .start()
@@ -123,25 +69,27 @@ async fn each_task_takes_effect_once_and_never_early_while_writers_die_hang_and_
     let other = rig.daemon();
     daemon.hears_events().await;
     other.hears_events().await;
-    let stops = Arc::new(AtomicBool::new(false));
-    let load = tokio::spawn(load(daemon.clone(), stops.clone()));
+    let load = Load::start(&daemon);
 
     let mut writer = 0;
     for _ in 0..crate::failover::failovers() {
         until_one_runs(&rig).await;
         let began = Instant::now();
         cluster.nodes[writer].kill();
-        let next = another_writer(&cluster, &balancer, writer).await;
+        let next = another_writer(&cluster.nodes, &balancer, writer).await;
         until_one_runs(&rig).await;
         println!("a killed writer: tasks run after {:?}", began.elapsed());
         cluster.rejoin(writer).await.unwrap();
         // The writer that returns is not written to beside the new one.
-        assert_eq!(another_writer(&cluster, &balancer, writer).await, next);
+        assert_eq!(
+            another_writer(&cluster.nodes, &balancer, writer).await,
+            next
+        );
         writer = next;
     }
     let began = Instant::now();
     cluster.nodes[writer].stop_process().unwrap();
-    let next = another_writer(&cluster, &balancer, writer).await;
+    let next = another_writer(&cluster.nodes, &balancer, writer).await;
     until_one_runs(&rig).await;
     println!("a hanging writer: tasks run after {:?}", began.elapsed());
     cluster.nodes[writer].continue_process().unwrap();
@@ -165,45 +113,10 @@ async fn each_task_takes_effect_once_and_never_early_while_writers_die_hang_and_
     until_one_runs(&rig).await;
     println!("a majority again: tasks run after {:?}", began.elapsed());
 
-    stops.store(true, Ordering::Relaxed);
-    let acknowledged = load.await.unwrap();
+    let acknowledged = load.stop().await;
     let node = synced_node(&cluster).await;
-    until("no task waits", async || {
-        let waits = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0";
-        let waits: i64 = sqlx::query_scalar(waits)
-            .fetch_one(&mut *node.lock().await)
-            .await
-            .unwrap();
-        waits == 0
-    })
-    .await;
-    let runs: Vec<(String, i64, i64)> = sqlx::query_as("SELECT name, due_ms, at_ms FROM runs")
-        .fetch_all(&mut *node.lock().await)
-        .await
-        .unwrap();
-    let ran: BTreeSet<&str> = runs.iter().map(|(name, ..)| name.as_str()).collect();
-    assert_eq!(ran.len(), runs.len(), "names, runs");
-    let lost: Vec<_> = acknowledged
-        .iter()
-        .filter(|name| !ran.contains(name.as_str()))
-        .collect();
-    assert!(lost.is_empty(), "{lost:?}");
-    for (name, due_ms, at_ms) in &runs {
-        assert!(at_ms >= due_ms, "{name} is early: {at_ms}, due {due_ms}");
-    }
-    let mut late: Vec<i64> = runs
-        .iter()
-        .map(|(_, due_ms, at_ms)| at_ms - due_ms)
-        .collect();
-    late.sort_unstable();
-    println!(
-        "{} tasks acknowledged, {} run; lateness p50 {} ms, p99 {} ms, max {} ms",
-        acknowledged.len(),
-        runs.len(),
-        late[late.len() / 2],
-        late[late.len() * 99 / 100],
-        late[late.len() - 1]
-    );
+    until_none_waits(&node).await;
+    each_took_effect_once(&acknowledged, &node).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! What stands beside the nodes of a Galera cluster: HAProxy, with the configuration and the check of
-//! docs/replicated-mysql.md, and an arbitrator.
+//! HAProxy in front of the nodes of a replicated server, with the configuration and the checks of
+//! docs/replicated-mysql.md.
 
 use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use lapsed_sandbox::PrivateGalera;
+use lapsed_sandbox::PrivateMaria;
 use sqlx::{Connection, MySqlConnection};
 use tempfile::TempDir;
 
@@ -18,26 +18,35 @@ use crate::support::wait::until;
 pub struct Balancer {
     process: Child,
     directory: TempDir,
-    port: u16,
+    url: String,
+}
+
+/// How the balancer finds the node that is written to.
+pub struct Check {
+    /// A word of its script on the page.
+    pub word: &'static str,
+    /// SQL: creates its user.
+    pub user: &'static str,
 }
 
 impl Balancer {
-    pub async fn start(cluster: &PrivateGalera) -> Self {
-        let mut connection = MySqlConnection::connect(&cluster.nodes[0].url("lapsed"))
+    /// `user` is who connects through it to the database `lapsed`.
+    pub async fn start(nodes: &[PrivateMaria], check: &Check, user: &str) -> Self {
+        let mut connection = MySqlConnection::connect(&nodes[0].url("lapsed"))
             .await
             .unwrap();
-        sqlx::raw_sql("CREATE USER haproxy IDENTIFIED BY 'secret'")
+        sqlx::raw_sql(check.user)
             .execute(&mut connection)
             .await
             .unwrap();
         let directory = TempDir::new().unwrap();
-        let check = directory.path().join("galera-is-synced");
-        write_program(&check, &block("sh"));
+        let program = directory.path().join("is-the-writer");
+        write_program(&program, &block("sh", check.word));
         let port = free_port();
-        let mut text = block("haproxy")
-            .replace("/usr/local/bin/galera-is-synced", check.to_str().unwrap())
+        let mut text = block("haproxy", "")
+            .replace("/usr/local/bin/galera-is-synced", program.to_str().unwrap())
             .replace("127.0.0.1:3307", &format!("127.0.0.1:{port}"));
-        for (number, node) in cluster.nodes.iter().enumerate() {
+        for (number, node) in nodes.iter().enumerate() {
             let address = format!("10.0.0.{}:3306", number + 1);
             assert!(text.contains(&address), "{text}");
             text = text.replace(&address, &format!("127.0.0.1:{}", node.port()));
@@ -55,7 +64,7 @@ impl Balancer {
         let balancer = Self {
             process,
             directory,
-            port,
+            url: format!("mysql://{user}@127.0.0.1:{port}/lapsed"),
         };
         until("a node is the writer", async || {
             balancer.writer().await.is_some()
@@ -66,7 +75,7 @@ impl Balancer {
 
     /// The URL of the database, on the writer.
     pub fn url(&self) -> String {
-        format!("mysql://root@127.0.0.1:{}/lapsed", self.port)
+        self.url.clone()
     }
 
     /// The port of the node to which a new connection leads.
@@ -79,10 +88,10 @@ impl Balancer {
     }
 }
 
-/// The block of this language in the page.
-fn block(language: &str) -> String {
+/// The first block of the page in this language that has the word.
+fn block(language: &str, word: &str) -> String {
     let mut blocks = blocks("docs/replicated-mysql.md").into_iter();
-    let block = blocks.find(|block| block.language == language);
+    let block = blocks.find(|block| block.language == language && block.text.contains(word));
     block.expect("the page has such a block").text
 }
 
@@ -102,43 +111,7 @@ impl Drop for Balancer {
     }
 }
 
-/// A member of the cluster without data, which only votes. Ends with this value.
-pub struct Arbitrator {
-    process: Child,
-    /// It writes its view of the cluster to where it is started.
-    _directory: TempDir,
-}
-
-impl Arbitrator {
-    pub fn start(cluster: &PrivateGalera) -> Self {
-        let port = free_port();
-        let directory = TempDir::new().unwrap();
-        let process = Command::new("garbd")
-            .current_dir(directory.path())
-            .arg(format!("--address={}", cluster.group_address()))
-            .arg("--group=sandbox")
-            .arg(format!(
-                "--options=gmcast.listen_addr=tcp://127.0.0.1:{port}"
-            ))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self {
-            process: process.expect("garbd starts"),
-            _directory: directory,
-        }
-    }
-}
-
-impl Drop for Arbitrator {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     socket.local_addr().unwrap().port()
 }
