@@ -120,16 +120,26 @@ impl Inspection {
     /// Returns the error reply of each key command that this user may not run. Each is tried on a key that does not
     /// exist.
     pub async fn refused_verbs(&self, names: &Names) -> Result<Vec<RedisError>, RedisError> {
-        let name = &names.probe(ProbeId::random())[..];
-        let verbs: [(&'static str, &[&str]); 4] = [
-            ("SET", &["SET", name, "", "PX", "1", "XX"]),
-            ("PTTL", &["PTTL", name]),
-            ("GETRANGE", &["GETRANGE", name, "0", "6"]),
-            ("DEL", &["DEL", name]),
-        ];
+        let probe = names.probe(ProbeId::random());
+        // A master without slots has no key.
+        let name = self.commands.tag().map(|tag| format!("{probe}{tag}"));
+        let of_keys = name.iter().flat_map(|name| {
+            [
+                ("SET", vec!["SET", name, "", "PX", "1", "XX"]),
+                ("PTTL", vec!["PTTL", name]),
+                ("GETRANGE", vec!["GETRANGE", name, "0", "6"]),
+                ("DEL", vec!["DEL", name]),
+            ]
+        });
+        let of_nodes = self.commands.cluster().into_iter().flat_map(|_| {
+            [
+                ("CLUSTER NODES", vec!["CLUSTER", "NODES"]),
+                ("ASKING", vec!["ASKING"]),
+            ]
+        });
         let mut refused = Vec::new();
-        for (verb, words) in verbs {
-            match self.ask::<redis::Value>(verb, words).await {
+        for (verb, words) in of_keys.chain(of_nodes) {
+            match self.ask::<redis::Value>(verb, &words).await {
                 Ok(_) => {}
                 Err(error @ RedisError::Unreachable(_)) => return Err(error),
                 Err(error) => refused.push(error),

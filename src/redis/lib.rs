@@ -46,7 +46,7 @@ pub use delivery::{DelayedSet, Deliveries, DueJob, MovedJob, RegisterPage, SeenJ
 pub use error::RedisError;
 #[cfg(feature = "engine")]
 pub use inspection::{Client, Facts, Inspection, Listeners};
-pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Server, Ttl, Value};
+pub use keyspace::{ArmedKey, Existing, Found, Holds, Keyspace, Put, Role, Server, Ttl, Value};
 #[cfg(feature = "engine")]
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};

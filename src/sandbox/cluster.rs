@@ -17,7 +17,8 @@ const ASKED_EVERY: Duration = Duration::from_millis(50);
 pub struct PrivateCluster {
     /// The nodes. The masters come first.
     pub nodes: Vec<PrivateRedis>,
-    options: RedisOptions,
+    /// Of the nodes, in order. The last ones are also those of nodes that join later.
+    options: Vec<RedisOptions>,
 }
 
 impl PrivateCluster {
@@ -26,15 +27,18 @@ impl PrivateCluster {
     /// # Errors
     /// As [`RedisOptions::start`]; also if a node refuses, or if the cluster is not ready within 60 s.
     pub async fn start(masters: usize, replicas: usize) -> Result<Self, SandboxError> {
-        Self::start_with(PrivateRedis::options(), masters, replicas).await
+        Self::start_with(vec![PrivateRedis::options()], masters, replicas).await
     }
 
-    /// The same with these options for each node.
+    /// The same with these options for the nodes, in order. The last ones are also those of all others.
     ///
     /// # Errors
     /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    /// Without options.
     pub async fn start_with(
-        options: RedisOptions,
+        options: Vec<RedisOptions>,
         masters: usize,
         replicas: usize,
     ) -> Result<Self, SandboxError> {
@@ -152,8 +156,10 @@ impl PrivateCluster {
     }
 
     async fn start_node(&mut self) -> Result<usize, SandboxError> {
-        let options = self.options.clone();
+        let options = self.options.get(self.nodes.len()).or(self.options.last());
         let options = options
+            .expect("there are options for a node")
+            .clone()
             .set("cluster-enabled", "yes")
             .set("cluster-node-timeout", "1000")
             .set("cluster-port", &super::port::free_port().to_string())

@@ -41,6 +41,11 @@ impl Process {
         Self::program(WORKER, config_file(rig), &[])
     }
 
+    /// The same with this configuration and environment.
+    pub fn worker_with(config: NamedTempFile, env: &[(&str, &str)]) -> Self {
+        Self::program(WORKER, config, env)
+    }
+
     /// An ignored test of this binary as a program, which finds its configuration by [`config_of_program`].
     pub fn program(test: &str, config: NamedTempFile, env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -129,7 +129,9 @@ impl Router<'_> {
                     }
                     let reply = replies.next().unwrap_or(Value::Nil);
                     match Redirect::parse(&reply, &node) {
-                        Some(Redirect::Ask(node)) => drop(redirected.insert(place, Some(node))),
+                        Some(Redirect::Ask(node)) => {
+                            redirected.insert(place, Some(topology.reached_at(node)));
+                        }
                         Some(Redirect::Moved | Redirect::Later) => {
                             is_outdated = true;
                             redirected.insert(place, None);

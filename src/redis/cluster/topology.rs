@@ -26,7 +26,11 @@ pub struct Topology {
     pub masters: Vec<Master>,
     /// All nodes, replicas too.
     pub nodes: Vec<Address>,
+    /// Where a node is reached that announces a host name, by what redirections may call it instead.
+    names: HashMap<Address, Address>,
     slots: Vec<Slot>,
+    /// Slots without a master, by the id of the one that had them last.
+    former: HashMap<usize, String>,
     /// When the nodes were asked.
     pub read_at: Instant,
 }
@@ -49,6 +53,8 @@ pub struct View(Vec<Seen>);
 struct Seen {
     id: String,
     address: Address,
+    /// The same with its IP and with its host name.
+    names: Vec<Address>,
     is_master: bool,
     /// It answers, as far as the other one knows.
     is_well: bool,
@@ -56,7 +62,16 @@ struct Seen {
     epoch: u64,
     slots: Vec<(u16, u16)>,
     /// Slots that it is handing over or taking over. Told by itself alone.
-    moving: Vec<u16>,
+    moving: Vec<(u16, Move)>,
+}
+
+/// A slot that moves by `MIGRATE`, as one of both nodes says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Move {
+    /// To the node with this id.
+    To(String),
+    /// From it.
+    From(String),
 }
 
 impl View {
@@ -73,13 +88,27 @@ impl View {
 
     /// True if this node says of itself that it has the slot, and neither hands it over nor takes it over.
     pub fn has_settled(&self, slot: u16) -> bool {
-        let mut own = self.0.iter().filter(|node| node.is_self);
-        own.any(|node| {
+        self.owns(slot) && self.own().all(|node| node.move_of(slot).is_none())
+    }
+
+    /// How this node says that the slot moves: from itself, which has it, or to itself, which has it not yet. `None` also of a
+    /// node that has lost the slot to another meanwhile.
+    pub fn move_of(&self, slot: u16) -> Option<&Move> {
+        let found = self.own().find_map(|node| node.move_of(slot))?;
+        (self.owns(slot) == matches!(found, Move::To(_))).then_some(found)
+    }
+
+    /// True if this node says of itself that it is a master and has the slot.
+    fn owns(&self, slot: u16) -> bool {
+        self.own().any(|node| {
             let mut ranges = node.slots.iter();
-            node.is_master
-                && ranges.any(|(first, last)| (*first..=*last).contains(&slot))
-                && !node.moving.contains(&slot)
+            node.is_master && ranges.any(|(first, last)| (*first..=*last).contains(&slot))
         })
+    }
+
+    /// What it says of itself.
+    fn own(&self) -> impl Iterator<Item = &Seen> {
+        self.0.iter().filter(|node| node.is_self)
     }
 }
 
@@ -98,20 +127,21 @@ impl Seen {
         if flags.contains(&"handshake") || flags.contains(&"noaddr") {
             return None;
         }
-        let host = match (name, ip) {
-            (Some(name), _) if by_name => name,
+        let ip = match ip {
             // A node that has not been spoken to does not know its address.
-            (_, "") => &asked.host,
+            "" => &asked.host,
             _ => ip,
+        };
+        let host = name.filter(|_| by_name).unwrap_or(ip);
+        let port = port.parse().ok()?;
+        let at = |host: &str| Address {
+            host: host.to_owned(),
+            port,
         };
         let (mut slots, mut moving) = (Vec::new(), Vec::new());
         for word in words {
             match word.strip_prefix('[') {
-                Some(word) => moving.extend(
-                    word.split('-')
-                        .next()
-                        .and_then(|slot| slot.parse::<u16>().ok()),
-                ),
+                Some(word) => moving.extend(Move::parse(word)),
                 None => {
                     let (first, last) = word.split_once('-').unwrap_or((word, word));
                     slots.extend(first.parse().ok().zip(last.parse().ok()));
@@ -121,10 +151,8 @@ impl Seen {
         slots.retain(|(first, last)| first <= last && *last < SLOTS);
         Some(Self {
             id,
-            address: Address {
-                host: host.to_owned(),
-                port: port.parse().ok()?,
-            },
+            address: at(host),
+            names: name.into_iter().chain([ip]).map(at).collect(),
             is_master: flags.contains(&"master"),
             is_well: !flags.contains(&"fail"),
             is_self: flags.contains(&"myself"),
@@ -132,6 +160,42 @@ impl Seen {
             slots,
             moving,
         })
+    }
+}
+
+impl Seen {
+    fn move_of(&self, slot: u16) -> Option<&Move> {
+        let mut moving = self.moving.iter();
+        moving.find_map(|(moves, how)| (*moves == slot).then_some(how))
+    }
+}
+
+impl Move {
+    /// `slot->-id]` or `slot-<-id]`.
+    fn parse(word: &str) -> Option<(u16, Self)> {
+        let (slot, rest) = word.split_once('-')?;
+        let (way, id) = rest.strip_suffix(']')?.split_once('-')?;
+        let id = id.to_owned();
+        let how = match way {
+            ">" => Self::To(id),
+            "<" => Self::From(id),
+            _ => return None,
+        };
+        Some((slot.parse().ok()?, how))
+    }
+
+    /// True if the other node says the same of the slot. This one, with the id, says `self`.
+    pub fn is_confirmed_by(&self, other: &Self, id: &str) -> bool {
+        match (self, other) {
+            (Self::To(_), Self::From(this)) | (Self::From(_), Self::To(this)) => this == id,
+            _ => false,
+        }
+    }
+
+    /// The id of the other node.
+    pub fn other(&self) -> &str {
+        let (Self::To(id) | Self::From(id)) = self;
+        id
     }
 }
 
@@ -179,9 +243,15 @@ impl Topology {
             .collect();
         let owner_before = |slot: usize| {
             let before = before?;
-            let owner = before.slots[slot].owner?;
-            Some(&before.masters[usize::from(owner)].id)
+            match before.slots[slot].owner {
+                Some(owner) => Some(&before.masters[usize::from(owner)].id),
+                None => before.former.get(&slot),
+            }
         };
+        let unowned = claims.iter().enumerate().filter(|(_, it)| it.is_none());
+        let former = unowned
+            .filter_map(|(slot, _)| Some((slot, owner_before(slot)?.clone())))
+            .collect();
         let slots = claims.iter().enumerate().map(|(slot, claim)| {
             let owner = claim.and_then(|(_, id)| places.get(id).copied());
             let is_other = owner
@@ -197,13 +267,25 @@ impl Topology {
         });
         Self {
             slots: slots.collect(),
+            former,
             nodes: latest
                 .values()
                 .map(|(_, seen)| seen.address.clone())
                 .collect(),
+            names: latest
+                .values()
+                .flat_map(|(_, seen)| seen.names.iter().map(|name| (name, &seen.address)))
+                .filter(|(name, address)| name != address)
+                .map(|(name, address)| (name.clone(), address.clone()))
+                .collect(),
             masters,
             read_at,
         }
+    }
+
+    /// Where the node is reached that a redirection names: by its IP, which no certificate may have, or by its host name.
+    pub fn reached_at(&self, named: Address) -> Address {
+        self.names.get(&named).cloned().unwrap_or(named)
     }
 
     /// The master that has the slot.
@@ -284,6 +366,31 @@ mod tests {
         assert_eq!(told, ["h:7000", "10.0.0.2:7001", "10.0.0.3:7002"]);
         let by_name = View::parse(text, &address(1), true);
         assert_eq!(by_name.0[0].address.host, "n1");
+        let topology = Topology::merge(&[by_name], None, Instant::now());
+        let reached = |host: &str, port| {
+            let host = host.to_owned();
+            topology.reached_at(Address { host, port }).to_string()
+        };
+        assert_eq!(reached("h", 7000), "n1:7000");
+        assert_eq!(reached("10.0.0.2", 7001), "10.0.0.2:7001");
+        assert_eq!(reached("10.0.0.9", 7009), "10.0.0.9:7009");
+        let topology = Topology::merge(std::slice::from_ref(&found), None, Instant::now());
+        let named = Address {
+            host: "n1".to_owned(),
+            port: 7000,
+        };
+        assert_eq!(topology.reached_at(named).to_string(), "h:7000");
+        let moves = [2, 7, 9].map(|slot| found.move_of(slot).cloned());
+        let [to, from] = [Move::To("b".to_owned()), Move::From("b".to_owned())];
+        let confirmed = [
+            (Move::From("a".to_owned()), true),
+            (Move::From("c".to_owned()), false),
+            (Move::To("a".to_owned()), false),
+        ];
+        for (other, is_confirmed) in confirmed {
+            assert_eq!(to.is_confirmed_by(&other, "a"), is_confirmed, "{other:?}");
+        }
+        assert_eq!(moves, [Some(to), None, Some(from)]);
         let settled: Vec<bool> = [0, 2, 7, 8, 9].map(|slot| found.has_settled(slot)).into();
         assert_eq!(settled, [true, false, true, false, false]);
     }
@@ -308,6 +415,26 @@ mod tests {
         assert_eq!((owner(&after, 5), owner(&after, 6)), (Some("b"), Some("c")));
         assert_eq!((after.moved_at(5), after.moved_at(6)), (Some(now), None));
         assert_eq!((after.unowned(), after.latest_move()), (0, Some(now)));
+    }
+
+    #[test]
+    fn a_slot_that_had_no_master_for_a_while_has_moved_if_another_has_it_now() {
+        let of = |first: &str, second: &str| {
+            view(&format!(
+                "a h:1@1 myself,master - 0 0 1 connected {first}\nb h:2@2 master - 0 0 2 connected {second}"
+            ))
+        };
+        let start = Instant::now();
+        let mut topology = Topology::merge(&[of("0-9", "10-16383")], None, start);
+        for (step, first, second) in [(1, "0-7", "10-16383"), (2, "0-7", "10-16383")] {
+            let at = start + std::time::Duration::from_secs(step);
+            topology = Topology::merge(&[of(first, second)], Some(&topology), at);
+            assert_eq!((topology.unowned(), topology.latest_move()), (2, None));
+        }
+        let now = start + std::time::Duration::from_secs(3);
+        let after = Topology::merge(&[of("0-8", "9-16383")], Some(&topology), now);
+        assert_eq!((after.moved_at(8), after.moved_at(9)), (None, Some(now)));
+        assert_eq!(after.unowned(), 0);
     }
 
     #[test]

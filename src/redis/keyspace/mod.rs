@@ -6,11 +6,12 @@ mod server;
 pub use inspect::{Found, Value};
 pub use server::{Role, Server};
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::Pipeline;
 
-use super::cluster::slot_of;
+use super::cluster::{View, slot_of};
 use super::{Commands, EventKind, Master, Names, RedisError};
 use lapsed_core::task::{TaskKey, UnixMs};
 
@@ -42,6 +43,17 @@ pub struct ArmedKey<'a> {
     pub due: UnixMs,
     /// Time until then. Redis measures it on its own clock.
     pub remaining: Duration,
+}
+
+/// Where a key is, if it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// On this server.
+    All,
+    /// On this server or on another one, between which its slot is moving as both say. Each knows whether the other has it.
+    WithAnother,
+    /// On another server, or its slot has moved lately: what this one says of it proves nothing.
+    Nothing,
 }
 
 /// How to treat a key that exists.
@@ -128,23 +140,66 @@ impl Keyspace {
             .collect()
     }
 
-    /// Returns for each key whether this server has it if it exists. That is so of a server that is no node of a cluster,
-    /// and of a master whose slot does not move, and has not moved lately.
+    /// Returns for each key what this server knows of it, which was told `age` ago that the key was deleted. In a cluster
+    /// that depends on the key's slot.
     ///
     /// # Errors
     /// If the node does not answer.
-    pub async fn holds(&self, keys: &[TaskKey]) -> Result<Vec<bool>, RedisError> {
+    pub async fn holds(&self, keys: &[TaskKey], age: Duration) -> Result<Vec<Holds>, RedisError> {
         let Some((cluster, home)) = self.commands.node() else {
-            return Ok(vec![true; keys.len()]);
+            return Ok(vec![Holds::All; keys.len()]);
         };
         let view = cluster.view_of(&home.address).await?;
         let topology = cluster.topology().await?;
-        let holds = |key| {
+        let mut others: HashMap<&str, Option<View>> = HashMap::new();
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
             let slot = slot_of(self.names.task(key).as_bytes());
             let moved_at = topology.moved_at(slot);
-            view.has_settled(slot) && moved_at.is_none_or(|at| at.elapsed() > MOVED_LATELY)
+            if moved_at.is_some_and(|at| at.elapsed() <= MOVED_LATELY) {
+                found.push(Holds::Nothing);
+                continue;
+            }
+            if view.has_settled(slot) {
+                found.push(Holds::All);
+                continue;
+            }
+            let Some(moves) = view.move_of(slot) else {
+                found.push(Holds::Nothing);
+                continue;
+            };
+            let id = moves.other();
+            if !others.contains_key(id) {
+                let other = topology.masters.iter().find(|master| master.id == id);
+                let told = match other {
+                    Some(other) => self.at(other).view_if_older(other, age).await?,
+                    None => None,
+                };
+                others.insert(id, told);
+            }
+            let other = others[id].as_ref().and_then(|view| view.move_of(slot));
+            found.push(match other {
+                Some(other) if moves.is_confirmed_by(other, &home.id) => Holds::WithAnother,
+                _ => Holds::Nothing,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Returns the view of this node. `None` if it is a replica, or if its process may have started less than `age` ago: what
+    /// it had got may be lost.
+    async fn view_if_older(
+        &self,
+        node: &Master,
+        age: Duration,
+    ) -> Result<Option<View>, RedisError> {
+        let Some(cluster) = self.commands.cluster() else {
+            return Ok(None);
         };
-        Ok(keys.iter().map(holds).collect())
+        if !self.server().await?.is_master_since(age) {
+            return Ok(None);
+        }
+        cluster.view_of(&node.address).await.map(Some)
     }
 
     /// Writes keys that expire when their tasks fall due, at least one millisecond from now. Returns how many were

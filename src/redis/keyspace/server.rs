@@ -73,7 +73,18 @@ impl Keyspace {
     }
 }
 
+/// The uptime of a server may be too long by this.
+const UPTIME_ERROR: Duration = Duration::from_secs(1);
+
 impl Server {
+    /// True if it is a master, whose process surely ran this long ago already.
+    pub fn is_master_since(&self, ago: Duration) -> bool {
+        let runs = self
+            .uptime
+            .is_some_and(|uptime| uptime.saturating_sub(UPTIME_ERROR) > ago);
+        self.role == Some(Role::Master) && runs
+    }
+
     fn read(info: &str) -> Self {
         let field = |name: &str| {
             let mut pairs = info.lines().filter_map(|line| line.split_once(':'));
@@ -114,6 +125,11 @@ mod tests {
         assert_eq!(server.role, Some(Role::Replica));
         assert_eq!(server.uptime, Some(Duration::from_secs(7)));
         assert_eq!(server.time, Some(UnixMs(1_795_459_396_881)));
+        let master = Server::read(&info.replace("slave", "master"));
+        let ago = Duration::from_millis;
+        assert!(master.is_master_since(ago(5_999)));
+        assert!(!master.is_master_since(ago(6_000)));
+        assert!(!server.is_master_since(ago(0)));
         assert!(server.is_cluster_node);
         assert!(!Server::read("redis_mode:standalone").is_cluster_node);
         assert!(Server::read("server_mode:cluster").is_cluster_node);

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::key_watch::{Change, Expiry, KeyWatch, LatestChange, Noted, Receipt};
 use super::nudge::Nudge;
 use super::{AdoptionCandidate, Cause, EngineSink, Seen};
-use crate::{Backlog, Found, Keyspace, LedgerName, RedisError, Role, Ttl, Value};
+use crate::{Backlog, Found, Holds, Keyspace, LedgerName, RedisError, Role, Ttl, Value};
 use lapsed_core::clock::LedgerClock;
 use lapsed_core::task::{ADOPTION_CLOCK_ERROR_MAX, Countdown, Removal, TaskKey, UnixMs};
 use lapsed_core::telemetry::log::LogLimiter;
@@ -391,15 +391,40 @@ impl KeyInspector {
         }
         // A master whose slots move publishes `del` for each key that is elsewhere by then.
         let names: Vec<TaskKey> = keys.iter().map(|(key, _)| key.clone()).collect();
-        let held = self.keyspace.holds(&names).await;
-        let held = held.unwrap_or_else(|_| vec![false; keys.len()]);
-        let moved = held.iter().filter(|is_held| !**is_held).count();
-        self.metrics.dropped(DropReason::Unverified, moved as u64);
-        let deleted = keys.into_iter().zip(held).filter(|(_, is_held)| *is_held);
-        for ((key, heard), _) in deleted {
-            let seen = Seen::Disarmed(Removal::at(heard));
-            sink.propose(AdoptionCandidate::of_key(key, seen));
+        let oldest = keys.iter().map(|(_, heard)| *heard).min();
+        let age = oldest.map_or(Duration::ZERO, |heard| self.clock.now().since(heard));
+        let held = self.keyspace.holds(&names, age).await;
+        let held = held.unwrap_or_else(|_| vec![Holds::Nothing; keys.len()]);
+        let missing = match held.contains(&Holds::WithAnother) {
+            true => self.are_missing(&names).await,
+            false => vec![true; keys.len()],
+        };
+        let mut unproved = 0;
+        for (((key, heard), held), is_missing) in keys.into_iter().zip(held).zip(missing) {
+            let is_deleted = match held {
+                Holds::All => true,
+                Holds::WithAnother => is_missing,
+                Holds::Nothing => false,
+            };
+            match is_deleted {
+                true => {
+                    let seen = Seen::Disarmed(Removal::at(heard));
+                    sink.propose(AdoptionCandidate::of_key(key, seen));
+                }
+                false => unproved += 1,
+            }
         }
+        self.metrics.dropped(DropReason::Unverified, unproved);
+    }
+
+    /// Returns for each key whether it is missing once more: on both nodes between which its slot is moving, as was just
+    /// proved.
+    async fn are_missing(&self, keys: &[TaskKey]) -> Vec<bool> {
+        let found = self.keyspace.inspect(keys).await;
+        let found = found.unwrap_or_else(|_| vec![None; keys.len()]);
+        let is_missing =
+            |found: &Option<Found>| found.as_ref().is_some_and(|it| it.ttl == Ttl::Missing);
+        found.iter().map(is_missing).collect()
     }
 
     fn forget(&self, keys: &[TaskKey]) {

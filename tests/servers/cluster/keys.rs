@@ -118,38 +118,69 @@ pub async fn slots_of(cluster: &PrivateCluster, place: usize) -> Vec<u16> {
 
 /// Moves slots by `MIGRATE`, as `redis-cli --cluster reshard` did for years.
 pub async fn migrate(cluster: &PrivateCluster, slots: &[u16], from: usize, to: usize) {
-    let (source, target) = (id(cluster, from).await, id(cluster, to).await);
-    let port = cluster.nodes[to].port().to_string();
-    let mut giver = cluster.nodes[from].connect(0).await.unwrap();
-    let mut taker = cluster.nodes[to].connect(0).await.unwrap();
     for slot in slots {
-        let slot = slot.to_string();
-        let set = |words: &[&str]| {
-            let mut set = redis::cmd("CLUSTER");
-            set.arg("SETSLOT").arg(&slot).arg(words);
-            set
-        };
-        execute(set(&["IMPORTING", &source]), &mut taker).await;
-        execute(set(&["MIGRATING", &target]), &mut giver).await;
+        let mut moving = Moving::begin(cluster, *slot, from, to).await;
         loop {
-            let mut keys = redis::cmd("CLUSTER");
-            keys.arg("GETKEYSINSLOT").arg(&slot).arg(100);
-            let keys: Vec<String> = keys.query_async(&mut giver).await.unwrap();
+            let keys = moving.keys().await;
             if keys.is_empty() {
                 break;
             }
-            let mut migrate = redis::cmd("MIGRATE");
-            migrate
-                .arg("127.0.0.1")
-                .arg(&port)
-                .arg("")
-                .arg(0)
-                .arg(5_000);
-            migrate.arg("KEYS").arg(&keys);
-            let _: String = migrate.query_async(&mut giver).await.unwrap();
+            moving.hand_over(&keys, cluster.nodes[to].port()).await;
         }
-        execute(set(&["NODE", &target]), &mut taker).await;
-        execute(set(&["NODE", &target]), &mut giver).await;
+        moving.end().await;
+    }
+}
+
+/// A slot on its way from one node to another.
+pub struct Moving {
+    slot: String,
+    target: String,
+    giver: MultiplexedConnection,
+    taker: MultiplexedConnection,
+}
+
+impl Moving {
+    pub async fn begin(cluster: &PrivateCluster, slot: u16, from: usize, to: usize) -> Self {
+        let (source, target) = (id(cluster, from).await, id(cluster, to).await);
+        let mut moving = Self {
+            slot: slot.to_string(),
+            target: target.clone(),
+            giver: cluster.nodes[from].connect(0).await.unwrap(),
+            taker: cluster.nodes[to].connect(0).await.unwrap(),
+        };
+        let importing = moving.set(&["IMPORTING", &source]);
+        execute(importing, &mut moving.taker).await;
+        let migrating = moving.set(&["MIGRATING", &target]);
+        execute(migrating, &mut moving.giver).await;
+        moving
+    }
+
+    /// Some of the keys that have not moved yet.
+    pub async fn keys(&mut self) -> Vec<String> {
+        let mut keys = redis::cmd("CLUSTER");
+        keys.arg("GETKEYSINSLOT").arg(&self.slot).arg(100);
+        keys.query_async(&mut self.giver).await.unwrap()
+    }
+
+    /// Moves keys to the node at this port.
+    pub async fn hand_over(&mut self, keys: &[String], port: u16) {
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(port).arg("").arg(0).arg(5_000);
+        migrate.arg("KEYS").arg(keys);
+        let _: String = migrate.query_async(&mut self.giver).await.unwrap();
+    }
+
+    /// Ends the move: no key is left.
+    pub async fn end(mut self) {
+        let owner = self.set(&["NODE", &self.target]);
+        execute(owner.clone(), &mut self.taker).await;
+        execute(owner, &mut self.giver).await;
+    }
+
+    fn set(&self, words: &[&str]) -> redis::Cmd {
+        let mut set = redis::cmd("CLUSTER");
+        set.arg("SETSLOT").arg(&self.slot).arg(words);
+        set
     }
 }
 

@@ -1,7 +1,9 @@
 //! Daemons on a Redis Cluster, while its masters change and its slots move.
 
+mod access;
 mod faults;
 mod keys;
+mod moves;
 mod throughput;
 
 use lapsed::Config;
