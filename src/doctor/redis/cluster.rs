@@ -2,12 +2,13 @@
 
 use super::connectivity::{REACHABLE, unreachable};
 use super::examine_server;
+use super::rights::RIGHTS;
 use super::server::CLUSTER;
 use crate::clocks::Reading;
-use crate::runner::Runner;
+use crate::runner::{Runner, words};
 use lapsed::config::Config;
 use lapsed::diagnosis::Finding;
-use lapsed_redis::{Commands, Topology};
+use lapsed_redis::{Address, Commands, RedisError, Topology};
 
 /// Checks each master. Returns a reading of the clock of one.
 pub(super) async fn examine(
@@ -40,7 +41,22 @@ pub(super) async fn examine(
         found.push((master.address.to_string(), of_master.findings));
     }
     runner.add(merged(found));
+    let is_master = |node: &&Address| topology.masters.iter().any(|it| it.address == **node);
+    for node in topology.nodes.iter().filter(|node| !is_master(node)) {
+        if let Some(Err(error)) = runner.bounded(cluster.view_of(node)).await
+            && (error.is_refusal() || matches!(error, RedisError::Credentials(_)))
+        {
+            runner.add([replica(node, &error)]);
+        }
+    }
     reading
+}
+
+/// Judges a replica that refuses what all nodes are asked. It may be a master soon.
+fn replica(node: &Address, error: &RedisError) -> Finding {
+    Finding::error(RIGHTS, format!("{node}, a replica: {}", words(error))).remedy(
+        "give all nodes the same users: they are not copied to replicas, and each of them may be promoted",
+    )
 }
 
 /// Judges which slots are served.

@@ -36,7 +36,7 @@ use self::memory::{BUFFER_LIMIT, EVICTION, OUTPUT_BUFFER, eviction, output_buffe
 pub(super) use self::notifications::add_flags;
 use self::notifications::{FLAGS, NOTIFICATIONS, notifications};
 use self::probe::EVENTS;
-use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights};
+use self::rights::{ADOPTION, OF_NODE, RIGHTS, adoption, refused, refused_to_adopt, rights};
 use self::sentinels::{SENTINELS, sentinels};
 use self::server::{PERSISTENCE, ROLE, VERSION, no_cluster, persistence, role, version};
 
@@ -184,7 +184,8 @@ async fn examine_server(
     let refused = refused(&server, &endpoint, prefix);
     let refused = runner.query(&[RIGHTS], refused).await?;
     if let Some(refused) = &refused {
-        runner.add(rights(&channel, refused));
+        let of_node = commands.cluster().map_or("", |_| OF_NODE);
+        runner.add(rights(&channel, of_node, refused));
     }
     let mut hears_armings = false;
     if events == Events::ExpiredAndArmings {

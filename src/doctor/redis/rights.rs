@@ -7,6 +7,9 @@ use lapsed_redis::{Connected, Endpoint, EventKind, Inspection, Names, RedisError
 pub(super) const RIGHTS: &str = "redis.rights";
 pub(super) const ADOPTION: &str = "redis.adoption";
 
+/// What a node of a cluster has to allow besides: to tell of the others, and to find a key whose slot is moving.
+pub(super) const OF_NODE: &str = " +cluster|nodes +asking";
+
 /// Commands of a daemon that are refused.
 pub(super) async fn refused(
     server: &Inspection,
@@ -26,7 +29,8 @@ pub(super) async fn refused(
     Ok(refused)
 }
 
-pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
+/// `of_node` is what else a node of a cluster has to allow.
+pub(super) fn rights(channel: &str, of_node: &str, refused: &[RedisError]) -> Vec<Finding> {
     if refused.is_empty() {
         let found = "this user may set, read and delete keys, and subscribe";
         return vec![Finding::ok(RIGHTS, found)];
@@ -34,7 +38,7 @@ pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
     let finding = |error: &RedisError| {
         let remedy = match error {
             RedisError::NoPermission { .. } => format!(
-                "let the user of `redis.url` do it: `ACL SETUSER <user> +set +get +getrange +pttl +del +scan +hset +hgetall +hdel +psubscribe +publish +ping ~* &{channel}`"
+                "let the user of `redis.url` do it: `ACL SETUSER <user> +set +get +getrange +pttl +del +scan +hset +hgetall +hdel +psubscribe +publish +ping{of_node} ~* &{channel}`"
             ),
             RedisError::Replica(_) => "name the master in `redis.url`".to_owned(),
             RedisError::Refused { .. } => {
@@ -57,7 +61,8 @@ pub(super) async fn refused_to_adopt(
         for kind in EventKind::OF_ARMINGS {
             connected.subscribe(kind).await?;
         }
-        server.try_scan().await
+        server.try_scan().await?;
+        server.info().await.map(drop)
     };
     match tried.await {
         Ok(()) => Ok(None),
@@ -70,14 +75,18 @@ pub(super) fn adoption(endpoint: &Endpoint, refused: Option<&RedisError>) -> Fin
     let Some(error) = refused else {
         return Finding::ok(
             ADOPTION,
-            "this user may subscribe to events of new keys, and scan keys",
+            "this user may subscribe to events of new keys, scan keys, and ask the server for its role",
         );
     };
     let channels = EventKind::OF_ARMINGS.map(|kind| format!("&{}", endpoint.channel(kind)));
-    Finding::warning(
-        ADOPTION,
-        format!("a bare `SETEX` is adopted late, and delays below a second may start late: {}", words(error)),
-    )
+    // Without it a deletion cannot be told from what a replica publishes.
+    let effect = match error {
+        RedisError::NoPermission {
+            command: "INFO", ..
+        } => "a `DEL` of a bare key cancels nothing",
+        _ => "a bare `SETEX` is adopted late, and delays below a second may start late",
+    };
+    Finding::warning(ADOPTION, format!("{effect}: {}", words(error)))
     .remedy(format!(
         "let the user of `redis.url` do it: `ACL SETUSER <user> +scan +psubscribe +info {}`; or set `adopt.enabled = false`",
         channels.join(" ")
@@ -91,18 +100,18 @@ mod tests {
     use lapsed::config::Config;
     use lapsed::diagnosis::Severity;
 
-    fn no_permission() -> RedisError {
+    fn no_permission(command: &'static str) -> RedisError {
         RedisError::NoPermission {
-            command: "PSUBSCRIBE",
+            command,
             source: std::io::Error::other("NOPERM").into(),
         }
     }
 
     #[test]
     fn each_refused_right_is_a_separate_error() {
-        let judge = |refused: &[RedisError]| rights("__keyevent@0__:expired", refused);
+        let judge = |refused: &[RedisError]| rights("__keyevent@0__:expired", "", refused);
         assert_is(&judge(&[])[0], Severity::Ok, "may set");
-        let findings = judge(&[no_permission(), RedisError::Replica(None)]);
+        let findings = judge(&[no_permission("PSUBSCRIBE"), RedisError::Replica(None)]);
         let [acl, replica] = &findings[..] else {
             panic!("{findings:?}")
         };
@@ -116,8 +125,14 @@ mod tests {
     fn a_user_that_cannot_adopt_can_still_run_tasks() {
         let endpoint = Endpoint::new(&Config::default().redis).unwrap();
         assert_is(&adoption(&endpoint, None), Severity::Ok, "may subscribe");
-        let refused = adoption(&endpoint, Some(&no_permission()));
+        let refused = adoption(&endpoint, Some(&no_permission("PSUBSCRIBE")));
         assert_is(&refused, Severity::Warning, "adopted late");
+        let deaf = adoption(&endpoint, Some(&no_permission("INFO")));
+        assert_is(
+            &deaf,
+            Severity::Warning,
+            "a `DEL` of a bare key cancels nothing",
+        );
         let remedy = refused.remedy.unwrap();
         for kind in EventKind::OF_ARMINGS {
             assert!(remedy.contains(&endpoint.channel(kind)), "{remedy}");
