@@ -104,7 +104,7 @@ struct Idle {
     session: Session,
     since: Instant,
     /// Another connection broke meanwhile: ask this one before use, however fresh it is.
-    in_doubt: bool,
+    recheck: bool,
 }
 
 /// A connection, and when it was opened.
@@ -176,9 +176,9 @@ impl Pool {
             let Idle {
                 mut session,
                 since,
-                in_doubt,
+                recheck,
             } = self.idle().pop_back()?;
-            if !in_doubt && since.elapsed() < FRESH {
+            if !recheck && since.elapsed() < FRESH {
                 return Some(session);
             }
             let patience = deadline.min(Instant::now() + PING_TIMEOUT);
@@ -250,7 +250,7 @@ impl Pool {
         idle.push_back(Idle {
             session,
             since: now,
-            in_doubt: false,
+            recheck: false,
         });
         let forgotten = idle
             .front()
@@ -264,7 +264,7 @@ impl Pool {
 
     /// Marks all idle connections as in doubt, since one broke.
     fn recheck_idle(&self) {
-        self.idle().iter_mut().for_each(|idle| idle.in_doubt = true);
+        self.idle().iter_mut().for_each(|idle| idle.recheck = true);
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {

@@ -171,11 +171,11 @@ impl Keyspace {
             let id = moves.other();
             if !others.contains_key(id) {
                 let other = topology.masters.iter().find(|master| master.id == id);
-                let told = match other {
+                let view = match other {
                     Some(other) => self.at(other).view_if_older(other, age).await?,
                     None => None,
                 };
-                others.insert(id, told);
+                others.insert(id, view);
             }
             let other = others[id].as_ref().and_then(|view| view.move_of(slot));
             found.push(match other {
