@@ -111,34 +111,33 @@ where
     V: FnOnce(&mut dyn Store) -> Result<T, LedgerError> + Send + 'static,
 {
     let noting = move |store: &mut dyn Store| {
-        let before = history.forgets().then(|| Tables::read(store)).transpose()?;
+        let before = history.forgets().then(|| read_tables(store)).transpose()?;
         let answer = verb(store);
         if let Some(before) = before {
-            before.restore(store)?;
+            restore_tables(before, store)?;
         }
-        let after = Tables::read(store)?;
+        let after = read_tables(store)?;
         history.wrote(actor, store.now(), after);
         answer
     };
     inner.write(length, noting).await
 }
 
-impl Tables {
-    pub fn read(store: &mut dyn Store) -> Result<Self, LedgerError> {
-        let (rows, mut archived) = (all_rows(store)?, Vec::new());
-        store.in_archive(&mut |archive| {
-            archived = all_rows(archive)?;
-            Ok(())
-        })?;
-        Ok(Self { rows, archived })
-    }
+/// Reads the table and its archive.
+pub fn read_tables(store: &mut dyn Store) -> Result<Tables, LedgerError> {
+    let (rows, mut archived) = (all_rows(store)?, Vec::new());
+    store.in_archive(&mut |archive| {
+        archived = all_rows(archive)?;
+        Ok(())
+    })?;
+    Ok(Tables { rows, archived })
+}
 
-    /// Takes back what a transaction has changed.
-    fn restore(self, store: &mut dyn Store) -> Result<(), LedgerError> {
-        let Self { rows, archived } = self;
-        restore(store, rows)?;
-        store.in_archive(&mut |archive| restore(archive, archived.clone()))
-    }
+/// Takes back what a transaction has changed.
+fn restore_tables(tables: Tables, store: &mut dyn Store) -> Result<(), LedgerError> {
+    let Tables { rows, archived } = tables;
+    restore(store, rows)?;
+    store.in_archive(&mut |archive| restore(archive, archived.clone()))
 }
 
 fn all_rows(store: &mut dyn RowStore) -> Result<Vec<Row>, LedgerError> {

@@ -7,6 +7,7 @@ mod all_series;
 mod all_starts;
 mod answers;
 mod archive;
+mod archiving;
 mod changes;
 mod groups;
 mod keys;

@@ -11,9 +11,9 @@ use super::World;
 use crate::daemon::{Ground, Start};
 use crate::judge::AllSeries;
 use crate::keyed;
+use crate::ledger::read_tables;
 use crate::plan::{Action, FAULTS, Fault, FaultKind};
 use crate::process::Process;
-use crate::record::Tables;
 
 /// The faults of Redis have ended this long before the second phase.
 const BEFORE_HEALING: Duration = Duration::from_millis(2);
@@ -163,7 +163,7 @@ impl World {
             ledger, history, ..
         } = &*self.ground;
         ledger.restore(dump);
-        let tables = ledger.read(Length::Short, Tables::read).await;
+        let tables = ledger.read(Length::Short, read_tables).await;
         let tables = tables.expect("the ledger answers");
         history.restored(self.now(), tables, series);
     }
