@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lapsed::TaskKey;
+use lapsed::clock::wall;
 use lapsed::task::State;
 
 use super::rig::{RespServer, Wire};
@@ -415,4 +416,26 @@ async fn a_worker_reports_its_progress_with_a_renewal() {
     }
     assert_eq!(wire.says(&format!("LAPSED.DONE {claim}")).await, "+OK");
     assert_eq!(shown().await, "");
+}
+
+/// No arming begins twice. One that has not begun is the same if it is set again.
+#[tokio::test]
+async fn a_key_that_is_set_for_the_due_time_of_its_run_is_another_task() {
+    let server = RespServer::working(MAIL);
+    let mut wire = server.connect().await;
+    let due = wall().0 + 30;
+    let set = |value: &str, due: i64| format!("SET Mail@send@7 {value} PXAT {due}");
+    assert_eq!(wire.says(&set("first", due)).await, "+OK");
+    let claimed = claim(&mut wire).await;
+    let behind = due + 1;
+    for (value, at) in [("second", due), ("third", behind)] {
+        assert_eq!(wire.says(&set(value, at)).await, "+OK");
+        let expires = wire.says("PEXPIRETIME Mail@send@7").await;
+        assert_eq!(expires, format!(":{behind}"), "{value}");
+    }
+    assert_eq!(wire.says("GET Mail@send@7").await, "$5\r\nthird");
+    let done = wire.says(&format!("LAPSED.DONE {claimed}")).await;
+    assert!(done.starts_with("-FENCED"), "{done}");
+    let again = wire.says("LAPSED.TAKE mail BLOCK 60000").await;
+    assert!(again.contains("third"), "{again}");
 }

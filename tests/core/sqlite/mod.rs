@@ -6,6 +6,7 @@ mod backups;
 mod budgets;
 mod daemons;
 mod faults;
+mod foreign_rows;
 mod formats;
 mod joining;
 mod killed;

@@ -206,6 +206,24 @@ fn catching_up_takes_a_bounded_number_of_steps() {
 }
 
 #[test]
+fn the_latest_missed_occurrences_are_found_in_a_crowd_behind_a_long_pause() {
+    // Every minute of the first hour of a day: a search that has passed the pause reads more than it may at once.
+    let rule = Recurrence::cron("* 0 * * *").unwrap();
+    let rule = rule.catch_up(CatchUp::All);
+    let run = occurrence(&rule, 0, 0);
+    let (base, day) = (UnixMs(0), 24 * 60);
+    for minute in [5, 30, 59, 60, 61, 90, 700, day - 1] {
+        let now = UnixMs((30 * day + minute) * MINUTE);
+        let all = within(&rule, base, now, usize::MAX);
+        for max in [1, 2, 3, 10, 25, 59, 60, 61, 200] {
+            let expected = all[all.len() - 1 - max as usize];
+            let found = run.latest(base, now, max);
+            assert_eq!(found, expected, "{max} at {minute}");
+        }
+    }
+}
+
+#[test]
 fn fewer_missed_occurrences_than_the_maximum_need_no_search() {
     let rule = Recurrence::cron("* * * * *").unwrap();
     let rule = rule.catch_up(CatchUp::All).catch_up_max(10_000);
