@@ -28,14 +28,16 @@ struct Watcher {
 }
 
 #[derive(Default)]
-struct Proposed(Mutex<Vec<AdoptionCandidate>>);
+struct Proposed(Mutex<Vec<AdoptionCandidate>>, Mutex<Vec<Cause>>);
 
 impl SignalSink for Proposed {
     fn raise(&self, _: Signal) {}
 
     fn sweep(&self, _: Cause) {}
 
-    fn audit(&self, _: Cause) {}
+    fn audit(&self, cause: Cause) {
+        self.1.lock().unwrap().push(cause);
+    }
 
     fn wants(&self, _: &TaskKey) -> bool {
         true
@@ -256,4 +258,31 @@ async fn an_entry_that_was_read_before_its_set_was_lost_is_unconfirmed_until_a_l
     let removed: i64 = ask(&mut redis, &["ZREM", SET, key.as_str()]).await;
     assert_eq!(removed, 1);
     assert_eq!(removal(&watchers[1], &key, due).await.lost, None);
+}
+
+/// An audit of many tasks takes longer than that, and begins anew if it is told that the server has changed.
+#[tokio::test]
+async fn the_audit_after_a_loss_is_requested_again_without_breaking_off_one_that_runs() {
+    let (_server, mut redis, [watcher, _]) = two_watchers().await;
+    let causes = || watcher.proposed.1.lock().unwrap().clone();
+    let is_urgent = |cause: &Cause| *cause == Cause::RedisChanged;
+    let urgent = || causes().into_iter().filter(is_urgent).count();
+    let before = urgent();
+    let () = ask(&mut redis, &["FLUSHALL"]).await;
+    until("the loss is noticed", async || urgent() > before).await;
+    let seen = causes().len();
+    until("the mark is kept", async || {
+        watcher.timer.audited(wall()).await;
+        let words = ["ZRANGEBYSCORE", SET, "inf", "inf"];
+        let marks: Vec<String> = ask(&mut redis.clone(), &words).await;
+        marks.iter().any(|mark| mark.starts_with("#lapsed:kept:"))
+    })
+    .await;
+    until_within(
+        Duration::from_secs(60),
+        "another audit is requested",
+        async || causes().len() > seen,
+    )
+    .await;
+    assert_eq!(causes()[seen..], [Cause::Interval]);
 }

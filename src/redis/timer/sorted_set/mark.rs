@@ -126,20 +126,27 @@ impl Marks {
                 }
             }
         }
-        if let Some(lost_ms) = lost_ms.filter(|ms| self.is_settled(*ms)) {
+        let settled = self.settled().filter(|(ms, _)| Some(*ms) == lost_ms);
+        if let Some((lost_ms, at)) = settled
+            && at.elapsed() >= WRITTEN_WITHIN
+        {
             entries.scored().forget_loss(lost_ms).await?;
         }
         let again = match (awaits, lost_ms) {
-            (0, None) => None,
-            (0, Some(_)) => Some(Removal::UNCONFIRMED_FOR),
+            (0, Some(_)) if settled.is_none() => Some(Removal::UNCONFIRMED_FOR),
+            (0, _) => None,
             _ => Some(REQUESTED_AGAIN_AFTER),
         };
         let mut requested = self.requested();
         let is_time = |again| requested.is_none_or(|at: Instant| at.elapsed() >= again);
-        if lost > 0 || again.is_some_and(is_time) {
-            *requested = Some(Instant::now());
-            sink.audit(Cause::RedisChanged);
-        }
+        let cause = match lost {
+            // An audit that runs goes on, however long it takes: it may be the one that is awaited.
+            0 if again.is_some_and(is_time) => Cause::Interval,
+            0 => return Ok(()),
+            _ => Cause::RedisChanged,
+        };
+        *requested = Some(Instant::now());
+        sink.audit(cause);
         Ok(())
     }
 
@@ -176,12 +183,6 @@ impl Marks {
             }
         }
         Ok(())
-    }
-
-    /// True if an audit has reported, some time ago, each entry that is missing since this loss.
-    fn is_settled(&self, lost_ms: i64) -> bool {
-        let is_it = |(ms, at): (i64, Instant)| ms == lost_ms && at.elapsed() >= WRITTEN_WITHIN;
-        self.settled().is_some_and(is_it)
     }
 
     fn settled(&self) -> MutexGuard<'_, Option<(i64, Instant)>> {
