@@ -56,6 +56,19 @@ impl AdoptionSink for Proposed {
 
 impl Peers for Proposed {}
 
+impl Proposed {
+    /// When the entry was read.
+    fn read_at(&self, key: &TaskKey) -> UnixMs {
+        let proposed = self.0.lock().unwrap();
+        let of_key = proposed.iter().filter(|candidate| candidate.key == *key);
+        let mut read = of_key.filter_map(|candidate| match candidate.seen {
+            Seen::Requested { heard, .. } => Some(heard),
+            _ => None,
+        });
+        read.next().expect("it was proposed")
+    }
+}
+
 impl Watcher {
     async fn start(redis: &PrivateRedis) -> Self {
         let settings = format!("timer = 'sorted_set'\nredis.url = '{}'", redis.url());
@@ -285,4 +298,28 @@ async fn the_audit_after_a_loss_is_requested_again_without_breaking_off_one_that
     )
     .await;
     assert_eq!(causes()[seen..], [Cause::Interval]);
+}
+
+#[tokio::test]
+async fn an_entry_that_the_first_look_of_all_has_read_is_removed_by_a_program() {
+    let server = PrivateRedis::start().await.unwrap();
+    let mut redis = server.connect(0).await.unwrap();
+    let key = TaskKey::build("Job", "record", ["first"]).unwrap();
+    let soon = (wall().0 / 1000 + 3_600).to_string();
+    let _: i64 = ask(&mut redis, &["ZADD", SET, &soon, key.as_str()]).await;
+    let watcher = Watcher::start(&server).await;
+    let due = watcher.requested(&key).await;
+    let read = watcher.proposed.read_at(&key);
+    keep_marks(&mut redis, &watcher).await;
+    let answer = Acknowledgement {
+        key: key.clone(),
+        requested: due,
+        state: EntryState::Pending(due),
+    };
+    watcher.timer.acknowledge(&[answer]).await.unwrap();
+    let removed: i64 = ask(&mut redis, &["ZREM", SET, key.as_str()]).await;
+    assert_eq!(removed, 1);
+    let missing = removal(&watcher, &key, due).await;
+    assert!(missing.lost.is_some(), "the sets were new");
+    assert!(!missing.is_unconfirmed(&row_of(due, read)), "{missing:?}");
 }

@@ -84,12 +84,12 @@ impl Removal {
     /// True if the entry of this row may have been lost: it was read before the sets lost it, and the row may have been
     /// written too late for the audit that followed.
     pub fn is_unconfirmed(&self, row: &RowEvidence) -> bool {
-        let tolerance = ADOPTION_CLOCK_ERROR_MAX;
         self.lost.is_some_and(|lost| {
             // Of an entry that was due when it was read, the row has the due time in place of that.
             let was_due = row.changed >= row.due;
-            let is_recent = row.changed.plus(Self::UNCONFIRMED_FOR + tolerance) >= lost;
-            row.changed <= lost.plus(tolerance) && (is_recent || was_due)
+            let is_recent = row.changed.plus(Self::UNCONFIRMED_FOR) >= lost;
+            // No tolerance: a daemon that starts with an empty register reads entries in the same millisecond.
+            row.changed < lost && (is_recent || was_due)
         })
     }
 }
