@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::owner::{Fate, Owner, tasks};
-use crate::support::process::Process;
 use crate::support::wait::until;
 
 /// One of the two designs.
@@ -53,6 +52,20 @@ impl Owner {
         })
         .await;
     }
+
+    /// Waits until the entries of this server process have been compared with the tasks. Until then, one that is missing
+    /// counts as lost, and not as removed.
+    async fn until_kept(&self, set: &str) {
+        let info: String = self.rig.redis_says(&["INFO", "server"]).await;
+        let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+        let kept = format!("#lapsed:kept:{}:", run_id.unwrap());
+        until("the mark of the set is kept", async || {
+            let words = ["ZRANGEBYSCORE", set, "inf", "inf"];
+            let marks: Vec<String> = self.rig.redis_says(&words).await;
+            marks.iter().any(|mark| mark.starts_with(&kept))
+        })
+        .await;
+    }
 }
 
 async fn follow(design: &Design) {
@@ -68,6 +81,7 @@ async fn follow(design: &Design) {
     let mut daemon = owner.listen(&[]).await;
     let changes = owner.batch(design, "first", part);
     owner.until_acknowledged(design.set).await;
+    owner.until_kept(design.set).await;
     // What is changed now is as before in the snapshot.
     owner.save().await;
     owner.change(&changes);
@@ -80,15 +94,8 @@ async fn follow(design: &Design) {
         owner.rig.with_status(3).await >= cancelled
     })
     .await;
-    let audits = |daemon: &Process| daemon.log().matches("cause=\"redis_changed\"").count();
-    let before = audits(&daemon);
     owner.restore().await;
-    // Until then, an entry that is missing counts as lost, and not as removed.
-    until(
-        "the entries have been compared with the tasks",
-        async || audits(&daemon) > before,
-    )
-    .await;
+    owner.until_kept(design.set).await;
     let changes = owner.batch(design, "restored", part);
     owner.change(&changes);
     owner.until_acknowledged(design.set).await;
