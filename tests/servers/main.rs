@@ -40,6 +40,7 @@ mod wheel;
 /// What this binary uses of `tests/support`.
 #[path = "../support"]
 mod support {
+    pub mod certificate;
     pub mod daemon;
     pub mod faked_clock;
     pub mod file_scene;

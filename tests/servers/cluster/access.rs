@@ -5,13 +5,13 @@ use std::process::Command;
 use lapsed::task::State;
 use lapsed_doctor::{self as doctor, Report, Severity};
 use lapsed_sandbox::{PrivateCluster, PrivateRedis, RedisOptions};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::cluster::config_with_url;
 use crate::cluster::keys::{Client, Moving, slot_of};
 use crate::doctor::rig::{assert_contains, finding};
 use crate::replicated::balancer::free_port;
+use crate::support::certificate::write_certificate;
 use crate::support::daemon::Daemon;
 use crate::support::handlers::handlers;
 use crate::support::process::Process;
@@ -21,21 +21,7 @@ use crate::support::rig::Rig;
 /// Nodes that speak TLS at these ports, too, with a certificate for `localhost`, which they announce. Its authority is in the
 /// file `ca.pem` of the directory.
 fn with_tls(directory: &TempDir, ports: &[u16]) -> Vec<RedisOptions> {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let distinguished = &mut params.distinguished_name;
-    distinguished.push(DnType::CommonName, "authority");
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, &authority).unwrap();
-    for (name, text) in [
-        ("ca.pem", authority.pem()),
-        ("cert.pem", certificate.pem()),
-        ("key.pem", key.serialize_pem()),
-    ] {
-        std::fs::write(directory.path().join(name), text).unwrap();
-    }
+    write_certificate(directory.path(), "localhost");
     let path = |name: &str| directory.path().join(name).display().to_string();
     let options = ports.iter().map(|port| {
         PrivateRedis::options()

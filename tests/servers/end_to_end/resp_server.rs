@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis::{AsyncCommands as _, TlsCertificates};
 use rustix::process::Signal;
 
+use crate::support::certificate::write_certificate;
 use crate::support::process::Process;
 use crate::support::program::said;
 use crate::support::resp_wire::{Reply, Wire};
@@ -33,22 +33,7 @@ fn ok() -> Reply {
 #[tokio::test]
 async fn clients_that_trust_the_certificate_are_served_and_no_others() {
     let place = tempfile::tempdir().unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // OpenSSL takes a certificate whose issuer has its own name for self-signed.
-    let distinguished = &mut params.distinguished_name;
-    distinguished.push(DnType::CommonName, "authority");
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, &authority).unwrap();
-    for (name, text) in [
-        ("ca.pem", authority.pem()),
-        ("cert.pem", certificate.pem()),
-        ("key.pem", key.serialize_pem()),
-    ] {
-        std::fs::write(place.path().join(name), text).unwrap();
-    }
+    write_certificate(place.path(), "127.0.0.1");
     let path = |name: &str| place.path().join(name).display().to_string();
     let settings = format!(
         "resp.tls_cert = '{}'\nresp.tls_key = '{}'",
@@ -62,7 +47,7 @@ async fn clients_that_trust_the_certificate_are_served_and_no_others() {
     let url = format!("rediss://127.0.0.1:{port}");
     let trusting = TlsCertificates {
         client_tls: None,
-        root_cert: Some(authority.pem().into_bytes()),
+        root_cert: Some(std::fs::read(path("ca.pem")).unwrap()),
     };
     let client = redis::Client::build_with_tls(url.as_str(), trusting).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();
