@@ -45,7 +45,7 @@ impl Cancel {
             tokio::time::sleep(self.rest).await;
             let counters = environment.counters().await?;
             let meter = Meter::begin(environment, counters, &[]).await?;
-            let watching = spinner("calling them off".to_owned());
+            let watching = spinner("cancelling".to_owned());
             let stats = self.cancel(environment, &tag, meter).await?;
             watching.finish_and_clear();
             report.row("by tag", run, stats);
