@@ -76,7 +76,15 @@ fn value(cause: &WhyCause) -> Value {
     })
 }
 
-async fn judged(config: &Config, adapters: &Adapters, task: &TaskRecord) -> anyhow::Result<Why> {
+/// Why a task has not run, as daemons on these adapters know.
+///
+/// # Errors
+/// The pauses could not be read.
+pub async fn judged(
+    config: &Config,
+    adapters: &Adapters,
+    task: &TaskRecord,
+) -> anyhow::Result<Why> {
     let router = Router::new(Handlers::new(), config);
     let pauses = adapters.ledger.pauses().await?;
     let now = adapters.ledger.clock().now();

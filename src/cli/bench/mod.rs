@@ -6,6 +6,7 @@
 
 mod adopt;
 mod burst;
+mod by_size;
 mod cancel;
 mod compare;
 mod connection;
@@ -35,6 +36,7 @@ mod report;
 mod results;
 mod samples;
 mod scenario;
+mod sizes;
 mod stats;
 mod store;
 mod tasks;
@@ -45,7 +47,7 @@ mod workload;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use lapsed::config::ConfigError;
 use lapsed::{Config, config};
@@ -90,6 +92,7 @@ impl Bench {
             tcp: common.tcp,
             concurrency: common.concurrency.map(|runs| runs as usize),
             rows,
+            buffer_pool_mb: scenario.buffer_pool_mb(),
         };
         let mut environment = Environment::prepare(choice).await?;
         let work = async {
@@ -117,6 +120,7 @@ impl Bench {
         };
         report.publish(&heading, common.plot.as_deref(), output)?;
         cleaned?;
+        ensure!(report.failures.is_empty(), "{}", report.failures.join("\n"));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -129,6 +133,16 @@ fn check(scenario: &Scenario) -> anyhow::Result<()> {
             "all runs together have more than {} tasks: ask for fewer runs, a lower rate or a shorter duration",
             tasks::FAR
         )));
+    }
+    if let Scenario::Sizes(sizes) = scenario {
+        if sizes.common.embedded {
+            return Err(usage(
+                "this scenario loads a table on a server: leave `--embedded` out, or use `--private`",
+            ));
+        }
+        if !sizes.are_ascending() {
+            return Err(usage("`--sizes` are not ascending"));
+        }
     }
     let needs_redis = match scenario {
         Scenario::Adopt(_) | Scenario::Compare(_) | Scenario::Daemons(_) => true,
@@ -194,11 +208,14 @@ fn notes(scenario: &Scenario, environment: &Environment) -> Vec<String> {
     let answered =
         "GET, POST: until the last byte of the answer; the client shares the cores with the daemon";
     let paged = "pages: one at a time, until the last byte; kb: of the page, and compressed with all that it loads";
+    let reads = "rows read: counted by the database, other clients included, on average for a call: rows, index entries, and rows of its own temporary tables";
+    let loaded = "the table is loaded by the server; the keys of its tasks are not armed in Redis";
     let notes: &[&str] = match scenario {
         Scenario::Pull(_) => &[handed, counts],
         Scenario::Http(_) => &[answered, paged],
         Scenario::Enqueue(_) | Scenario::Idle(_) | Scenario::Cancel(_) => &[counts],
         Scenario::Kill(_) => &[],
+        Scenario::Sizes(_) => &[reads, loaded],
         _ => &[clock, counts, recorder],
     };
     notes.iter().map(ToString::to_string).collect()

@@ -30,7 +30,7 @@ pub struct Common {
     /// Number of repetitions; with more than one, medians are printed too
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Write a plot of the lateness distribution
+    /// Write a plot of the lateness distribution, or of the cost by the size of the table
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
     /// Concurrency of the daemon [default: as configured]
@@ -94,6 +94,23 @@ pub fn positive_span(text: &str) -> Result<Duration, String> {
 /// A number of tasks.
 pub fn tasks() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(0..=TASKS_MAX)
+}
+
+/// A number of tasks, at least a thousand: `300000`, `300k` or `3M`.
+pub fn number(text: &str) -> Result<u32, String> {
+    let (digits, thousands) = match text.strip_suffix('k') {
+        Some(digits) => (digits, 1_000),
+        None => match text.strip_suffix('M') {
+            Some(digits) => (digits, 1_000_000),
+            None => (text, 1),
+        },
+    };
+    let number: Option<i64> = digits.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(thousands))
+        .filter(|number| (1_000..=TASKS_MAX).contains(number))
+        .and_then(|number| u32::try_from(number).ok())
+        .ok_or_else(|| "expected a number such as 300000, 300k or 3M, 1000 to 100M".to_owned())
 }
 
 /// A number of tasks, at least one.

@@ -7,11 +7,11 @@ use super::samples::Samples;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
 /// Frame of the axes: left, top, right, bottom.
-const FRAME: (f64, f64, f64, f64) = (56.0, 44.0, 736.0, 344.0);
+pub const FRAME: (f64, f64, f64, f64) = (56.0, 44.0, 736.0, 344.0);
 /// Points per curve.
 const POINTS: usize = 300;
 /// Palette for color-blind readers (after Okabe and Ito), on white and on black.
-const COLORS: [&str; 7] = [
+pub const COLORS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888",
 ];
 /// Maximum number of curves with a name; more are drawn without one.
@@ -66,8 +66,19 @@ fn y(share: f64) -> f64 {
 /// A whole SVG document.
 pub fn svg(title: &str, curves: &[(String, Samples)]) -> String {
     let scale = Scale::of(curves);
-    let rows = curves.len().min(NAMED).div_ceil(4) as f64;
-    let height = HEIGHT + rows * 18.0;
+    let what = "share of tasks started, by milliseconds after the due time";
+    let mut svg = begin(title, what, curves.len().min(NAMED).div_ceil(4));
+    draw_axes(&mut svg, scale);
+    for (at, (name, samples)) in curves.iter().enumerate() {
+        draw_curve(&mut svg, scale, at, name, samples);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// The beginning of a document with so many lines of names below the frame.
+pub fn begin(title: &str, what: &str, lines: usize) -> String {
+    let height = HEIGHT + lines as f64 * 18.0;
     let mut svg = format!(
         r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" font-family="system-ui, sans-serif" font-size="12">
 <style>
@@ -75,16 +86,17 @@ text {{ fill: #333 }} .grid {{ stroke: #888; stroke-opacity: .25 }} .frame {{ st
 @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} }}
 </style>
 <title>{title}</title>
-<text x="{x}" y="24" font-size="15" font-weight="600">{title}: share of tasks started, by milliseconds after the due time</text>
+<text x="{x}" y="24" font-size="15" font-weight="600">{title}: {what}</text>
 "##,
         title = escape(title),
         x = FRAME.0,
     );
-    draw_axes(&mut svg, scale);
-    for (at, (name, samples)) in curves.iter().enumerate() {
-        draw_curve(&mut svg, scale, at, name, samples);
-    }
-    svg.push_str("</svg>\n");
+    let (left, top, right, bottom) = FRAME;
+    let (width, height) = (right - left, bottom - top);
+    let _ = writeln!(
+        svg,
+        r#"<rect class="frame" x="{left}" y="{top}" width="{width}" height="{height}"/>"#
+    );
     svg
 }
 
@@ -112,11 +124,6 @@ fn draw_axes(svg: &mut String, scale: Scale) {
             }
         }
     }
-    let (width, height) = (right - left, bottom - top);
-    let _ = writeln!(
-        svg,
-        r#"<rect class="frame" x="{left}" y="{top}" width="{width}" height="{height}"/>"#
-    );
 }
 
 fn draw_curve(svg: &mut String, scale: Scale, at: usize, name: &str, samples: &Samples) {
@@ -129,10 +136,10 @@ fn draw_curve(svg: &mut String, scale: Scale, at: usize, name: &str, samples: &S
         let _ = write!(points, "{x:.1},{:.1} {x:.1},{:.1} ", y(before), y(share));
         before = share;
     }
-    let name = escape(name);
+    let title = escape(name);
     let _ = writeln!(
         svg,
-        r#"<polyline class="curve" stroke="{color}" points="{}"><title>{name}</title></polyline>"#,
+        r#"<polyline class="curve" stroke="{color}" points="{}"><title>{title}</title></polyline>"#,
         points.trim_end()
     );
     if at < NAMED {
@@ -145,11 +152,32 @@ fn draw_curve(svg: &mut String, scale: Scale, at: usize, name: &str, samples: &S
             r#"<rect x="{x}" y="{}" width="14" height="4" fill="{color}"/>"#,
             y - 6.0
         );
-        text(svg, (x + 20.0, y), "start", &name);
+        text(svg, (x + 20.0, y), "start", name);
     }
 }
 
-fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
+/// A line through these places, with more attributes.
+pub fn polyline(
+    svg: &mut String,
+    color: &str,
+    width: f64,
+    attributes: &str,
+    places: &[(f64, f64)],
+    name: &str,
+) {
+    let points: Vec<String> = places
+        .iter()
+        .map(|(x, y)| format!("{x:.1},{y:.1}"))
+        .collect();
+    let _ = writeln!(
+        svg,
+        r#"<polyline fill="none" stroke="{color}" stroke-width="{width}"{attributes} points="{}"><title>{}</title></polyline>"#,
+        points.join(" "),
+        escape(name)
+    );
+}
+
+pub fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
     let _ = writeln!(
         svg,
         r#"<line class="grid" x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#,
@@ -157,11 +185,13 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
     );
 }
 
-fn text(svg: &mut String, at: (f64, f64), anchor: &str, text: &str) {
+pub fn text(svg: &mut String, at: (f64, f64), anchor: &str, text: &str) {
     let _ = writeln!(
         svg,
-        r#"<text x="{:.1}" y="{:.1}" text-anchor="{anchor}">{text}</text>"#,
-        at.0, at.1
+        r#"<text x="{:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
+        at.0,
+        at.1,
+        escape(text)
     );
 }
 

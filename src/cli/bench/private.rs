@@ -16,15 +16,21 @@ pub struct Private {
 }
 
 impl Private {
-    /// Starts them, with a buffer pool for this many rows.
-    pub async fn start(rows: u64) -> anyhow::Result<Self> {
+    /// Starts them, with a buffer pool of this many megabytes, or one for this many rows.
+    pub async fn start(rows: u64, buffer_pool_mb: Option<u64>) -> anyhow::Result<Self> {
         let redis = PrivateRedis::options()
             .set("notify-keyspace-events", "Ex")
             .start();
+        let pool_mb = buffer_pool_mb.unwrap_or_else(|| pool_mb(rows, memory_mb()));
         let maria = PrivateMaria::options()
             .durable(true)
-            .buffer_pool(format!("{}M", pool_mb(rows, memory_mb())))
-            .start();
+            .buffer_pool(format!("{pool_mb}M"));
+        let maria = match buffer_pool_mb {
+            // A small one makes the server write changed pages all the time.
+            Some(pool_mb) => maria.set("innodb-log-file-size", &format!("{}M", pool_mb / 4)),
+            None => maria,
+        };
+        let maria = maria.start();
         let (redis, maria) = tokio::join!(redis, maria);
         Ok(Self {
             redis: redis.context("start a private redis")?,

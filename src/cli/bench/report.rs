@@ -6,6 +6,7 @@ use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value as Json, json};
 
+use super::by_size;
 use super::plot;
 use super::results::Results;
 use super::samples::{Lateness, Samples};
@@ -21,6 +22,10 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Curves of the plot, if lateness was measured.
     pub curves: Vec<(String, Samples)>,
+    /// Costs by the size of the table, if they were measured: they are printed and plotted instead of the rows.
+    pub by_size: Vec<by_size::Curve>,
+    /// What could not be measured.
+    pub failures: Vec<String>,
     /// Statistics over all rows.
     pub summary: Vec<Stat>,
 }
@@ -79,7 +84,10 @@ impl Report {
         output: Output,
     ) -> anyhow::Result<()> {
         if let Some(file) = plot_to {
-            let svg = plot::svg(heading.scenario, &self.curves);
+            let svg = match self.by_size.is_empty() {
+                true => plot::svg(heading.scenario, &self.curves),
+                false => by_size::svg(heading.scenario, &self.by_size),
+            };
             std::fs::write(file, svg).with_context(|| format!("write `{}`", file.display()))?;
         }
         let medians = medians(&self.rows);
@@ -102,7 +110,13 @@ impl Report {
             });
             return say(&serde_json::to_string(&document)?);
         }
-        let mut columns: Vec<&Row> = self.rows.iter().collect();
+        let mut columns: Vec<&Row> = match self.by_size.is_empty() {
+            true => self.rows.iter().collect(),
+            false => {
+                say(&by_size::table(&self.by_size))?;
+                Vec::new()
+            }
+        };
         if repeated {
             columns.extend(&medians);
         }

@@ -18,6 +18,7 @@ use super::options::{Common, arriving};
 use super::pull::Pull;
 use super::recovery::Recovery;
 use super::report::Report;
+use super::sizes::Sizes;
 use super::throughput::Throughput;
 
 #[derive(Subcommand)]
@@ -50,6 +51,12 @@ pub enum Scenario {
     /// The HTTP API and the dashboard: reading and creating single tasks, loading each page, and what clients that follow
     /// the events cost the engine
     Http(Http),
+    /// Cost of lists, counts, sweeps and batches by the size of the table: time, and rows read
+    ///
+    /// Loads a table step by step. At each size, calls what the command line, the API, the dashboard and the daemon call, and
+    /// counts the rows that the database reads for it: a call that scans reads more of a larger table. The last sizes are
+    /// extrapolated to 100,000,000 rows.
+    Sizes(Sizes),
     /// The same work with each timer: lateness, burst, memory and cost
     ///
     /// For each timer: writes the pending tasks and measures the memory that Redis needs for them; runs tasks at a steady
@@ -83,6 +90,7 @@ macro_rules! with_options {
             Adopt "adopt",
             Pull "pull",
             Http "http",
+            Sizes "sizes",
             Compare "compare",
         )
     };
@@ -103,41 +111,55 @@ impl Scenario {
         with_options!(self, |_, options| options.run(environment).await)
     }
 
+    /// Size of the private database's buffer pool in megabytes, if one was asked for.
+    pub fn buffer_pool_mb(&self) -> Option<u64> {
+        match self {
+            Self::Sizes(it) => it.buffer_pool,
+            _ => None,
+        }
+    }
+
     /// Number of pending tasks, and the maximum number of rows in all.
     pub fn workload(&self) -> (u32, u64) {
-        let pending = match self {
-            // Each timer writes its own.
-            Self::Compare(_) => 0,
-            _ => with_options!(self, |_, options| options.pending),
-        };
-        let rows = match self {
+        let (pending, rows) = match self {
             Self::Lateness(it) => {
-                it.nets.len() as u64 * arriving(it.rate, it.warm_up + it.duration)
+                let tasks = arriving(it.rate, it.warm_up + it.duration);
+                (it.pending, it.nets.len() as u64 * tasks)
             }
-            Self::Throughput(it) => arriving(it.rate, it.warm_up + it.duration),
-            Self::Burst(it) => u64::from(it.tasks),
+            Self::Throughput(it) => (it.pending, arriving(it.rate, it.warm_up + it.duration)),
+            Self::Burst(it) => (it.pending, u64::from(it.tasks)),
             // Bulk is the fastest of the three.
-            Self::Enqueue(it) => arriving(100_000, it.duration),
+            Self::Enqueue(it) => (it.pending, arriving(100_000, it.duration)),
             Self::Recovery(it) => {
-                u64::from(it.blocked.blocked) + u64::from(it.tasks) + arriving(it.rate, it.duration)
+                let overdue = u64::from(it.blocked.blocked) + u64::from(it.tasks);
+                (it.pending, overdue + arriving(it.rate, it.duration))
             }
-            Self::Idle(_) => 0,
-            Self::Daemons(it) => 2 * u64::from(it.pairs) * u64::from(it.tasks),
+            Self::Idle(it) => (it.pending, 0),
+            Self::Daemons(it) => (it.pending, 2 * u64::from(it.pairs) * u64::from(it.tasks)),
             Self::Fairness(it) => {
                 let others = u64::from(it.blocked.blocked) + u64::from(it.tasks);
-                others + arriving(it.rate, it.warm_up + it.duration)
+                let rows = others + arriving(it.rate, it.warm_up + it.duration);
+                (it.pending, rows)
             }
-            Self::Cancel(it) => u64::from(it.tasks),
-            Self::Kill(it) => u64::from(it.tasks),
-            Self::Adopt(it) => arriving(it.rate, it.duration),
-            Self::Pull(it) => u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
+            Self::Cancel(it) => (it.pending, u64::from(it.tasks)),
+            Self::Kill(it) => (it.pending, u64::from(it.tasks)),
+            Self::Adopt(it) => (it.pending, arriving(it.rate, it.duration)),
+            Self::Pull(it) => {
+                let arrived = arriving(it.rate, it.warm_up + it.duration);
+                (it.pending, u64::from(it.tasks) + arrived)
+            }
             Self::Http(it) => {
                 let created = arriving(20_000, it.duration);
-                u64::from(it.dead) + created + 2 * u64::from(it.pairs) * u64::from(it.tasks)
+                let rows =
+                    u64::from(it.dead) + created + 2 * u64::from(it.pairs) * u64::from(it.tasks);
+                (it.pending, rows)
             }
+            // These two write their own.
+            Self::Sizes(it) => (0, it.rows()),
             Self::Compare(it) => {
                 let one = u64::from(it.pending) + u64::from(it.burst);
-                it.timers().len() as u64 * (one + 3 * arriving(it.rate, it.duration))
+                let all = one + 3 * arriving(it.rate, it.duration);
+                (0, it.timers().len() as u64 * all)
             }
         };
         let runs = u64::from(self.common().runs);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use lapsed::Config;
 use lapsed::config::{Secret, TimerKind};
+use lapsed::ledger::migrate;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::sqlite::SqliteLedger;
 use lapsed::rusqlite::{Connection, Params, Row};
@@ -37,6 +38,16 @@ impl Store {
             ledger: Box::new(ledger),
             table: config.ledger.table.clone(),
         })
+    }
+
+    /// Creates the archive of finished tasks, on a server.
+    pub async fn create_archive(&self) -> anyhow::Result<()> {
+        let Self::Server { ledger, .. } = self else {
+            return Ok(());
+        };
+        let options = migrate::Options::default().archive(true);
+        let made = ledger.migrate_with(&options).await;
+        made.context("make the archive")
     }
 
     /// Creates a file in a new directory below `parent`, and configures it.
@@ -167,7 +178,7 @@ impl Store {
             return Ok(());
         };
         let text = format!(
-            "DROP TABLE IF EXISTS `{table}`, `{table}_pauses`, `{table}_rates`, `{table}_documents`"
+            "DROP TABLE IF EXISTS `{table}`, `{table}_pauses`, `{table}_rates`, `{table}_documents`, `{table}_archive`"
         );
         sqlx::query(AssertSqlSafe(text))
             .execute(&mut self.server().await?)

@@ -43,6 +43,8 @@ pub use self::checkup::Checkup;
 #[cfg(all(test, feature = "resp"))]
 pub(crate) use self::problem::ProblemKind;
 use self::server::Limits;
+#[doc(hidden)] // for the benchmark
+pub use self::stats_cache::StatsCache;
 use lapsed::diagnosis::diagnose;
 
 /// Time for changes of many tasks to end when the server stops.

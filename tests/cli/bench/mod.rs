@@ -3,6 +3,7 @@
 mod configured_servers;
 mod lateness;
 mod scenarios;
+mod sizes;
 
 use std::process::Output;
 

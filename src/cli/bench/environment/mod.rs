@@ -53,6 +53,8 @@ pub struct Choice {
     pub concurrency: Option<usize>,
     /// Maximum number of rows.
     pub rows: u64,
+    /// Size of the private database's buffer pool, if one was asked for.
+    pub buffer_pool_mb: Option<u64>,
 }
 
 /// Servers with a table for this benchmark. Call [`Environment::clean_up`] at the end in any case.
@@ -90,9 +92,10 @@ impl Environment {
             tcp,
             concurrency,
             rows,
+            buffer_pool_mb,
         } = choice;
         let private = if private {
-            Some(Private::start(rows).await?)
+            Some(Private::start(rows, buffer_pool_mb).await?)
         } else {
             None
         };

@@ -1,6 +1,6 @@
 //! Scenario `http`: the API, the pages of the dashboard, and what clients that follow it cost the engine.
 
-mod pages;
+pub mod pages;
 mod requests;
 
 use std::net::SocketAddr;

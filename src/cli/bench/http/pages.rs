@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use anyhow::ensure;
 use hyper::StatusCode;
@@ -75,6 +76,33 @@ pub async fn load(
     Ok(rows)
 }
 
+/// A page as it was sent, without what it loads.
+pub struct Loaded {
+    pub html: String,
+    /// Parts that could not be read in time.
+    pub failed_panels: u64,
+    pub took: Duration,
+}
+
+/// Loads a page as plain text.
+///
+/// # Errors
+/// The daemon does not answer, or not with the page.
+pub async fn get(connection: &mut Connection, page: &str) -> anyhow::Result<Loaded> {
+    let answer = connection.get(page, false).await?;
+    ensure!(
+        answer.status == StatusCode::OK,
+        "the daemon answered `{page}` with {}",
+        answer.status
+    );
+    let html = String::from_utf8_lossy(&answer.body).into_owned();
+    Ok(Loaded {
+        failed_panels: html.matches(FAILED_PANEL).count() as u64,
+        html,
+        took: answer.took,
+    })
+}
+
 struct Browser {
     connection: Connection,
     /// Compressed sizes by path.
@@ -86,15 +114,10 @@ impl Browser {
         let mut took = Vec::new();
         let (mut failed, mut html) = (0, String::new());
         for _ in 0..times {
-            let answer = self.connection.get(page, false).await?;
-            ensure!(
-                answer.status == StatusCode::OK,
-                "the daemon answered `{page}` with {}",
-                answer.status
-            );
-            html = String::from_utf8_lossy(&answer.body).into_owned();
-            failed += html.matches(FAILED_PANEL).count() as u64;
-            took.push(u64::try_from(answer.took.as_micros()).unwrap_or(u64::MAX));
+            let loaded = get(&mut self.connection, page).await?;
+            html = loaded.html;
+            failed += loaded.failed_panels;
+            took.push(u64::try_from(loaded.took.as_micros()).unwrap_or(u64::MAX));
         }
         let compressed = self.connection.get(page, true).await?.body.len();
         let mut transferred = compressed;
