@@ -27,6 +27,9 @@ use lapsed_core::task::{State, UnixMs};
 /// Maximum number of rows of a stride. The first one is shorter, since often all of its rows match.
 const STRIDE: u32 = 20_000;
 
+/// Minimum number of rows of a stride.
+const STRIDE_MIN: u32 = 500;
+
 /// How long a search continues while its page is not full.
 const SEARCH_MAX: Duration = Duration::from_millis(700);
 
@@ -149,12 +152,13 @@ impl MysqlLedger {
             return Ok(found);
         }
         let (until, mut searched) = (Instant::now() + SEARCH_MAX, 0);
-        let mut stride = filter.limit.saturating_mul(4).clamp(500, STRIDE);
+        let mut stride = filter.limit.saturating_mul(4).clamp(STRIDE_MIN, STRIDE);
         for part in parts {
             let Some(mut place) = part.begin(filter) else {
                 continue;
             };
             loop {
+                let began = Instant::now();
                 let end = stride_end(conn, queries, &part, &place, stride).await?;
                 let left = u32::try_from(limit - found.rows.len()).unwrap_or(u32::MAX);
                 let page = fitting(queries, template, &part, &place, end.as_ref(), filter, left);
@@ -167,8 +171,9 @@ impl MysqlLedger {
                     break;
                 };
                 searched += u64::from(stride);
-                stride = stride.saturating_mul(4).min(STRIDE);
-                if Instant::now() >= until {
+                let now = Instant::now();
+                stride = next_stride(stride, now - began, until.saturating_duration_since(now));
+                if now >= until {
                     found.next = Some(part.cursor(end));
                     found.searched = Some(searched);
                     return Ok(found);
@@ -178,6 +183,15 @@ impl MysqlLedger {
         }
         Ok(found)
     }
+}
+
+/// Returns the number of rows of the stride after one of `rows` that took so long, with so much time left. Rows that are not in
+/// memory take a hundred times as long as others: a stride ends about when the time does.
+fn next_stride(rows: u32, took: Duration, left: Duration) -> u32 {
+    let fitting = f64::from(rows) * (left.as_secs_f64() / took.as_secs_f64().max(1e-6));
+    let longest = rows.saturating_mul(4).min(STRIDE);
+    // A number beyond the range becomes its end.
+    (fitting as u32).clamp(STRIDE_MIN, longest.max(STRIDE_MIN))
 }
 
 /// Returns the end of a stride of this many rows; `None` if the range ends first.
@@ -260,5 +274,22 @@ fn parts(filter: &ListFilter) -> Vec<Part> {
             };
             parts.map(part).collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stride_grows_as_long_as_it_fits_into_the_time_that_is_left() {
+        let ms = Duration::from_millis;
+        assert_eq!(next_stride(500, ms(1), ms(699)), 2_000);
+        assert_eq!(next_stride(8_000, ms(20), ms(600)), STRIDE);
+        // 0.2 ms a row, from a disk: 500 ms are enough for 2,500 rows.
+        assert_eq!(next_stride(1_000, ms(200), ms(500)), 2_500);
+        assert_eq!(next_stride(2_000, ms(400), ms(100)), STRIDE_MIN);
+        assert_eq!(next_stride(500, Duration::ZERO, ms(700)), 2_000);
+        assert_eq!(next_stride(500, ms(900), Duration::ZERO), STRIDE_MIN);
     }
 }
