@@ -8,8 +8,9 @@ use anyhow::Context as _;
 use clap::Args;
 use lapsed::compose::ledger_to_move;
 use lapsed::config::{LedgerConfig, Secret};
-use lapsed::ledger::LedgerError;
+use lapsed::ledger::transfer::Transfers;
 use lapsed::ledger::transfer::mover::{Left, MoveCounts, Mover};
+use lapsed::ledger::{LedgerError, ListFilter};
 use lapsed::task::{Pause, PauseKind};
 use lapsed::{Config, ConfigError};
 use serde_json::json;
@@ -27,7 +28,10 @@ const REST: Duration = Duration::from_millis(200);
 /// Rest after a ledger did not answer.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What only the old ledger has afterwards.
+/// Of archived tasks, which only the old ledger has afterwards.
+const ARCHIVE_STAYS: &str = "the archive of finished tasks stays in the old ledger: `lapsed show --archived` and `lapsed list --archived` read it there";
+
+/// What else only the old ledger has.
 const STAYS: &str = "the audit log, the history of the charts, answers kept for `Idempotency-Key`, and logins of browsers stay in the old ledger";
 
 #[derive(Args)]
@@ -123,6 +127,7 @@ impl Move {
             output.print(&value, text)?;
             return Ok(ExitCode::SUCCESS);
         }
+        let archives = has_archived(&*from).await?;
         let progress = Progress::new(Some(plan.tasks));
         let left = self.carry(&mut mover, &progress).await;
         progress.finish();
@@ -134,7 +139,11 @@ impl Move {
             )
         })?;
         let old = config.ledger.url.to_string();
-        self.print_result(&old, &counts, &left, progress.is_interrupted(), output)
+        let ended = self.print_result(&old, &counts, &left, progress.is_interrupted(), output)?;
+        if archives {
+            stderr_line!("note: {ARCHIVE_STAYS}");
+        }
+        Ok(ended)
     }
 
     /// Passes until nothing is left to try again, or until Ctrl-C.
@@ -233,6 +242,21 @@ impl Move {
             true => EXIT_FAILED.into(),
             false => ExitCode::SUCCESS,
         })
+    }
+}
+
+/// Whether a ledger has archived tasks. One without an archive has none.
+async fn has_archived(ledger: &dyn Transfers) -> anyhow::Result<bool> {
+    let any = ListFilter {
+        archived: true,
+        limit: 1,
+        brief: true,
+        ..ListFilter::default()
+    };
+    match ledger.list(&any).await {
+        Ok(page) => Ok(!page.tasks.is_empty() || !page.malformed.is_empty()),
+        Err(LedgerError::Refused { .. }) => Ok(false),
+        Err(error) => Err(error).context("look for archived tasks"),
     }
 }
 

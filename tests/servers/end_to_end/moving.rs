@@ -107,6 +107,107 @@ async fn move_reports_what_it_does_not_copy() {
 }
 
 #[tokio::test]
+async fn the_archive_stays_in_the_old_ledger_and_can_be_read_there() {
+    let settings =
+        "timer = 'ledger_poll'\nretention = { done = '1h', cancelled = '1h', archive = true }";
+    let (from, to) = (Rig::new(settings).await, Rig::new(settings).await);
+    let (here, there) = (Shell::of(&from), Shell::of(&to));
+    here.json(&["migrate"]);
+    there.json(&["migrate"]);
+    from.run_sql(
+        "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, finished_at) VALUES \
+         ('Job@record@old', 1, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() - 9000), \
+         ('Job@record@young', 1, UNIX_TIMESTAMP() - 9, UNIX_TIMESTAMP() - 9, UNIX_TIMESTAMP() - 9)",
+    )
+    .await;
+    let due = Due::after_ms(60_000).unwrap();
+    let tasks = from.client().await;
+    tasks.create(key("Job@record@pending"), due).await.unwrap();
+    let url = url_of(&to);
+    // Without archived tasks, nothing is said of them.
+    let (code, _, stderr) = here.run(&["move", "--dry-run", "--to", &url]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(!stderr.contains("archive"), "{stderr}");
+    here.text(&["prune"]);
+    let (code, _, stderr) = here.run(&["move", "--with-finished", "--to", &url]);
+    assert_eq!(code, 0, "{stderr}");
+    let note = "note: the archive of finished tasks stays in the old ledger: ";
+    assert!(stderr.contains(note), "{stderr}");
+    let archived = "SELECT COUNT(*) FROM tb_time_limit_task_archive";
+    assert_eq!(from.number(archived).await, 1);
+    assert_eq!(to.number(archived).await, 0);
+    assert_eq!(
+        here.json(&["show", "--archived", "Job@record@old"])["state"],
+        "done"
+    );
+    let keys = "SELECT GROUP_CONCAT(`key` ORDER BY `key`) FROM tb_time_limit_task";
+    let moved = to.text(keys).await;
+    assert_eq!(
+        moved.as_deref(),
+        Some("Job@record@pending,Job@record@young")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_of_the_new_ledger_may_restart_during_a_move() {
+    const WAVES: i64 = 6;
+    const OF_WAVE: i64 = 50;
+    let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
+    let here = from.daemon();
+    let mut there = to.daemon();
+    here.status.ready().await;
+    there.status.ready().await;
+    let producer = from.client().await.into();
+    let (shell, url) = (Shell::of(&from), url_of(&to));
+    let mut mover = shell.command(&["move", "--follow", "--to", &url]);
+    let mut mover = mover.stdout(Stdio::null()).spawn().unwrap();
+    let arrived = "SELECT COUNT(*) FROM tb_time_limit_task";
+    let mut before = 0;
+    for wave in 0..WAVES {
+        // Due while they move, and while the daemon that is to run them is away.
+        create_many(&producer, &format!("Job@record@{wave}-"), OF_WAVE, 0, 60).await;
+        create_many(
+            &producer,
+            &format!("Job@record@later-{wave}-"),
+            OF_WAVE,
+            3_000,
+            60,
+        )
+        .await;
+        until("tasks of this wave arrive", async || {
+            to.number(arrived).await > before
+        })
+        .await;
+        there.stop().await;
+        before = to.number(arrived).await;
+        there = to.daemon();
+        there.status.ready().await;
+    }
+    let count = (2 * WAVES * OF_WAVE) as usize;
+    until("every task has run", async || {
+        from.runs().await.len() + to.runs().await.len() >= count
+    })
+    .await;
+    let pid = rustix::process::Pid::from_child(&mover);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(mover.wait().unwrap().success());
+    assert_eq!(shell.json(&["move", "--to", &url])["complete"], true);
+    here.stop().await;
+    there.stop().await;
+    let mut runs: BTreeMap<String, usize> = BTreeMap::new();
+    for run in from.runs().await.iter().chain(&to.runs().await) {
+        *runs.entry(run.name.clone()).or_default() += 1;
+        assert!(run.at_ms >= run.due_ms, "early: {run:?}");
+    }
+    assert_eq!(runs.len(), count);
+    assert!(runs.values().all(|runs| *runs == 1), "{runs:?}");
+    assert!(!to.runs().await.is_empty());
+    for rig in [&from, &to] {
+        assert_eq!(rig.with_status(0).await, 0);
+    }
+}
+
+#[tokio::test]
 async fn tasks_that_are_paused_do_not_move_to_where_they_would_start() {
     let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
     let (here, there): (TaskClient, TaskClient) =
