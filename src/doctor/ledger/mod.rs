@@ -6,9 +6,9 @@ mod capacity;
 mod index;
 mod nodes;
 mod pauses;
-mod read_back;
 mod server;
 mod table;
+mod trials;
 
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError};
 use sqlx::query::Query;
@@ -108,7 +108,7 @@ async fn examine_server(
         runner.add(server::judge(variables, limits.max_connections));
         nodes::examine(options, conn, variables, runner).await?;
     }
-    table::examine(config, table, conn, asked.as_ref(), runner).await?;
+    table::examine(config, options, table, conn, asked.as_ref(), runner).await?;
     Ok(reading)
 }
 

@@ -23,7 +23,7 @@ const GROUP: &str = "ledger.group";
 const NODES: &str = "ledger.nodes";
 
 /// Largest difference between two nodes that is accepted.
-const APART: Duration = Duration::from_millis(100);
+pub(super) const APART: Duration = Duration::from_millis(100);
 
 /// Time limit to read the clock of one node.
 const NODE_WITHIN: Duration = Duration::from_secs(2);

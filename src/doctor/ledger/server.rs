@@ -35,9 +35,19 @@ const PREPARED_MAX: &str = "max_prepared_stmt_count";
 
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'innodb_buffer_pool_size', \
      'innodb_flush_log_at_trx_commit', 'max_allowed_packet', 'max_connections', 'max_user_connections', 'read_only', \
-     'super_read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_node_name', 'max_prepared_stmt_count')";
+     'super_read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_node_name', 'max_prepared_stmt_count', 'version_comment')";
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Prepared_stmt_count', \
      'wsrep_local_state_comment', 'wsrep_cluster_status', 'wsrep_cluster_size', 'wsrep_incoming_addresses')";
+
+/// Servers that speak MySQL's protocol and are something else: a part of `VERSION()` or of `version_comment`, and the name.
+const UNTESTED: [(&str, &str); 6] = [
+    ("tidb", "TiDB"),
+    ("vitess", "Vitess"),
+    ("oceanbase", "OceanBase"),
+    ("singlestore", "SingleStore"),
+    ("memsql", "SingleStore"),
+    ("dolt", "Dolt"),
+];
 
 /// Smallest packet size: a statement of 512 keys of full length, without payloads, has about 200 KiB.
 const PACKET_MIN: u64 = 1024 * 1024;
@@ -92,7 +102,10 @@ impl Variables {
 /// Judges all settings that do not depend on the table.
 pub(super) fn judge(variables: &Variables, pool: u32) -> Vec<Finding> {
     vec![
-        version(variables.get(VERSION_TEXT).unwrap_or_default()),
+        version(
+            variables.get(VERSION_TEXT).unwrap_or_default(),
+            variables.get("version_comment").unwrap_or_default(),
+        ),
         read_only(variables),
         binlog(variables),
         durability(variables),
@@ -102,20 +115,16 @@ pub(super) fn judge(variables: &Variables, pool: u32) -> Vec<Finding> {
     ]
 }
 
-fn version(version: &str) -> Finding {
+fn version(version: &str, comment: &str) -> Finding {
     if let Some(bug) = generated_index_bug(version) {
         let (bug, remedy) = bug.split_once(": ").unwrap_or((bug, "upgrade the server"));
         return Finding::error(VERSION, format!("{version}: {bug}"))
             .remedy(format!("{remedy}, to MariaDB 10.6.11, 10.11.1 or newer"));
     }
-    let lower = version.to_ascii_lowercase();
-    if lower.contains("tidb") {
-        return Finding::note(
-            VERSION,
-            format!(
-                "TiDB, {version}: its rows are claimed correctly, but lapsed was not measured on it"
-            ),
-        );
+    let lower = format!("{version} {comment}").to_ascii_lowercase();
+    if let Some((_, name)) = UNTESTED.iter().find(|(part, _)| lower.contains(part)) {
+        return Finding::warning(VERSION, format!("{name}, {version}: lapsed is not tested on it"))
+            .remedy("read `ledger.isolation`, `ledger.claim`, `ledger.locked_rows`, `ledger.generated` and `ledger.clock`, which were tried on this server, and run `lapsed bench burst` there");
     }
     if lower.contains("mariadb") {
         return Finding::ok(VERSION, format!("MariaDB, {version}"));
@@ -263,11 +272,13 @@ mod tests {
             ("8.0.36", Severity::Ok, "MySQL 8.0.36"),
             ("9.7.4", Severity::Ok, "MySQL 9.7.4"),
             ("5.7.44-log", Severity::Warning, "expected 8.0"),
-            ("8.0.11-TiDB-v8.5.6", Severity::Note, "TiDB"),
+            ("8.0.11-TiDB-v8.5.6", Severity::Warning, "not tested"),
+            ("8.0.30-Vitess", Severity::Warning, "Vitess"),
         ];
         for (text, severity, part) in told {
-            assert_is(&version(text), severity, part);
+            assert_is(&version(text, "Source distribution"), severity, part);
         }
+        assert_is(&version("8.0.33", "Dolt"), Severity::Warning, "Dolt");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Table checks: the queries about the table and its rows, in order.
 
+use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{MySqlConnection, Row as _};
 
 use super::access::{self, GRANTS, Identity, PAUSES, SIDE_TABLES, TASKS};
@@ -9,8 +10,8 @@ use super::index::{
     AccessPlan, INDEX, KeyIndex, LEGACY_INDEX, explain, judge_plan, key_indexes, legacy_index,
 };
 use super::pauses;
-use super::read_back::{self, READ_BACK};
 use super::server::Variables;
+use super::trials;
 use crate::runner::{Runner, Unresponsive};
 use lapsed::Config;
 use lapsed::diagnosis::{Finding, Thresholds};
@@ -25,6 +26,7 @@ const KEY_CHARSET: &str = "ledger.key_charset";
 /// Checks the table: schema, privileges, indexes, capacity and backlog.
 pub(super) async fn examine(
     config: &Config,
+    options: &MySqlConnectOptions,
     table: &TableName,
     conn: &mut MySqlConnection,
     variables: Option<&Variables>,
@@ -59,8 +61,7 @@ pub(super) async fn examine(
         }
         let active = pauses::count(conn, &queries);
         runner.check(PAUSES, active, pauses::judge).await?;
-        let read_back = read_back::read_back(conn, &queries);
-        runner.check(READ_BACK, read_back, read_back::judge).await?;
+        trials::examine(options, conn, &queries, runner).await?;
         let judge = |plan: Option<AccessPlan>| judge_plan(table, plan.as_ref());
         runner.check(INDEX, explain(conn, &queries), judge).await?;
     }

@@ -34,6 +34,12 @@ async fn an_installation_that_is_well_has_no_warning() -> Result {
         "ledger.grants",
         "ledger.pauses",
         "ledger.documents",
+        "ledger.clock",
+        "ledger.read_back",
+        "ledger.isolation",
+        "ledger.claim",
+        "ledger.locked_rows",
+        "ledger.generated",
         "ledger.index",
         "ledger.id",
         "ledger.buffer_pool",
@@ -87,5 +93,8 @@ async fn examining_changes_nothing() -> Result {
     .fetch_one(&mut conn)
     .await?;
     assert_eq!(row, ("1 A@b 0 0 2.000 0.000".to_owned(), 1));
+    let rates = "SELECT CAST(COUNT(*) AS SIGNED) FROM tb_time_limit_task_rates";
+    let rates: (i64,) = sqlx::query_as(rates).fetch_one(&mut conn).await?;
+    assert_eq!(rates, (0,));
     Ok(())
 }

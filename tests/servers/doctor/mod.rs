@@ -6,3 +6,4 @@ mod ledger;
 mod redis;
 pub mod rig;
 mod silence;
+mod trials;

@@ -8,7 +8,6 @@ use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Claimant, Claims, Ledger, LedgerError, NewTask, Producer};
 use lapsed::task::{Arming, State, TaskKey, UnixMs};
-use lapsed_doctor::{self as doctor, Severity};
 use sqlx::{Connection, MySqlConnection};
 
 use crate::mysql::proxy::{Act, Proxy};
@@ -167,26 +166,6 @@ async fn a_creation_that_reaches_the_server_late_does_not_come_after_its_repetit
     proxy.let_go();
     let lookup = ledger.look_up(&[task(0).key]).await.unwrap().remove(0);
     assert_eq!(lookup.unwrap().arming.due, UnixMs(9_000_000_001_000));
-}
-
-#[tokio::test]
-async fn doctor_reports_that_reads_go_to_another_server() {
-    let (_server, _ledger, url) = start().await;
-    let proxy = Proxy::before(&url, |sql| match sql.starts_with("SELECT route FROM") {
-        true => Act::With(" LIMIT 0"),
-        false => Act::Pass,
-    })
-    .await;
-    for (url, severity) in [
-        (url.clone(), Severity::Ok),
-        (proxy.url(&url), Severity::Error),
-    ] {
-        let toml = format!("timer = 'ledger_poll'\nledger.url = '{url}'");
-        let report = doctor::examine(&Config::from_toml(&toml).unwrap()).await;
-        let mut findings = report.findings.iter();
-        let found = findings.find(|finding| finding.check == "ledger.read_back");
-        assert_eq!(found.unwrap().severity, severity, "{report}");
-    }
 }
 
 #[tokio::test]

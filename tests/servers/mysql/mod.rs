@@ -12,7 +12,7 @@ mod guards;
 mod locks;
 mod lost;
 mod older_programs;
-mod proxy;
+pub mod proxy;
 mod rates;
 mod recurring;
 mod refusals;
