@@ -16,23 +16,25 @@ pub const COLORS: [&str; 7] = [
 ];
 /// Maximum number of curves with a name; more are drawn without one.
 const NAMED: usize = 8;
+/// Columns of the legend.
+const COLUMNS: usize = 4;
 
-/// Ticks in milliseconds between two powers of ten.
+/// The axis of lateness starts at a tenth of a millisecond.
+const LATENESS_FLOOR_MS: f64 = 0.1;
+
+/// A logarithmic axis over whole powers of ten.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Scale {
+pub struct Axis {
     from_exp: i32,
     to_exp: i32,
+    floor: f64,
 }
 
-impl Scale {
-    fn of(curves: &[(String, Samples)]) -> Self {
-        let values = curves.iter().flat_map(|(_, samples)| {
-            let curve = samples.cumulative(POINTS);
-            let ends = [curve.first().copied(), curve.last().copied()];
-            ends.into_iter().flatten().map(|(us, _)| log_ms(us))
-        });
+impl Axis {
+    /// Spans these values. Those below `floor` are noise, and are drawn there.
+    pub fn of(values: impl Iterator<Item = f64>, floor: f64) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values {
+        for value in values.map(|value| value.max(floor).log10()) {
             (low, high) = (low.min(value), high.max(value));
         }
         if low > high {
@@ -42,20 +44,40 @@ impl Scale {
         Self {
             from_exp,
             to_exp: (high.ceil() as i32).max(from_exp + 1),
+            floor,
         }
     }
 
-    fn x(self, us: u64) -> f64 {
-        let (left, _, right, _) = FRAME;
-        let share =
-            (log_ms(us) - f64::from(self.from_exp)) / f64::from(self.to_exp - self.from_exp);
-        left + (right - left) * share.clamp(0.0, 1.0)
+    /// Returns the place of a value between the beginning of the axis, 0, and its end, 1.
+    pub fn share(self, value: f64) -> f64 {
+        let log = value.max(self.floor).log10();
+        let share = (log - f64::from(self.from_exp)) / f64::from(self.to_exp - self.from_exp);
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Returns the powers of ten.
+    pub fn ticks(self) -> impl Iterator<Item = f64> {
+        (self.from_exp..=self.to_exp).map(|exp| 10f64.powi(exp))
     }
 }
 
-/// The axis starts at a tenth of a millisecond: smaller values are noise.
-fn log_ms(us: u64) -> f64 {
-    (us.max(100) as f64 / 1000.0).log10()
+/// The axis of these curves, in milliseconds.
+fn lateness_axis(curves: &[(String, Samples)]) -> Axis {
+    let values = curves.iter().flat_map(|(_, samples)| {
+        let curve = samples.cumulative(POINTS);
+        let ends = [curve.first().copied(), curve.last().copied()];
+        ends.into_iter().flatten().map(|(us, _)| ms(us))
+    });
+    Axis::of(values, LATENESS_FLOOR_MS)
+}
+
+fn ms(us: u64) -> f64 {
+    us as f64 / 1000.0
+}
+
+fn x(axis: Axis, ms: f64) -> f64 {
+    let (left, _, right, _) = FRAME;
+    left + (right - left) * axis.share(ms)
 }
 
 fn y(share: f64) -> f64 {
@@ -65,12 +87,12 @@ fn y(share: f64) -> f64 {
 
 /// A whole SVG document.
 pub fn svg(title: &str, curves: &[(String, Samples)]) -> String {
-    let scale = Scale::of(curves);
+    let axis = lateness_axis(curves);
     let what = "share of tasks started, by milliseconds after the due time";
-    let mut svg = begin(title, what, curves.len().min(NAMED).div_ceil(4));
-    draw_axes(&mut svg, scale);
+    let mut svg = begin(title, what, curves.len().min(NAMED).div_ceil(COLUMNS));
+    draw_axes(&mut svg, axis);
     for (at, (name, samples)) in curves.iter().enumerate() {
-        draw_curve(&mut svg, scale, at, name, samples);
+        draw_curve(&mut svg, axis, at, name, samples);
     }
     svg.push_str("</svg>\n");
     svg
@@ -100,38 +122,32 @@ text {{ fill: #333 }} .grid {{ stroke: #888; stroke-opacity: .25 }} .frame {{ st
     svg
 }
 
-fn draw_axes(svg: &mut String, scale: Scale) {
+fn draw_axes(svg: &mut String, axis: Axis) {
     let (left, top, right, bottom) = FRAME;
     for percent in [0, 25, 50, 75, 90, 100] {
         let y = y(f64::from(percent) / 100.0);
         line(svg, (left, y), (right, y));
         text(svg, (left - 6.0, y + 4.0), "end", &format!("{percent} %"));
     }
-    for exp in scale.from_exp..=scale.to_exp {
-        let us = 10f64.powi(exp) * 1000.0;
-        let x = scale.x(us as u64);
-        line(svg, (x, top), (x, bottom));
-        text(
-            svg,
-            (x, bottom + 18.0),
-            "middle",
-            &format!("{} ms", us / 1000.0),
-        );
-        for fine in 2..10 {
-            let x = scale.x((us * f64::from(fine)) as u64);
-            if exp < scale.to_exp {
-                line(svg, (x, bottom - 4.0), (x, bottom));
+    for ms in axis.ticks() {
+        let tick = x(axis, ms);
+        line(svg, (tick, top), (tick, bottom));
+        text(svg, (tick, bottom + 18.0), "middle", &format!("{ms} ms"));
+        for fine in (2..10).map(|fine| ms * f64::from(fine)) {
+            if axis.share(fine) < 1.0 {
+                let tick = x(axis, fine);
+                line(svg, (tick, bottom - 4.0), (tick, bottom));
             }
         }
     }
 }
 
-fn draw_curve(svg: &mut String, scale: Scale, at: usize, name: &str, samples: &Samples) {
+fn draw_curve(svg: &mut String, axis: Axis, at: usize, name: &str, samples: &Samples) {
     let color = COLORS[at % COLORS.len()];
     let mut points = String::new();
     let mut before = 0.0;
     for (us, share) in samples.cumulative(POINTS) {
-        let x = scale.x(us);
+        let x = x(axis, ms(us));
         // A step: no further task had started until this moment.
         let _ = write!(points, "{x:.1},{:.1} {x:.1},{:.1} ", y(before), y(share));
         before = share;
@@ -143,17 +159,23 @@ fn draw_curve(svg: &mut String, scale: Scale, at: usize, name: &str, samples: &S
         points.trim_end()
     );
     if at < NAMED {
-        let (x, y) = (
-            FRAME.0 + (at % 4) as f64 * 170.0,
-            FRAME.3 + 48.0 + (at / 4) as f64 * 18.0,
-        );
-        let _ = writeln!(
-            svg,
-            r#"<rect x="{x}" y="{}" width="14" height="4" fill="{color}"/>"#,
-            y - 6.0
-        );
-        text(svg, (x + 20.0, y), "start", name);
+        legend(svg, at, COLUMNS, color, name);
     }
+}
+
+/// The color and the name of the curve at this place of the legend, which has so many columns.
+pub fn legend(svg: &mut String, at: usize, columns: usize, color: &str, name: &str) {
+    let (left, _, right, bottom) = FRAME;
+    let (x, y) = (
+        left + (at % columns) as f64 * (right - left) / columns as f64,
+        bottom + 48.0 + (at / columns) as f64 * 18.0,
+    );
+    let _ = writeln!(
+        svg,
+        r#"<rect x="{x:.1}" y="{:.1}" width="14" height="4" fill="{color}"/>"#,
+        y - 6.0
+    );
+    text(svg, (x + 20.0, y), "start", name);
 }
 
 /// A line through these places, with more attributes.
@@ -206,16 +228,19 @@ mod tests {
     use crate::bench::samples::Lateness;
 
     #[test]
-    fn the_scale_spans_whole_powers_of_ten() {
-        let of = |us: &[u64]| {
-            let samples = Samples::new(us.iter().copied().map(Lateness::Started));
-            let Scale { from_exp, to_exp } = Scale::of(&[(String::new(), samples)]);
-            (from_exp, to_exp)
-        };
-        assert_eq!(of(&[1_200, 45_000]), (0, 2));
-        assert_eq!(of(&[0, 900]), (-1, 0));
-        assert_eq!(of(&[1_000]), (0, 1));
+    fn an_axis_spans_whole_powers_of_ten() {
+        let exps = |axis: Axis| (axis.from_exp, axis.to_exp);
+        let of = |values: &[f64]| exps(Axis::of(values.iter().copied(), 0.01));
+        assert_eq!(of(&[1.2, 45.0]), (0, 2));
+        assert_eq!(of(&[0.0, 0.5]), (-2, 0));
+        assert_eq!(of(&[1_000.0]), (3, 4));
         assert_eq!(of(&[]), (0, 1));
+        let lateness = |us: &[u64]| {
+            let samples = Samples::new(us.iter().copied().map(Lateness::Started));
+            exps(lateness_axis(&[(String::new(), samples)]))
+        };
+        assert_eq!(lateness(&[1_200, 45_000]), (0, 2));
+        assert_eq!(lateness(&[0, 900]), (-1, 0));
     }
 
     #[test]

@@ -5,50 +5,19 @@ use std::fmt::Write as _;
 use lapsed_core::format;
 
 use super::curves::{Curve, FAR_ROWS};
-use crate::bench::plot::{COLORS, FRAME, begin, line, polyline, text};
+use crate::bench::plot::{Axis, COLORS, FRAME, begin, legend, line, polyline, text};
 
 /// Curves with a color and a name: those that cost most with the largest table.
 const NAMED: usize = 7;
 
+/// Columns of the legend.
+const COLUMNS: usize = 3;
+
 /// Color of the others.
 const OTHER: &str = "#bbbbbb";
 
-/// Powers of ten that an axis spans.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Axis {
-    from_exp: i32,
-    to_exp: i32,
-}
-
-impl Axis {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values.map(log) {
-            (low, high) = (low.min(value), high.max(value));
-        }
-        if low > high {
-            (low, high) = (0.0, 1.0);
-        }
-        let from_exp = low.floor() as i32;
-        Self {
-            from_exp,
-            to_exp: (high.ceil() as i32).max(from_exp + 1),
-        }
-    }
-
-    fn share(self, value: f64) -> f64 {
-        (log(value) - f64::from(self.from_exp)) / f64::from(self.to_exp - self.from_exp)
-    }
-
-    fn ticks(self) -> impl Iterator<Item = f64> {
-        (self.from_exp..=self.to_exp).map(|exp| 10f64.powi(exp))
-    }
-}
-
-/// Values below a hundredth are noise.
-fn log(value: f64) -> f64 {
-    value.max(0.01).log10()
-}
+/// Values below a hundredth of a millisecond are noise.
+const FLOOR: f64 = 0.01;
 
 /// A whole SVG document: medians, and dashed lines to where they would be with [`FAR_ROWS`].
 pub fn svg(title: &str, curves: &[Curve]) -> String {
@@ -61,8 +30,8 @@ pub fn svg(title: &str, curves: &[Curve]) -> String {
         .iter()
         .flat_map(|curve| measured(curve).into_iter().chain(far(curve)))
         .collect();
-    let across = Axis::of(all.iter().map(|(rows, _)| *rows as f64));
-    let up = Axis::of(all.iter().map(|(_, ms)| *ms));
+    let across = Axis::of(all.iter().map(|(rows, _)| *rows as f64), FLOOR);
+    let up = Axis::of(all.iter().map(|(_, ms)| *ms), FLOOR);
     let (left, top, right, bottom) = FRAME;
     let at = |(rows, ms): (u64, f64)| {
         (
@@ -74,7 +43,7 @@ pub fn svg(title: &str, curves: &[Curve]) -> String {
     let mut svg = begin(
         title,
         "milliseconds of a call (median), by rows in the table; dashed: extrapolated",
-        named.div_ceil(3),
+        named.div_ceil(COLUMNS),
     );
     for ms in up.ticks() {
         let (_, y) = at((1, ms));
@@ -115,16 +84,7 @@ pub fn svg(title: &str, curves: &[Curve]) -> String {
             );
         }
         if place < NAMED {
-            let (x, y) = (
-                left + (place % 3) as f64 * 230.0,
-                bottom + 48.0 + (place / 3) as f64 * 18.0,
-            );
-            let _ = writeln!(
-                svg,
-                r#"<rect x="{x}" y="{}" width="14" height="4" fill="{color}"/>"#,
-                y - 6.0
-            );
-            text(&mut svg, (x + 20.0, y), "start", &curve.operation);
+            legend(&mut svg, place, COLUMNS, color, &curve.operation);
         }
     }
     svg.push_str("</svg>\n");
@@ -135,18 +95,6 @@ pub fn svg(title: &str, curves: &[Curve]) -> String {
 mod tests {
     use super::super::curves::Point;
     use super::*;
-
-    #[test]
-    fn an_axis_spans_whole_powers_of_ten() {
-        let of = |values: &[f64]| {
-            let Axis { from_exp, to_exp } = Axis::of(values.iter().copied());
-            (from_exp, to_exp)
-        };
-        assert_eq!(of(&[1.2, 45.0]), (0, 2));
-        assert_eq!(of(&[0.0, 0.5]), (-2, 0));
-        assert_eq!(of(&[1_000.0]), (3, 4));
-        assert_eq!(of(&[]), (0, 1));
-    }
 
     #[test]
     fn the_extrapolated_part_is_dashed() {
