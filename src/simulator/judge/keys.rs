@@ -4,7 +4,7 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::{Origin, UnixMs};
 use lapsed_model_redis::{Change, Reply};
 
-use super::{Anomaly, Expected, Judge, TOLERANCE_MS, Touch, brief};
+use super::{Anomaly, Expected, Invocation, Judge, TOLERANCE_MS, Touch, brief};
 use crate::keyed;
 use crate::plan::Verb;
 use crate::record::{Actor, Answer};
@@ -216,10 +216,16 @@ impl Judge {
         score.is_ok_and(|score| (row.end_time.0 as f64 - score).abs() <= 1.0)
     }
 
-    /// True if the key of a row was removed, or has lost its expiry.
+    /// True if the key of a row was removed, or has lost its expiry: by a command, or with a dead task that was discarded since
+    /// this one was created.
     pub(super) fn was_removed(&self, row: &Row) -> bool {
-        let touched = self.touched.get(row.key.as_str());
+        let key = row.key.as_str();
+        let touched = self.touched.get(key);
+        let mut ops = self.ops.iter();
         touched.is_some_and(|touched| touched.iter().any(|touch| touch.due.is_none()))
+            || ops.any(|Invocation { op, at, .. }| {
+                matches!(op.verb, Verb::Discard) && *at >= row.start_time && self.names(op, key)
+            })
     }
 }
 

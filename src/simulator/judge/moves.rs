@@ -7,7 +7,7 @@ use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::UnixMs;
 
 use super::{Anomaly, Looked, Violation, brief, same};
-use crate::plan::{Op, Plan, Verb};
+use crate::plan::{Op, Plan, Policy, Verb};
 use crate::record::{Actor, Answer, Call, Side};
 
 /// What an operation that has failed may still do is done after this time.
@@ -207,6 +207,14 @@ impl MoveJudge {
         let none = BTreeSet::new();
         let started = self.started.get(&self.keys[number]).unwrap_or(&none);
         match answer {
+            // It kept what it found, which is no word on it. The other ledger may have a younger one.
+            Answer::Armed { due, .. }
+                if last.keeps()
+                    && others.iter().any(|other| other.armed_for(*due))
+                    && others.iter().any(|other| other.side != last.side) =>
+            {
+                None
+            }
             Answer::Armed { due, .. } => {
                 let has_started = started.iter().any(|started| started.due == *due);
                 // Claims that are applied late count as crashes.
@@ -240,6 +248,19 @@ impl Request {
             Verb::CreateMany { keys, .. } => keys.contains(&key),
             _ => self.op.key == key,
         }
+    }
+
+    /// True if it leaves a pending task as it is.
+    fn keeps(&self) -> bool {
+        let Verb::Create { policy, .. } = &self.op.verb else {
+            return false;
+        };
+        *policy == Policy::Keep
+    }
+
+    /// True if the answer was that the task is due then.
+    fn armed_for(&self, due: UnixMs) -> bool {
+        matches!(&self.answer, Some((_, Answer::Armed { due: armed, .. })) if *armed == due)
     }
 
     /// True if it has no effect from this time on.
