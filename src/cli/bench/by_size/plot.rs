@@ -1,7 +1,5 @@
 //! Plot of costs by the size of the table, both on logarithmic axes.
 
-use std::fmt::Write as _;
-
 use lapsed_core::format;
 
 use super::curves::{Curve, FAR_ROWS};
