@@ -26,7 +26,7 @@ SELECT CAST(INDEX_NAME AS CHAR) AS name, CAST(NON_UNIQUE AS SIGNED) AS non_uniqu
   CAST(SUB_PART AS SIGNED) AS prefix
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? ORDER BY INDEX_NAME, SEQ_IN_INDEX";
 
-/// How often a schema without columns is read, and the pause between two readings.
+/// How often a schema that is not whole is read, and the pause between two readings.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -77,8 +77,8 @@ impl TableSchema {
         let mut schema = Self::query(conn, table).await;
         for _ in 1..TRIES {
             match &schema {
-                // Another migration creates the table at this moment: it was not there yet when its columns were read.
-                Ok(Some(seen)) if seen.columns.is_empty() => {
+                // Another migration creates or changes the table at this moment.
+                Ok(Some(seen)) if !seen.is_whole() => {
                     tokio::time::sleep(PAUSE).await;
                     schema = Self::query(conn, table).await;
                 }
@@ -114,6 +114,12 @@ impl TableSchema {
             columns: columns.iter().map(column).collect::<Result<_, _>>()?,
             indexes: group(&indexes)?,
         }))
+    }
+
+    /// False if the table was not there yet when its columns were read, or could not be opened to read its engine. Views have
+    /// none.
+    fn is_whole(&self) -> bool {
+        !self.columns.is_empty() && (self.engine.is_some() || self.kind != "BASE TABLE")
     }
 
     pub(super) fn column(&self, name: &str) -> Option<&Column> {
