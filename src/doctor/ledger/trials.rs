@@ -24,6 +24,9 @@ const CLAIM: &str = "ledger.claim";
 const LOCKED_ROWS: &str = "ledger.locked_rows";
 const GENERATED: &str = "ledger.generated";
 
+/// All of them.
+const CHECKS: [&str; 6] = [READ_BACK, ISOLATION, CLAIM, LOCKED_ROWS, GENERATED, CLOCK];
+
 /// Checks of [`row_trials`].
 const ROW_CHECKS: [&str; 4] = [READ_BACK, ISOLATION, CLAIM, LOCKED_ROWS];
 
@@ -96,7 +99,7 @@ pub(super) async fn examine(
         sqlx::raw_sql(IMPATIENT).execute(&mut second).await?;
         Ok::<_, sqlx::Error>(second)
     };
-    let Some(mut second) = runner.query(&ROW_CHECKS, second).await? else {
+    let Some(mut second) = runner.query(&CHECKS, second).await? else {
         return Ok(());
     };
     let clocks = clocks(first, &mut second);
