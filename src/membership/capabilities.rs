@@ -146,6 +146,17 @@ mod tests {
         }
     }
 
+    /// Each such route compiles to many KiB.
+    #[test]
+    fn a_member_may_have_many_routes_with_classes_of_letters() {
+        let routes = (0..60).map(|n| format!(r"^Service{n}\w*@"));
+        let matcher = CapabilityMatcher::new(&Capabilities {
+            routes: routes.collect(),
+            ..Capabilities::default()
+        });
+        assert!(matcher.can_run(&TaskKey::parse("Service7Mail@run").unwrap()));
+    }
+
     #[test]
     fn the_first_route_that_matches_decides_whether_a_task_can_start() {
         let matcher = |idle: &[u16]| {

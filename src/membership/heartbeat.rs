@@ -348,6 +348,18 @@ mod tests {
     }
 
     #[test]
+    fn a_heartbeat_of_the_greatest_length_is_read_and_none_that_is_longer() {
+        let id = heartbeat().id.to_string();
+        let mut long = heartbeat();
+        long.capabilities.routes = vec!["^Shop@".into(); 7_000];
+        let json = long.to_json();
+        let padding = " ".repeat(HEARTBEAT_BYTES_MAX - json.len());
+        let read = |json: &str| Heartbeat::read(id.as_bytes(), json.as_bytes());
+        assert_eq!(read(&format!("{json}{padding}")), Some(long));
+        assert_eq!(read(&format!("{json}{padding} ")), None);
+    }
+
+    #[test]
     fn a_name_cannot_add_log_lines() {
         let json = heartbeat()
             .to_json()

@@ -1,5 +1,6 @@
 //! Several daemons on one ledger, without any server: time moves only when nothing else can.
 
+mod adapters;
 mod adoption;
 mod audits;
 mod pruning;
