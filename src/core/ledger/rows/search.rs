@@ -84,8 +84,6 @@ pub(super) fn fits(stored: &Stored, filter: &ListFilter, now: UnixMs) -> bool {
     let begins = |prefix: &String| key.starts_with(prefix.as_str());
     let open = ListFilter {
         prefix: None,
-        class: None,
-        method: None,
         except: Vec::new(),
         ..filter.clone()
     };
@@ -206,3 +204,6 @@ fn cursor(filter: &ListFilter, range: &Range, at: &Stored) -> ListCursor {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;
