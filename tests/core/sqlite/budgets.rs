@@ -87,6 +87,25 @@ async fn a_change_of_more_bytes_than_its_caller_allows_changes_nothing_and_reads
 }
 
 #[tokio::test]
+async fn a_write_counts_the_bytes_that_it_replaces_and_those_that_it_brings() {
+    let (_place, ledger) = Place::migrated().await;
+    let [there, new] = [&keys(2)[0], &keys(2)[1]];
+    let due = store(&*ledger, std::slice::from_ref(there)).await;
+    let written = format!("\"{}\"", "y".repeat(98));
+    for (key, expected) in [(there, PAYLOAD + 100), (new, 100)] {
+        let mut task = NewTask::new(key.clone(), UnixMs(due.0 + 1));
+        task.contents.payload = Some(written.clone());
+        let see = Arc::new(Within(expected as u64 - 1, Mutex::default()));
+        let decide = Arc::new(move |_| vec![Change::Write(Box::new(task.clone()))]);
+        let changed = ledger.change(std::slice::from_ref(key), see, decide).await;
+        let Err(LedgerError::TooLarge { bytes, .. }) = changed else {
+            panic!("{changed:?}");
+        };
+        assert_eq!(bytes, expected as u64);
+    }
+}
+
+#[tokio::test]
 async fn a_page_of_a_cancellation_ends_where_its_rows_are_long() {
     let (_place, ledger) = Place::migrated().await;
     let keys = keys(200);
