@@ -24,10 +24,12 @@ mod properties;
 mod readme;
 mod redis_model;
 mod resp;
+mod retention;
 mod series;
 mod settings;
 mod source_files;
 mod sqlite;
+mod stats;
 mod testing;
 mod words;
 

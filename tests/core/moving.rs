@@ -132,6 +132,14 @@ async fn all_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_ledgers_have_different_identities() {
+    let both = Both::new();
+    let identities = [&both.from, &both.to].map(Transfers::identity);
+    assert!(identities.iter().all(Option::is_some), "{identities:?}");
+    assert_ne!(identities[0], identities[1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_runs_once_wherever_its_move_is_interrupted() {
     for steps in 0..=4 {
         let (both, mut runs) = (Both::new(), Runs::new());

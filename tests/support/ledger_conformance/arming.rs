@@ -21,6 +21,7 @@ rules! {
     only_a_pending_task_can_be_rescheduled
     run_now_makes_a_task_due
     answers_come_in_the_order_of_the_questions
+    requests_for_one_key_in_a_call_are_answered_with_what_is_current_after_all
 }
 
 async fn a_task_is_created_pending(ledger: &impl Ledger) {
@@ -256,4 +257,16 @@ async fn answers_come_in_the_order_of_the_questions(ledger: &impl Ledger) {
     {
         assert_eq!(state(ledger, &claim.key).await, expected);
     }
+}
+
+async fn requests_for_one_key_in_a_call_are_answered_with_what_is_current_after_all(
+    ledger: &impl Ledger,
+) {
+    let key = key("create", "twice");
+    let first = in_ms(ledger, 60_000).await;
+    let last = UnixMs(first.0 + 1_000);
+    let tasks = [first, last].map(|due| NewTask::new(key.clone(), due));
+    let created = ledger.create(&tasks).await.unwrap();
+    let dues: Vec<UnixMs> = created.iter().map(|it| it.arming.due).collect();
+    assert_eq!(dues, [last, last]);
 }

@@ -119,8 +119,8 @@ async fn changes_of_many_tasks_keep_payloads_that_were_not_read(ledger: &impl Le
     let wishes = move |_| {
         (0..150)
             .map(|number| match number % 3 {
-                0 => Change::Keep,
-                1 => Change::Move(later),
+                0 => Change::Move(later),
+                1 => Change::Keep,
                 _ => Change::Cancel,
             })
             .collect()
@@ -133,8 +133,8 @@ async fn changes_of_many_tasks_keep_payloads_that_were_not_read(ledger: &impl Le
         let record = record(ledger, key).await;
         assert_eq!(record.payload, payload(number), "{number}");
         let (state, at) = match number % 3 {
-            0 => (State::Pending, due),
-            1 => (State::Pending, later),
+            0 => (State::Pending, later),
+            1 => (State::Pending, due),
             _ => (State::Cancelled, due),
         };
         assert_eq!((record.state, record.due), (state, at), "{number}");

@@ -60,6 +60,12 @@ async fn a_scan_finds_the_leases_of_due_tasks_with_who_holds_them(ledger: &impl 
     settle(ledger, &retried, retry_at(UnixMs(0))).await;
     assert_eq!(lease_of(ledger, &retried).await, None, "it is free");
 
+    let superseded = claim_due(ledger, &key("lease", "superseded"), LEASE).await;
+    create(ledger, &key("lease", "superseded"), 60_000).await;
+    assert!(lease_of(ledger, &superseded).await.is_some());
+    settle(ledger, &superseded, Verdict::Complete).await;
+    assert_eq!(lease_of(ledger, &superseded).await, None, "it has ended");
+
     let ran_out = claim_due(ledger, &key("lease", "ran_out"), SHORT_LEASE).await;
     pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
     assert!(lease_of(ledger, &ran_out).await.is_some());

@@ -109,6 +109,7 @@ async fn a_brief_list_leaves_payloads_and_results_out(ledger: &impl Ledger) {
         assert_eq!(tasks.len(), 1);
         assert_eq!(tasks[0].payload.as_deref(), payload);
         assert_eq!(tasks[0].tag.as_deref(), Some("brief_tag"));
+        assert!(!tasks[0].archived);
     }
 }
 
