@@ -52,6 +52,11 @@ const PAUSED_SCAN_MAX: Duration = Duration::from_millis(100);
 /// Minimum rest between two sweeps.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
+/// While nothing that a sweep finds could start, it is followed by a rest of this many times its duration, up to the
+/// maximum: with a long backlog, each sweep reads very many entries.
+const REST_FACTOR: u32 = 4;
+const REST_MAX: Duration = Duration::from_secs(10);
+
 /// Interval between reads of the ledger's clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
@@ -72,6 +77,8 @@ struct Cursors {
     /// Where the last scan by class and method ended, if there are more of them than one sweep reads.
     method: Option<MethodTag>,
     clock_read: Option<Instant>,
+    /// End of the rest after the last sweep.
+    rested_at: Option<Instant>,
     /// True once the log has reported rows whose key is not a task key.
     foreign_logged: bool,
     /// Time until a task of another daemon may be taken over, if the last sweep saw one.
@@ -111,7 +118,8 @@ impl Sweep {
         let activity = &self.activity;
         let (mut cursors, mut cause) = (Cursors::default(), Cause::Start);
         loop {
-            if let Err(error) = activity.pass(cause, self.sweep(&mut cursors)).await {
+            let pass = self.sweep(&mut cursors, cause);
+            if let Err(error) = activity.pass(cause, pass).await {
                 self.health.failed("reconcile", &error);
             }
             // Even if activated more often.
@@ -127,25 +135,36 @@ impl Sweep {
         }
     }
 
-    async fn sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
+    async fn sweep(&self, cursors: &mut Cursors, cause: Cause) -> Result<(), LedgerError> {
         // Unwritten settlements come first: their rows only look overdue.
         if self.health.settlements_wait() || self.health.owners_come_first().await? {
             return Ok(());
         }
-        self.try_sweep(cursors).await?;
-        self.health.answered().await
+        match self.try_sweep(cursors, cause).await? {
+            true => self.health.answered().await,
+            false => Ok(()),
+        }
     }
 
-    async fn try_sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
+    /// Returns false if the sweep rests, and the ledger was not asked.
+    async fn try_sweep(&self, cursors: &mut Cursors, cause: Cause) -> Result<bool, LedgerError> {
         let is_old = |read: Instant| read.elapsed() >= CLOCK_EVERY;
-        if cursors.clock_read.is_none_or(is_old) || self.clock.has_jumped() {
+        let reads_clock = cursors.clock_read.is_none_or(is_old) || self.clock.has_jumped();
+        if reads_clock {
             self.health.sync_clock().await?;
             cursors.clock_read = Some(Instant::now());
+        }
+        let began = Instant::now();
+        let is_resting = cursors.rested_at.is_some_and(|rested| began < rested);
+        if is_resting && cause == Cause::Interval && !self.may_start_more() {
+            return Ok(reads_clock);
         }
         if self.config.enabled {
             self.sweep_once(cursors).await?;
         }
-        Ok(())
+        let rest = began.elapsed().saturating_mul(REST_FACTOR).min(REST_MAX);
+        cursors.rested_at = Some(Instant::now() + rest);
+        Ok(true)
     }
 
     /// Signals overdue tasks, oldest first if they fit a page. Else a page of the newest, then the oldest from where the last
@@ -256,8 +275,17 @@ impl Sweep {
     /// True if there are more free slots than fresh signals that could start: a daemon at its limit takes over no tasks
     /// of others.
     fn has_spare_slots(&self) -> bool {
-        !self.queue.is_crowded()
-            && self.queue.free_slots() > self.queue.startable(SignalClass::Fresh)
+        !self.queue.is_crowded() && self.has_free_slots()
+    }
+
+    /// True if a task that is found now may start before those that wait here: in a slot that is kept for others, or on a
+    /// worker.
+    fn may_start_more(&self) -> bool {
+        self.has_free_slots() || self.queue.demands().has_active()
+    }
+
+    fn has_free_slots(&self) -> bool {
+        self.queue.free_slots() > self.queue.startable(SignalClass::Fresh)
     }
 
     /// Signals the tasks of a page. Returns the number of those that may start, here or on another daemon.

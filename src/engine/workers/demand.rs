@@ -197,6 +197,11 @@ impl Demands {
         Arc::clone(demands.entry(Arc::clone(queue)).or_default())
     }
 
+    /// True if tasks of some queue are to be signalled here.
+    pub fn has_active(&self) -> bool {
+        self.demands().values().any(|demand| demand.is_active())
+    }
+
     fn demands(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Demand>>> {
         self.0.lock().expect("nothing panics while holding it")
     }

@@ -10,7 +10,7 @@ use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, Handlers, Task, TaskClient};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::engine::faults::Faults;
 use crate::engine::rig::{START, start, start_on, start_with};
@@ -72,6 +72,42 @@ async fn a_backlog_of_long_runs_takes_all_slots_but_an_eighth() {
         .unwrap();
     assert_eq!(runs.recv().await, Some(99));
     assert!(rig.ledger.clock().now().since(START) < Duration::from_secs(13));
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_free_slot_a_sweep_rests_for_four_times_what_it_took() {
+    let faults = Arc::new(Faults::default());
+    *faults.scan_overdue_takes.lock().unwrap() = Duration::from_secs(1);
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let (end, ended) = watch::channel(false);
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "count"), move |number: u64| {
+        started.send(number).unwrap();
+        let mut ended = ended.clone();
+        async move {
+            ended.wait_for(|ended| *ended).await.unwrap();
+            Ok(())
+        }
+    });
+    let ledger = Arc::new(MemoryLedger::new(START));
+    backlog(&ledger, "Job", 1..3).await;
+    let config = "engine.concurrency = 1\nengine.drain_timeout = '0s'";
+    let rig = start_with(ledger, Arc::clone(&faults), config, handlers);
+    assert_eq!(runs.recv().await, Some(1));
+    let before = faults.overdue_scans.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let scans = faults.overdue_scans.load(Ordering::SeqCst) - before;
+    assert!((9..=13).contains(&scans), "{scans} scans in 60 s");
+
+    *faults.scan_overdue_takes.lock().unwrap() = Duration::ZERO;
+    end.send(true).unwrap();
+    rig.until_done(2).await;
+    backlog(&rig.ledger, "Job", 3..4).await;
+    let late = tokio::time::timeout(Duration::from_secs(2), async {
+        while runs.recv().await != Some(3) {}
+    });
+    late.await.expect("a daemon with a free slot does not rest");
     rig.stop().await;
 }
 
