@@ -43,7 +43,7 @@ pub struct CoalescingQueue {
 /// A key that waits or is in flight.
 #[derive(Debug)]
 struct Entry {
-    /// The task's row, if the signal names it.
+    /// The task's row, if a signal names it.
     row: Option<u64>,
     stage: Stage,
 }
@@ -51,6 +51,8 @@ struct Entry {
 #[derive(Debug)]
 enum Stage {
     Waiting {
+        /// The arming, if only a later signal names it.
+        arming: Option<Arming>,
         /// When the latest event was published that arrived meanwhile. It may be about a newer arming.
         published: Option<RangeInclusive<UnixMs>>,
     },
@@ -88,27 +90,29 @@ impl CoalescingQueue {
     /// in flight is kept until the key is [finished](Self::finish).
     pub fn deduplicate(&mut self, signal: Signal, metrics: &Metrics) -> Option<Signal> {
         let is_echo = self.is_echo(&signal);
-        match self
-            .entries
-            .get_mut(&signal.key)
-            .map(|entry| &mut entry.stage)
-        {
-            Some(Stage::InFlight { repeat, published }) => {
+        let Some(Entry { row, stage }) = self.entries.get_mut(&signal.key) else {
+            if !is_echo {
+                return Some(signal);
+            }
+            metrics.dropped(DropReason::Coalesced, 1);
+            return None;
+        };
+        match stage {
+            Stage::InFlight { repeat, published } => {
                 *published = signal.published.clone().or(published.take());
                 *repeat = Some(signal);
-                None
             }
-            None if !is_echo => Some(signal),
-            Some(Stage::Waiting { published }) => {
+            Stage::Waiting { arming, published } => {
                 *published = signal.published.or(published.take());
+                if let (None, Some(named)) = (*row, signal.arming) {
+                    *arming = Some(named);
+                    *row = Some(named.row);
+                    self.rows.insert(named.row);
+                }
                 metrics.dropped(DropReason::Coalesced, 1);
-                None
-            }
-            None => {
-                metrics.dropped(DropReason::Coalesced, 1);
-                None
             }
         }
+        None
     }
 
     /// Queues a signal that [`deduplicate`](Self::deduplicate) returned.
@@ -122,7 +126,11 @@ impl CoalescingQueue {
         let key = signal.key.clone();
         let row = signal.arming.map(|arming| arming.row);
         self.route_queues.push(class, route, signal, free)?;
-        self.insert(key, row, Stage::Waiting { published: None });
+        let waiting = Stage::Waiting {
+            arming: None,
+            published: None,
+        };
+        self.insert(key, row, waiting);
         Ok(())
     }
 
@@ -131,14 +139,14 @@ impl CoalescingQueue {
         self.rows.contains(&row)
     }
 
-    /// Returns the stage before.
-    fn insert(&mut self, key: TaskKey, row: Option<u64>, stage: Stage) -> Option<Stage> {
+    fn insert(&mut self, key: TaskKey, row: Option<u64>, stage: Stage) {
         self.rows.extend(row);
-        let Entry { row: before, stage } = self.entries.insert(key, Entry { row, stage })?;
-        if before != row {
-            self.forget_row(before);
+        let before = self.entries.insert(key, Entry { row, stage });
+        if let Some(before) = before
+            && before.row != row
+        {
+            self.forget_row(before.row);
         }
-        Some(stage)
     }
 
     fn forget_row(&mut self, row: Option<u64>) {
@@ -166,14 +174,19 @@ impl CoalescingQueue {
         aside
     }
 
-    /// Each signal carries the latest event that arrived while it waited.
+    /// Each signal carries the latest event that arrived while it waited, and the arming that another signal named.
     fn mark_in_flight<'a>(&mut self, signals: impl IntoIterator<Item = &'a mut Signal>) {
         for signal in signals {
-            let row = signal.arming.map(|arming| arming.row);
-            let before = self.insert(signal.key.clone(), row, Stage::in_flight());
-            if let Some(Stage::Waiting { published }) = before {
-                signal.published = published.or(signal.published.take());
+            let before = self.entries.remove(&signal.key);
+            if let Some(Entry { row, stage }) = before {
+                self.forget_row(row);
+                if let Stage::Waiting { arming, published } = stage {
+                    signal.arming = signal.arming.or(arming);
+                    signal.published = published.or(signal.published.take());
+                }
             }
+            let row = signal.arming.map(|arming| arming.row);
+            self.insert(signal.key.clone(), row, Stage::in_flight());
         }
     }
 

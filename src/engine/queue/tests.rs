@@ -105,6 +105,30 @@ fn a_signal_carries_the_event_that_arrived_while_it_waited_or_ran() {
 }
 
 #[test]
+fn a_waiting_event_takes_the_arming_that_a_later_signal_names() {
+    let queue = queue();
+    queue.push(signal("a", Source::Event));
+    assert!(!queue.contains_row(1));
+    queue.push(armed("a", Source::Nudge));
+    assert!(queue.contains_row(1));
+    let (row, due) = (2, UnixMs(20));
+    queue.push(Signal {
+        arming: Some(Arming { row, due }),
+        ..signal("a", Source::Sweep)
+    });
+    assert!(!queue.contains_row(2));
+    let taken = take(&queue, SignalClass::Fresh, 1);
+    let event = Signal {
+        source: Source::Event,
+        ..armed("a", Source::Nudge)
+    };
+    assert_eq!(taken, [event]);
+    assert!(queue.contains_row(1));
+    queue.finish(taken.iter().map(|signal| &signal.key));
+    assert!(!queue.contains_row(1));
+}
+
+#[test]
 fn a_row_is_known_while_its_task_waits_or_is_in_flight() {
     let queue = queue();
     let of = |row| Signal {
