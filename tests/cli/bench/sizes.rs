@@ -57,7 +57,9 @@ fn what_is_read_does_not_grow_with_the_table() {
         .collect();
     assert!(both.len() >= 45, "{both:?}");
     for (operation, small, large) in &both {
-        let is_limited = LIMITED.contains(&operation.as_str());
+        // A search that ends at its limit of time has a next page, with the same limit.
+        let first_page = operation.trim_end_matches(", next page");
+        let is_limited = LIMITED.contains(&first_page);
         assert!(
             is_limited || *large <= small * 1.2 + PAGE,
             "`{operation}` read {small} rows of the small table and {large} of the large one"
