@@ -24,6 +24,8 @@ pub struct Point {
     pub max_ms: f64,
     /// Rows that the database read for a call, on average, if they were counted.
     pub rows_read: Option<f64>,
+    /// Calls that ended at their limit of time, before their page was full.
+    pub timed_out: u32,
 }
 
 /// An operation at each size, smallest first.
@@ -43,6 +45,7 @@ impl Point {
             median_ms: calls_ms.get(calls / 2).copied().unwrap_or(0.0),
             max_ms: calls_ms.last().copied().unwrap_or(0.0),
             rows_read: rows_read.map(|read| read as f64 / calls as f64),
+            timed_out: 0,
         }
     }
 
@@ -96,6 +99,7 @@ impl Curve {
                 Stat::measured("median_ms", point.median_ms, 2),
                 Stat::measured("max_ms", point.max_ms, 2),
                 Stat::measured("rows_read", point.rows_read, 1),
+                Stat::count("timed_out", u64::from(point.timed_out)),
             ],
         });
         measured.chain(far)

@@ -128,19 +128,37 @@ impl<'a> Operations<'a> {
         operation: &str,
         mut call: impl AsyncFnMut(u32) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        let call = async |number| {
+            call(number).await?;
+            Ok(false)
+        };
+        self.each_page(operation, call).await
+    }
+
+    /// Measures the calls of an operation that return whether they ended at their limit of time.
+    async fn each_page(
+        &mut self,
+        operation: &str,
+        mut call: impl AsyncFnMut(u32) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
         let start = self.rows_read.start().await?;
         let mut calls_ms = Vec::new();
+        let mut timed_out = 0;
         for number in 0..self.calls {
             let started = Instant::now();
             let called = call(number).await;
             calls_ms.push(started.elapsed().as_secs_f64() * 1000.0);
-            if let Err(error) = called {
-                self.fail(operation, &error);
-                break;
+            match called {
+                Ok(at_limit) => timed_out += u32::from(at_limit),
+                Err(error) => {
+                    self.fail(operation, &error);
+                    break;
+                }
             }
         }
         let read = self.rows_read.since(start).await?;
-        self.add(operation, calls_ms, Some(read));
+        let point = Point::of(self.rows, calls_ms, Some(read));
+        self.add(operation, Point { timed_out, ..point });
         Ok(())
     }
 
@@ -151,9 +169,8 @@ impl<'a> Operations<'a> {
             .push(format!("`{operation}` with {rows} rows: {error:#}"));
     }
 
-    /// Adds the calls of an operation, and how many rows the database read for all of them, if that is known.
-    fn add(&mut self, operation: &str, calls_ms: Vec<f64>, read: Option<u64>) {
-        let point = Point::of(self.rows, calls_ms, read);
+    /// Adds what an operation cost at the current size.
+    fn add(&mut self, operation: &str, point: Point) {
         let curve = self.curves.iter_mut();
         match curve.into_iter().find(|it| it.operation == operation) {
             Some(curve) => curve.points.push(point),
@@ -255,21 +272,23 @@ impl<'a> Operations<'a> {
             ..filter
         };
         let mut cursor: Option<ListCursor> = None;
-        self.each(&format!("list {name}"), async |_| {
-            cursor = ledger.list(&filter).await?.next;
-            Ok(())
+        self.each_page(&format!("list {name}"), async |_| {
+            let page = ledger.list(&filter).await?;
+            cursor = page.next;
+            Ok(page.searched.is_some())
         })
         .await?;
         if cursor.is_none() {
             return Ok(());
         }
-        self.each(&format!("list {name}, next page"), async |_| {
-            let page = ListFilter {
+        self.each_page(&format!("list {name}, next page"), async |_| {
+            let filter = ListFilter {
                 cursor: cursor.take(),
                 ..filter.clone()
             };
-            cursor = ledger.list(&page).await?.next;
-            Ok(())
+            let page = ledger.list(&filter).await?;
+            cursor = page.next;
+            Ok(page.searched.is_some())
         })
         .await
     }
@@ -514,7 +533,8 @@ impl<'a> Operations<'a> {
                 true => page.as_str(),
                 false => path,
             };
-            self.add(&format!("page {page}"), calls_ms, None);
+            let point = Point::of(self.rows, calls_ms, None);
+            self.add(&format!("page {page}"), point);
         }
         daemon.stop().await?;
         Ok(())
