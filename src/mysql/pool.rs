@@ -63,9 +63,15 @@ pub(super) fn statement_limit(limit: Option<Duration>) -> String {
 /// A question instead of a ping. The primary of a group that becomes a secondary goes on answering, and refuses each write.
 const IS_WRITABLE: &str = "SELECT CAST(@@GLOBAL.read_only AS CHAR) IN ('0', 'OFF')";
 
-/// True if an idle connection is alive, and leads to a server that may be written to.
+/// True if an idle connection is alive, and leads to a server that may be written to. An error after [`PING_TIMEOUT`]: its
+/// link may be gone, which no server tells.
 pub(super) async fn is_writable(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
-    let writable = sqlx::raw_sql(IS_WRITABLE).fetch_one(connection).await?;
+    let answer = timeout(
+        PING_TIMEOUT,
+        sqlx::raw_sql(IS_WRITABLE).fetch_one(connection),
+    );
+    let silent = |_| sqlx::Error::Io(ErrorKind::TimedOut.into());
+    let writable = answer.await.map_err(silent)??;
     writable.try_get_unchecked(0)
 }
 
@@ -181,11 +187,23 @@ impl Pool {
             if !recheck && since.elapsed() < FRESH {
                 return Some(session);
             }
-            let patience = deadline.min(Instant::now() + PING_TIMEOUT);
-            let writable = timeout_at(patience, is_writable(&mut session.connection)).await;
-            if matches!(writable, Ok(Ok(true))) {
-                return Some(session);
+            let writable = timeout_at(deadline, is_writable(&mut session.connection)).await;
+            match writable {
+                Ok(Ok(true)) => return Some(session),
+                Ok(Err(sqlx::Error::Io(error))) if error.kind() == ErrorKind::TimedOut => {
+                    self.retire_idle();
+                    return None;
+                }
+                _ => {}
             }
+        }
+    }
+
+    /// Closes all idle connections: their links may be gone with that of one, and each would be waited for.
+    fn retire_idle(&self) {
+        let idle = std::mem::take(&mut *self.idle());
+        for Idle { session, .. } in idle {
+            retire_soon(session);
         }
     }
 

@@ -9,6 +9,7 @@ mod creation;
 mod documents;
 mod errors;
 mod guards;
+mod links;
 mod locks;
 mod lost;
 mod older_programs;
