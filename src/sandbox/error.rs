@@ -35,6 +35,8 @@ pub enum SandboxError {
     NotRunning { program: String },
     #[error("it took longer than {seconds} s until {what}")]
     Late { what: &'static str, seconds: u64 },
+    #[error("this machine allows no private network: {reason}")]
+    NoNetwork { reason: String },
     #[error("cannot run `{command}`")]
     Redis {
         command: String,

@@ -127,7 +127,9 @@ impl PrivateGroup {
 }
 
 async fn execute(member: &PrivateMaria, statements: &'static str) -> Result<(), SandboxError> {
-    let mut connection = connect_options(member.port()).connect().await?;
+    let mut connection = connect_options((member.host(), member.port()))
+        .connect()
+        .await?;
     sqlx::raw_sql(AssertSqlSafe(statements))
         .execute(&mut connection)
         .await?;
@@ -135,7 +137,9 @@ async fn execute(member: &PrivateMaria, statements: &'static str) -> Result<(), 
 }
 
 async fn until_online(member: &PrivateMaria) -> Result<(), SandboxError> {
-    let mut connection: MySqlConnection = connect_options(member.port()).connect().await?;
+    let mut connection: MySqlConnection = connect_options((member.host(), member.port()))
+        .connect()
+        .await?;
     let deadline = Instant::now() + ONLINE_WITHIN;
     loop {
         let online: i64 = sqlx::query_scalar(IS_ONLINE)

@@ -5,7 +5,7 @@
 //! value that holds it, and also when the whole process is killed: it is started through `setpriv --pdeathsig`.
 //!
 //! [`PrivateCluster`] starts several Redis servers as one Redis Cluster, [`PrivateGalera`] several MariaDB servers as one
-//! Galera cluster, [`PrivateGroup`] several MySQL servers as one group.
+//! Galera cluster, [`PrivateGroup`] several MySQL servers as one group. [`PrivateNetwork`] gives each node links that can be cut.
 //!
 //! Faults are easy to inject: [`kill`](PrivateRedis::kill) and restart, or [`stop_process`](PrivateRedis::stop_process)
 //! for a server that accepts connections and never answers.
@@ -16,6 +16,7 @@ mod galera;
 mod group;
 mod home;
 mod maria;
+mod network;
 mod port;
 mod process;
 mod redis;
@@ -25,4 +26,5 @@ pub use error::SandboxError;
 pub use galera::PrivateGalera;
 pub use group::PrivateGroup;
 pub use maria::{MariaOptions, PrivateMaria};
+pub use network::PrivateNetwork;
 pub use redis::{PrivateRedis, RedisOptions};

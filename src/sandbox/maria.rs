@@ -1,5 +1,6 @@
 use std::ffi::OsString;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
@@ -7,6 +8,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection};
 
 use super::SandboxError;
 use super::home::{self, Home};
+use super::network::Machine;
 use super::port::free_port;
 use super::process::{Server, locate, run};
 
@@ -22,6 +24,7 @@ pub struct PrivateMaria {
     // Declared first, so that the server is dead before its directory is removed.
     server: Server,
     home: Home,
+    host: Ipv4Addr,
     port: u16,
     args: Vec<OsString>,
 }
@@ -119,6 +122,7 @@ impl MariaOptions {
         Ok(PrivateMaria {
             server,
             home,
+            host: Ipv4Addr::LOCALHOST,
             port: free_port(),
             args: self.server_args(),
         })
@@ -161,10 +165,16 @@ impl PrivateMaria {
     /// The URL of a database, over TCP as root; it stays the same through restarts.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
-        format!("mysql://root@127.0.0.1:{}/{database}", self.port)
+        format!("mysql://root@{}:{}/{database}", self.host, self.port)
     }
 
-    /// The port it listens on, on 127.0.0.1.
+    /// The address it listens on: 127.0.0.1, or that of its machine in a [`PrivateNetwork`](super::PrivateNetwork).
+    #[must_use]
+    pub fn host(&self) -> Ipv4Addr {
+        self.host
+    }
+
+    /// The port it listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -266,17 +276,42 @@ impl PrivateMaria {
         self.args.push(option.into());
     }
 
+    /// Gives its files to this user, if we are root.
+    pub(super) fn belong_to(&self, user: &str) -> Result<(), SandboxError> {
+        if rustix::process::geteuid().is_root() {
+            let words = ["-R".into(), user.into(), self.home.path().into()];
+            run(&locate("chown", "coreutils")?, &words)?;
+        }
+        Ok(())
+    }
+
+    /// Lets root connect from other machines.
+    pub(super) async fn admit_other_machines(&self) -> Result<(), SandboxError> {
+        let mut connection = self.connect().await?;
+        sqlx::raw_sql("CREATE USER root; GRANT ALL ON *.* TO root WITH GRANT OPTION")
+            .execute(&mut connection)
+            .await?;
+        Ok(connection.close().await?)
+    }
+
+    /// Lets it run on a machine of a network.
+    pub(super) fn place(&mut self, machine: &Machine) -> Result<(), SandboxError> {
+        self.server.enter(machine.enter()?);
+        self.host = machine.address;
+        Ok(())
+    }
+
     pub(super) fn data_dir(&self) -> PathBuf {
         data_dir(self.home.path())
     }
 
     async fn launch(&mut self) -> Result<(), SandboxError> {
-        let (data, port) = (self.data_dir(), self.port);
+        let (data, address) = (self.data_dir(), (self.host, self.port));
         let replicated = self.args.iter().any(|option| option == WSREP);
         let is_ours = |_pid| {
             let data = data.clone();
             async move {
-                answering_data_dir(port, replicated)
+                answering_data_dir(address, replicated)
                     .await
                     .is_ok_and(|found| Path::new(&found) == data)
             }
@@ -289,9 +324,9 @@ impl PrivateMaria {
         let home = self.home.path();
         let mut args: Vec<OsString> = vec!["--no-defaults".into()];
         args.extend(run_as_root());
+        args.push(format!("--bind-address={}", self.host).into());
         args.extend(
             [
-                "--bind-address=127.0.0.1",
                 "--skip-name-resolve",
                 "--skip-log-bin",
                 "--performance-schema=0",
@@ -309,22 +344,25 @@ impl PrivateMaria {
     }
 
     async fn connect(&self) -> Result<MySqlConnection, sqlx::Error> {
-        connect_options(self.port).connect().await
+        connect_options((self.host, self.port)).connect().await
     }
 }
 
-pub(super) fn connect_options(port: u16) -> MySqlConnectOptions {
+pub(super) fn connect_options((host, port): (Ipv4Addr, u16)) -> MySqlConnectOptions {
     MySqlConnectOptions::new()
-        .host("127.0.0.1")
+        .host(&host.to_string())
         .port(port)
         .username("root")
         .ssl_mode(MySqlSslMode::Disabled)
 }
 
-/// Data directory of the server that answers on `port`: proof that it is ours. An error while a node of a cluster has not
+/// Data directory of the server that answers at this address: proof that it is ours. An error while a node of a cluster has not
 /// joined it.
-async fn answering_data_dir(port: u16, replicated: bool) -> Result<String, sqlx::Error> {
-    let mut connection = connect_options(port).connect().await?;
+async fn answering_data_dir(
+    address: (Ipv4Addr, u16),
+    replicated: bool,
+) -> Result<String, sqlx::Error> {
+    let mut connection = connect_options(address).connect().await?;
     if replicated {
         sqlx::query("SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_ready' AND Value = 'ON'")
             .fetch_one(&mut connection)

@@ -26,6 +26,8 @@ const SERVER_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 pub(super) struct Server {
     program: PathBuf,
     log: PathBuf,
+    /// The words before its command.
+    enter: Vec<OsString>,
     child: Option<Child>,
 }
 
@@ -34,8 +36,14 @@ impl Server {
         Self {
             program,
             log,
+            enter: Vec::new(),
             child: None,
         }
+    }
+
+    /// Runs it on another machine: `enter` are the words before its command.
+    pub(super) fn enter(&mut self, enter: Vec<OsString>) {
+        self.enter = enter;
     }
 
     /// Starts the process, after killing a running one, and waits until `is_ready` returns true.
@@ -105,6 +113,7 @@ impl Server {
         let mut command = Command::new(locate("setpriv", "util-linux")?);
         command
             .args(["--pdeathsig", "KILL", "--"])
+            .args(&self.enter)
             .arg(&self.program)
             .args(args)
             .stdin(Stdio::null());

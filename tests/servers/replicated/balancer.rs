@@ -49,7 +49,7 @@ impl Balancer {
         for (number, node) in nodes.iter().enumerate() {
             let address = format!("10.0.0.{}:3306", number + 1);
             assert!(text.contains(&address), "{text}");
-            text = text.replace(&address, &format!("127.0.0.1:{}", node.port()));
+            text = text.replace(&address, &format!("{}:{}", node.host(), node.port()));
         }
         let file = directory.path().join("haproxy.cfg");
         fs::write(&file, text).unwrap();
