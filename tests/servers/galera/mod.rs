@@ -3,6 +3,8 @@
 //! `LAPSED_TEST_FAILOVERS` sets how often the writer is killed, once by default.
 
 mod arbitrator;
+mod donor;
+mod links;
 
 use std::sync::Arc;
 
