@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::plan::{FaultKind, TimerKind};
+use crate::plan::{FaultKind, Given};
 
 /// What many runs have shown.
 #[derive(Debug, Default)]
@@ -84,15 +84,12 @@ fn counted(text: &str) -> Option<(String, u64)> {
 }
 
 /// Runs one seed in a process of its own, without these steps of its plan.
-pub fn run(seed: u64, timer: Option<TimerKind>, without: &[usize]) -> Shown {
+pub fn run(seed: u64, given: Given, without: &[usize]) -> Shown {
     let steps: Vec<String> = without.iter().map(ToString::to_string).collect();
     let steps = steps.join(",");
-    let mut options = Vec::new();
+    let mut options = given.options();
     if !without.is_empty() {
         options.extend(["--without", &steps]);
-    }
-    if let Some(timer) = timer {
-        options.extend(["--timer", timer.name()]);
     }
     run_with(seed, &options)
 }
@@ -129,7 +126,7 @@ pub fn run_many(
     count: u64,
     time: Option<Duration>,
     jobs: usize,
-    timer: Option<TimerKind>,
+    given: Given,
 ) -> Report {
     let report = Mutex::new(Report::default());
     let next = AtomicU64::new(first);
@@ -143,7 +140,7 @@ pub fn run_many(
                     if is_over || seed - first >= count {
                         break;
                     }
-                    let shown = run(seed, timer, &[]);
+                    let shown = run(seed, given, &[]);
                     let mut report = report.lock().expect("nothing panics while holding it");
                     report.add(seed, shown);
                 }

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::plan::{Plan, TimerKind};
+use crate::plan::{Given, Plan};
 
 /// Simulates daemons with faults on virtual time.
 #[derive(Parser)]
@@ -70,9 +70,8 @@ enum Command {
     Shrink {
         /// The seed
         seed: u64,
-        /// Timer; drawn if it is not given
-        #[arg(long)]
-        timer: Option<TimerKind>,
+        #[command(flatten)]
+        given: Given,
     },
 }
 
@@ -90,9 +89,8 @@ struct Seeds {
     /// Processes at a time
     #[arg(long)]
     jobs: Option<usize>,
-    /// Timer; drawn if it is not given
-    #[arg(long)]
-    timer: Option<TimerKind>,
+    #[command(flatten)]
+    given: Given,
     /// The simulator without a fault: stop with success at the first seed that fails here and passes there
     #[arg(long, value_name = "PROGRAM")]
     unpatched: Option<PathBuf>,
@@ -108,9 +106,8 @@ struct Seed {
     /// Print what happens
     #[arg(long)]
     trace: bool,
-    /// Timer; drawn if it is not given
-    #[arg(long)]
-    timer: Option<TimerKind>,
+    #[command(flatten)]
+    given: Given,
     /// Let the ledger forget this many of a hundred transactions, which must be found
     #[arg(long, default_value_t = 0)]
     canary: u64,
@@ -122,13 +119,13 @@ fn main() -> ExitCode {
         Command::Seed(seed) => run_seed(&seed),
         Command::Twice { count, first } => run_twice(first, count),
         Command::Canary { count } => run_canary(count),
-        Command::Shrink { seed, timer } => shrink::shrink(seed, timer),
+        Command::Shrink { seed, given } => shrink::shrink(seed, given),
     };
     ExitCode::from(u8::from(!is_well))
 }
 
 fn run_seed(options: &Seed) -> bool {
-    let plan = Plan::draw(options.seed, options.timer).without(&options.without);
+    let plan = Plan::draw(options.seed, options.given).without(&options.without);
     if options.trace {
         // In a thread of its own: it takes randomness of the kernel, and a run must be the same with and without it.
         std::thread::spawn(log_to_stdout)
@@ -155,10 +152,10 @@ fn run_seeds(options: &Seeds) -> bool {
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     let began = tokio::time::Instant::now();
     if let Some(unpatched) = &options.unpatched {
-        return until_failure(first, options.count, unpatched);
+        return until_failure(first, options.count, options.given, unpatched);
     }
     let time = options.seconds.map(Duration::from_secs);
-    let report = batch::run_many(first, options.count, time, jobs, options.timer);
+    let report = batch::run_many(first, options.count, time, jobs, options.given);
     let took = began.elapsed();
     let time = Duration::from_millis(report.daemon_ms);
     println!(
@@ -186,9 +183,9 @@ fn run_seeds(options: &Seeds) -> bool {
             report.failed.len()
         );
     }
-    // Only some timers have all that can be seen.
+    // Only plans of all kinds have all that can be seen.
     let missing = report.missing();
-    let is_complete = missing.is_empty() || report.seeds < 250 || options.timer.is_some();
+    let is_complete = missing.is_empty() || report.seeds < 250 || options.given != Given::default();
     if !is_complete {
         println!("never seen: {}", missing.join(", "));
     }
@@ -201,13 +198,14 @@ fn listed(counts: &BTreeMap<String, u64>) -> String {
 }
 
 /// Runs seeds until one fails that passes without the fault, and says how many that took.
-fn until_failure(first: u64, count: u64, unpatched: &Path) -> bool {
+fn until_failure(first: u64, count: u64, given: Given, unpatched: &Path) -> bool {
+    let options = given.options();
     for number in 0..count {
         let seed = first + number;
-        let Some(found) = batch::run_with(seed, &[]).first_failure() else {
+        let Some(found) = batch::run_with(seed, &options).first_failure() else {
             continue;
         };
-        let Some(without) = batch::run_on(unpatched, seed, &[]).first_failure() else {
+        let Some(without) = batch::run_on(unpatched, seed, &options).first_failure() else {
             println!(
                 "found by seed {} of {count}: SEED={seed} {found}",
                 number + 1

@@ -269,9 +269,11 @@ impl MoveWorld {
         self.turn(Side::Source);
     }
 
-    async fn settle(&self) {
+    async fn settle(&mut self) {
         // Late statements, leases of the dead.
         sleep(self.plan.lease + Duration::from_secs(20)).await;
+        // As docs/moving.md says, the command is run once more: only at its start, it looks for what late statements left.
+        self.turn(Side::Source);
         let settled_by = Instant::now() + SETTLED_WITHIN;
         while Instant::now() < settled_by {
             sleep(Duration::from_secs(1)).await;

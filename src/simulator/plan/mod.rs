@@ -3,6 +3,7 @@
 //! A plan is a list of steps, so that a failing one can be made smaller by leaving steps out.
 
 mod fault;
+mod given;
 mod limits;
 mod moves;
 mod scenes;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use lapsed_core::task::{IfDead, Rate, UnixMs};
 
 pub use self::fault::{Fault, FaultKind};
+pub use self::given::{Given, TimerKind};
 pub use self::limits::RATED;
 pub use self::moves::AT_DESTINATION;
 pub use self::series::{Rule, Series};
@@ -101,37 +103,6 @@ pub enum Verb {
     RespDelete,
     /// `GET` there.
     RespGet,
-}
-
-/// The timer of the daemons and of the producers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum TimerKind {
-    LedgerPoll,
-    KeyExpiry,
-    SortedSet,
-    Wheel,
-}
-
-impl TimerKind {
-    /// True if programs arm, move and remove tasks on its server. Into lists of a wheel they can only append.
-    fn has_programs(self) -> bool {
-        matches!(self, Self::KeyExpiry | Self::SortedSet)
-    }
-
-    pub fn has_redis(self) -> bool {
-        self != Self::LedgerPoll
-    }
-
-    /// As `timer` in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LedgerPoll => "ledger_poll",
-            Self::KeyExpiry => "key_expiry",
-            Self::SortedSet => "sorted_set",
-            Self::Wheel => "wheel",
-        }
-    }
 }
 
 /// What to do if the task is pending.
@@ -233,8 +204,8 @@ pub const GROUP: &str = "group";
 pub const METHODS: [&str; 6] = ["ok", "flaky", "slow", "hopeless", "snooze", "fatal"];
 
 impl Plan {
-    /// `timer` is drawn if it is not given.
-    pub fn draw(seed: u64, timer: Option<TimerKind>) -> Self {
+    /// Draws all but what is given.
+    pub fn draw(seed: u64, given: Given) -> Self {
         let mut rng = Rng::new(seed, "plan");
         let daemons = *rng.pick(&[1, 2, 2, 3, 3, 4]);
         // Without faults and with more keys, every promise is demanded all the time.
@@ -264,7 +235,7 @@ impl Plan {
             concurrency: *rng.pick(&[1, 2, 4, 16, 64]),
             core: usize::try_from(rng.below(daemons as u64)).expect("an index"),
             others_stay_down: rng.percent(50),
-            timer: timer.unwrap_or(*rng.pick(&TIMERS)),
+            timer: given.timer.unwrap_or(*rng.pick(&TIMERS)),
             redis_stays_down: rng.percent(40),
             steps: Vec::new(),
         };
@@ -288,7 +259,7 @@ impl Plan {
         // Their keys have numbers behind those of the others.
         plan.draw_series(&mut Rng::new(seed, "series"));
         let mut moves = Rng::new(seed, "move");
-        if timer.is_none() && moves.percent(MOVES_PERCENT) {
+        if given.timer.is_none() && (moves.percent(MOVES_PERCENT) || given.moves) {
             plan.draw_move(&mut moves);
         }
         plan.steps.sort_by_key(|step| step.at);

@@ -85,6 +85,34 @@ impl Plan {
             };
             self.push(within_faults(rng), Action::Fault(fault));
         }
+        if self.workers > 1 && rng.percent(40) {
+            self.draw_late_mover(rng);
+        }
+    }
+
+    /// A mover is held up after it has frozen a task. The task is created again and frozen by another mover, which dies; then
+    /// the first one goes on with what it knew.
+    fn draw_late_mover(&mut self, rng: &mut Rng) {
+        let millis = Duration::from_millis;
+        let [late, other] = [0, 1].map(|mover| self.daemons + self.producers + mover);
+        let at = millis(rng.below(50_000));
+        let key = self.push_key("Job@ok@late");
+        // Slow calls: the freezing of a process and its death fall between two of them.
+        self.push_fault(at, FaultKind::LedgerSlow, late, millis(20_000));
+        self.push_fault(at, FaultKind::LedgerSlow, other, millis(20_000));
+        let create = |delay| Verb::Create {
+            delay,
+            absolute: false,
+            policy: Policy::Move,
+        };
+        self.push_op(at, 0, key, create(millis(40_000)));
+        let frozen_at = at + millis(rng.within(200, 6_000));
+        let length = millis(rng.within(3_000, 9_000));
+        self.push_fault(frozen_at, FaultKind::Freeze, late, length);
+        let created_at = frozen_at + millis(rng.within(100, 3_000));
+        self.push_op(created_at, 0, key, create(millis(30_000)));
+        let killed_at = created_at + millis(rng.within(200, 6_000));
+        self.push_fault(killed_at, FaultKind::Kill, other, millis(15_000));
     }
 }
 

@@ -224,12 +224,12 @@ impl Plan {
         }
     }
 
-    fn push_key(&mut self, name: &str) -> usize {
+    pub(super) fn push_key(&mut self, name: &str) -> usize {
         self.keys.push(name.to_owned());
         self.keys.len() - 1
     }
 
-    fn push_op(&mut self, at: Duration, producer: usize, key: usize, verb: Verb) {
+    pub(super) fn push_op(&mut self, at: Duration, producer: usize, key: usize, verb: Verb) {
         let op = Op {
             producer,
             key,
@@ -238,7 +238,13 @@ impl Plan {
         self.push(at, Action::Op(op));
     }
 
-    fn push_fault(&mut self, at: Duration, kind: FaultKind, process: usize, length: Duration) {
+    pub(super) fn push_fault(
+        &mut self,
+        at: Duration,
+        kind: FaultKind,
+        process: usize,
+        length: Duration,
+    ) {
         let fault = Fault {
             kind,
             process,
