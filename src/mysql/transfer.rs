@@ -139,6 +139,7 @@ impl Transfers for MysqlLedger {
     }
 
     async fn admit(&self, tasks: &[HeldTask]) -> Result<(), LedgerError> {
+        self.each_of(queries::MARK_ADMITTED, tasks).await?;
         self.each_of(queries::REVIVE, tasks).await?;
         self.each_of(queries::END_HOLD, tasks).await
     }

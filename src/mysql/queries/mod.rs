@@ -78,8 +78,8 @@ pub use self::settle::{
     RELEASE, RETRY, SETTLED, SNOOZE, TIDY,
 };
 pub use self::transfer::{
-    END_CANCELLED_HOLD, END_HOLD, END_OTHER_HOLD, FREEZE, GIVE_UP, HELD_KEYS, INSERT_WHOLE, REVIVE,
-    UNSTAGE, UPDATE_WHOLE, WHOLE, WHOLE_KEYS, WHOLE_PAGE,
+    END_CANCELLED_HOLD, END_HOLD, END_OTHER_HOLD, FREEZE, GIVE_UP, HELD_KEYS, INSERT_WHOLE,
+    MARK_ADMITTED, REVIVE, UNSTAGE, UPDATE_WHOLE, WHOLE, WHOLE_KEYS, WHOLE_PAGE,
 };
 
 /// `{now_ns}`: the ledger's clock in nanoseconds, with the precision that the server has.

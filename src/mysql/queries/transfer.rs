@@ -55,7 +55,7 @@ pub(super) const MARK: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) /
 
 /// `admit`: ends the hold of rows, also of those that were created over held ones. A cancellation that was requested
 /// meanwhile takes effect. Unique key.
-pub const END_HOLD: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET owner = IF(sts = 1, NULL, owner), \
+pub const END_HOLD: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET changed_at = changed_at + 0.001, owner = IF(sts = 1, NULL, owner), \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), finished_at), lease_until = 0, status = IF(sts = 1, 3, 0) \
      WHERE `key` IN ({keys}) AND {held} AND (owner IN ({tokens}) OR NOT (owner <=> {token}))";
 
@@ -69,8 +69,12 @@ pub const END_CANCELLED_HOLD: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET owne
        lease_until = 0, status = 3 WHERE `key` IN ({keys}) AND {held} AND sts = 1 AND owner = {token} AND owner IN ({tokens})";
 
 /// `admit`: rows that were unstaged by another process, although they are frozen. Unique key.
-pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET sts = 0, finished_at = NULL, status = 0 \
+pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET changed_at = changed_at + 0.001, sts = 0, finished_at = NULL, status = 0 \
      WHERE `key` IN ({keys}) AND status = 3 AND daemon = 'lapsed move' AND owner = {token} AND owner IN ({tokens})";
+
+/// `admit`: rows that are pending already. Run it before [`REVIVE`] and [`END_HOLD`], which mark their rows themselves. Unique key.
+pub const MARK_ADMITTED: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET changed_at = changed_at + 0.001 \
+     WHERE `key` IN ({keys}) AND status = 0 AND NOT {held} AND {token} IN ({tokens})";
 
 /// `unstage`: rows that are held for their present arming. Unique key.
 pub const UNSTAGE: &str = "UPDATE `{t}` FORCE INDEX (uk_key) SET sts = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, status = 3 \

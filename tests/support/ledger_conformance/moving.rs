@@ -14,6 +14,7 @@ rules! {
     a_task_moves_in_and_out_with_everything_that_it_has
     a_staged_task_is_running_until_it_is_admitted
     a_task_that_has_changed_or_runs_is_not_frozen
+    a_task_that_was_admitted_since_it_was_read_is_not_frozen
     a_frozen_task_that_is_created_again_is_pending_once_it_is_given_up
     a_frozen_task_that_is_cancelled_is_reported
     a_task_that_was_unstaged_by_mistake_is_admitted
@@ -120,6 +121,28 @@ async fn a_staged_task_is_running_until_it_is_admitted(ledger: &impl Transfers) 
         claim(ledger, arming, LEASE).await.unwrap().attempt.number,
         1
     );
+}
+
+/// A freeze that is carried out late, after the move was turned round.
+async fn a_task_that_was_admitted_since_it_was_read_is_not_frozen(ledger: &impl Transfers) {
+    let [pending, frozen, unstaged] =
+        ["pending", "frozen", "unstaged"].map(|name| key("moving-back", name));
+    for key in [&pending, &frozen, &unstaged] {
+        create(ledger, key, 60_000).await;
+        let seen = [row_of(ledger, Rows::Unfinished, key).await];
+        let held = [held_in(ledger, key).await];
+        if *key != pending {
+            assert_eq!(ledger.freeze(&seen).await.unwrap(), [true]);
+        }
+        if *key == unstaged {
+            ledger.unstage(&held).await.unwrap();
+        }
+        ledger.admit(&held).await.unwrap();
+        assert_eq!(ledger.freeze(&seen).await.unwrap(), [false], "{key}");
+        assert_eq!(state(ledger, key).await, State::Pending);
+        let seen = [row_of(ledger, Rows::Unfinished, key).await];
+        assert_eq!(ledger.freeze(&seen).await.unwrap(), [true], "{key}");
+    }
 }
 
 async fn a_task_that_has_changed_or_runs_is_not_frozen(ledger: &impl Transfers) {

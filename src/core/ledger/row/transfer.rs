@@ -1,8 +1,14 @@
 //! The effect of a move between ledgers on a row.
 
+use std::time::Duration;
+
 use super::{NEVER, Row, Status};
 use crate::ledger::hold::{GiveUp, HELD_UNTIL, MOVER, MovePlace, hold_token};
 use crate::task::{Origin, UnixMs};
+
+/// How much later an admitted row counts as changed. It is less than the error of the clocks, so that no evidence of
+/// programs becomes older than the row.
+const ADMITTED_AFTER: Duration = Duration::from_millis(1);
 
 /// What becomes of a row of the source in the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +128,8 @@ impl Row {
     }
 
     /// Ends the hold of a row that was staged for this due time, or created over a held one; or revives one that was
-    /// unstaged by mistake.
+    /// unstaged by mistake. The row counts as changed, also if it was pending before: a mover of the other direction that
+    /// has read it can freeze it no more.
     pub fn admit(&mut self, due: UnixMs, now: UnixMs) {
         let is_its_own = self.is_of_move() && self.end_time == due;
         if self.is_held() && (is_its_own || !self.is_of_move()) {
@@ -131,7 +138,10 @@ impl Row {
             self.status = Status::Unprocessed;
             self.deleted = false;
             self.finished_at = None;
+        } else if self.status != Status::Unprocessed || self.is_held() || self.end_time != due {
+            return;
         }
+        self.changed_at = self.changed_at.plus(ADMITTED_AFTER);
     }
 
     /// Cancels a row that was staged for this due time. A newer arming, which was created over it, is pending.

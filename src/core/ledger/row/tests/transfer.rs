@@ -176,6 +176,18 @@ fn only_a_free_row_that_is_as_it_was_read_is_held() {
     }
     assert!(!freezes(&changed(free.clone(), 1), &free), "changed since");
 
+    let due = free.end_time;
+    let mut back = held(&free);
+    back.admit(due, NOW);
+    assert!(!freezes(&back, &free), "held since, and admitted again");
+    let mut open = free.clone();
+    open.admit(due, NOW);
+    assert!(!freezes(&open, &free), "admitted since");
+    let mut unstaged = held(&free);
+    unstaged.unstage(due, NOW);
+    unstaged.admit(due, NOW);
+    assert!(!freezes(&unstaged, &free), "unstaged since, and admitted");
+
     // Repeated.
     assert!(freezes(&held(&free), &free));
     let other = row(70_000);
@@ -199,11 +211,20 @@ fn a_step_that_is_repeated_or_meets_a_row_that_is_not_held_changes_nothing() {
             assert!(!after.give_up(due, how, NOTE, ms(1)), "{what}, {how:?}");
             assert_eq!(columns(&after), columns(&row), "{what}, {how:?}");
         }
-        let [mut admitted, mut unstaged] = [row.clone(), row.clone()];
-        admitted.admit(due, ms(1));
+        let mut unstaged = row.clone();
         unstaged.unstage(due, ms(1));
-        assert_eq!(columns(&admitted), columns(&row), "{what}");
         assert_eq!(columns(&unstaged), columns(&row), "{what}");
+        for (what, other_due) in [(what, due), ("another arming", ms(70_000))] {
+            let mut admitted = row.clone();
+            admitted.admit(other_due, ms(1));
+            let is_open = row.status == Status::Unprocessed && other_due == due;
+            let later = Duration::from_millis(u64::from(is_open));
+            let expected = Row {
+                changed_at: row.changed_at.plus(later),
+                ..row.clone()
+            };
+            assert_eq!(columns(&admitted), columns(&expected), "{what}");
+        }
     }
     let frozen = held(&row(60_000));
     let mut after = frozen.clone();
