@@ -166,7 +166,7 @@ impl Daemon {
 
     /// Its connections are closed, as the kernel does.
     fn cut(&self) {
-        self.servers.remove(self.number);
+        self.servers.remove(self.number, &self.server);
         self.server.kill();
         if let Some(link) = &self.link {
             link.refuse(true);
@@ -180,7 +180,7 @@ impl Daemon {
 
     /// As `SIGTERM`. Returns when it has ended.
     pub async fn stop(mut self) {
-        self.servers.remove(self.number);
+        self.servers.remove(self.number, &self.server);
         self.server.stop();
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());

@@ -34,8 +34,15 @@ impl Servers {
         self.servers().insert(number, server);
     }
 
-    pub fn remove(&self, number: usize) {
-        self.servers().remove(&number);
+    /// Does not remove the server of a daemon of this number that has started since.
+    pub fn remove(&self, number: usize, server: &Arc<Server>) {
+        let mut servers = self.servers();
+        if servers
+            .get(&number)
+            .is_some_and(|it| Arc::ptr_eq(it, server))
+        {
+            servers.remove(&number);
+        }
     }
 
     /// The first server from this number on.
