@@ -49,6 +49,10 @@ impl Process {
         *self.life.borrow() == Life::Dead
     }
 
+    pub fn is_frozen(&self) -> bool {
+        *self.life.borrow() == Life::Frozen
+    }
+
     pub fn freeze(&self) {
         self.life.send_if_modified(|life| {
             let runs = *life == Life::Running;

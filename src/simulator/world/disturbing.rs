@@ -149,12 +149,17 @@ impl World {
             AtEnd::Start(number, how) => self.start(number, how),
             AtEnd::Thaw(process) => {
                 self.history().struck(FaultKind::Freeze, process.actor);
-                let now = self.now();
-                self.history()
-                    .judge(|judge| judge.thawed(process.actor, now));
-                process.thaw();
+                self.thaw(&process);
             }
         }
+    }
+
+    /// What it sent before it froze is carried out now.
+    pub(super) fn thaw(&self, process: &Process) {
+        let now = self.now();
+        self.history()
+            .judge(|judge| judge.thawed(process.actor, now));
+        process.thaw();
     }
 
     /// An older state of the ledger comes back, while the processes go on.

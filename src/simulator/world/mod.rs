@@ -221,7 +221,9 @@ impl World {
         for number in 0..self.daemons.len() {
             if let Some(daemon) = &self.daemons[number] {
                 daemon.process.heal();
-                daemon.process.thaw();
+                if daemon.process.is_frozen() {
+                    self.thaw(&daemon.process);
+                }
             }
             // A core that runs fewer classes could not run the others' tasks.
             if number == core || !others_stay_down {
