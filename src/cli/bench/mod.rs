@@ -90,6 +90,7 @@ impl Bench {
             embedded: common.embedded,
             directory: common.directory.clone(),
             tcp: common.tcp,
+            thread_pool: common.thread_pool,
             concurrency: common.concurrency.map(|runs| runs as usize),
             rows,
             buffer_pool_mb: scenario.buffer_pool_mb(),

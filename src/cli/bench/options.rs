@@ -27,6 +27,9 @@ pub struct Common {
     /// Connect to the private database by TCP instead of its Unix socket
     #[arg(long, requires = "private")]
     pub tcp: bool,
+    /// Start the private database with a thread pool: as many statements run at a time as there are cores
+    #[arg(long, requires = "private")]
+    pub thread_pool: bool,
     /// Number of repetitions; with more than one, medians are printed too
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,

@@ -16,8 +16,13 @@ pub struct Private {
 }
 
 impl Private {
-    /// Starts them, with a buffer pool of this many megabytes, or one for this many rows.
-    pub async fn start(rows: u64, buffer_pool_mb: Option<u64>) -> anyhow::Result<Self> {
+    /// Starts them, with a buffer pool of this many megabytes, or one for this many rows. With `thread_pool`, the database runs
+    /// as many statements at a time as there are cores.
+    pub async fn start(
+        rows: u64,
+        buffer_pool_mb: Option<u64>,
+        thread_pool: bool,
+    ) -> anyhow::Result<Self> {
         let redis = PrivateRedis::options()
             .set("notify-keyspace-events", "Ex")
             .start();
@@ -25,6 +30,10 @@ impl Private {
         let maria = PrivateMaria::options()
             .durable(true)
             .buffer_pool(format!("{pool_mb}M"));
+        let maria = match thread_pool {
+            true => maria.set("thread-handling", "pool-of-threads"),
+            false => maria,
+        };
         let maria = match buffer_pool_mb {
             // A small one makes the server write changed pages all the time.
             Some(pool_mb) => maria.set("innodb-log-file-size", &format!("{}M", pool_mb / 4)),
@@ -52,6 +61,25 @@ fn memory_mb() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sqlx::{Connection, MySqlConnection};
+
+    #[tokio::test]
+    async fn the_database_has_a_thread_pool_if_it_is_asked_for() {
+        for (thread_pool, expected) in [
+            (true, "pool-of-threads"),
+            (false, "one-thread-per-connection"),
+        ] {
+            let private = Private::start(0, None, thread_pool).await.unwrap();
+            let url = private.maria.create_database("bench").await.unwrap();
+            let mut connection = MySqlConnection::connect(&url).await.unwrap();
+            let question = "SELECT CAST(@@thread_handling AS CHAR)";
+            let answer: String = sqlx::query_scalar(question)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap();
+            assert_eq!(answer, expected);
+        }
+    }
 
     #[test]
     fn the_pool_holds_the_table_and_leaves_half_of_the_machine() {

@@ -49,6 +49,8 @@ pub struct Choice {
     pub directory: Option<PathBuf>,
     /// Connect to the private database by TCP.
     pub tcp: bool,
+    /// Start the private database with a thread pool.
+    pub thread_pool: bool,
     /// Concurrency of the daemon, if not as configured.
     pub concurrency: Option<usize>,
     /// Maximum number of rows.
@@ -90,12 +92,13 @@ impl Environment {
             embedded,
             directory,
             tcp,
+            thread_pool,
             concurrency,
             rows,
             buffer_pool_mb,
         } = choice;
         let private = if private {
-            Some(Private::start(rows, buffer_pool_mb).await?)
+            Some(Private::start(rows, buffer_pool_mb, thread_pool).await?)
         } else {
             None
         };
