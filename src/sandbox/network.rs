@@ -51,7 +51,7 @@ pub(super) struct Machine {
 }
 
 impl PrivateNetwork {
-    /// Makes a network of so many machines, 14 at most.
+    /// Makes a network of this many machines, at most 14.
     ///
     /// # Errors
     /// [`NoNetwork`](SandboxError::NoNetwork) if this machine does not allow it; or a program is missing.
