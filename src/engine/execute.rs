@@ -1,5 +1,6 @@
 //! Execute stage: runs one claimed task, from its claim to its outcome.
 
+pub mod running;
 mod supervise;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::running::RunningHandlers;
 use self::supervise::supervise;
 use super::activity::Activity;
 use super::conditions::Conditions;
@@ -159,6 +161,7 @@ pub struct Executor {
     pub router: Arc<Router>,
     pub pauses: Arc<PauseWatch>,
     pub suspects: Arc<Suspects>,
+    pub running: Arc<RunningHandlers>,
     pub sweep: Arc<Activity>,
     pub lifecycle: Lifecycle,
     pub reporter: Arc<Reporter>,
@@ -264,7 +267,9 @@ impl Executor {
         let (context, route) = (&run.context, &run.route);
         let layers = self.router.around(context.key(), route);
         let started = Instant::now();
+        let running = self.running.begin();
         let outcome = supervise(context, route, &layers, interrupted).await;
+        drop(running);
         // The handler's own transaction may have settled the task before the run failed or was aborted.
         let outcome = context.concluded().unwrap_or(outcome);
         layers.ended(context, &outcome);

@@ -14,6 +14,7 @@ use super::claimant::Processes;
 use super::conditions::Conditions;
 use super::entries::EntryRemover;
 use super::execute::Executor;
+use super::execute::running::RunningHandlers;
 use super::handle::Handle;
 use super::health::LedgerHealth;
 use super::history::History;
@@ -103,6 +104,7 @@ struct Common<'a> {
     queue: Arc<SignalQueue>,
     pauses: Arc<PauseWatch>,
     suspects: Arc<Suspects>,
+    running: Arc<RunningHandlers>,
     candidates: Arc<Candidates>,
     leases: Arc<Leases>,
     lease_watch: Arc<LeaseWatch>,
@@ -161,6 +163,7 @@ impl<'a> Common<'a> {
             processes,
             pauses: Arc::default(),
             suspects: Arc::default(),
+            running: Arc::default(),
             candidates: Arc::new(Candidates::new(clock.clone())),
             leases: Arc::new(Leases::new(lease)),
             lease_watch: Arc::default(),
@@ -232,6 +235,7 @@ impl<'a> Common<'a> {
             router: Arc::clone(&self.parts.router),
             pauses: Arc::clone(&self.pauses),
             suspects: Arc::clone(&self.suspects),
+            running: Arc::clone(&self.running),
             sweep: Arc::clone(&self.activities.sweep),
             lifecycle: self.lifecycle.clone(),
             reporter: Arc::clone(&self.reporter),

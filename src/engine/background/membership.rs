@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 use crate::clock::LedgerClock;
 use crate::engine::activity::Activity;
 use crate::engine::capabilities::capabilities;
+use crate::engine::execute::running::RunningHandlers;
 use crate::engine::health::LedgerHealth;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::pull::PullQueues;
@@ -20,7 +21,7 @@ use crate::membership::{
 use crate::task::UnixMs;
 use crate::timer::{Cause, Listening, Timer};
 
-/// A daemon without a free slot for this long is full.
+/// A daemon is full if no slot becomes free for this long, and handlers hold half of them.
 const FULL_AFTER: Duration = Duration::from_millis(200);
 
 /// A full daemon is ready again when one in this many of its slots is free, so that it does not flap.
@@ -50,6 +51,7 @@ pub struct MembershipTask {
     pub lease_scan: Arc<Activity>,
     pub look_ahead: Arc<Activity>,
     pub queue: Arc<SignalQueue>,
+    pub running: Arc<RunningHandlers>,
     pub pull: PullQueues,
 }
 
@@ -181,24 +183,30 @@ impl MembershipTask {
         if self.lifecycle.leaving.is_cancelled() || !self.health.answers() {
             return Readiness::Away;
         }
-        if self.stays_crowded().await {
-            return Readiness::Full;
+        let no_slot_frees = self.stays_crowded().await || self.stays_without_slot(before).await;
+        match no_slot_frees && self.handlers_hold_slots() {
+            true => Readiness::Full,
+            false => Readiness::Ready,
         }
+    }
+
+    /// True if handlers hold half of the slots. Slots that wait for the ledger do not make a daemon full: its tasks would
+    /// wait for the same ledger on the others, and each change of owners costs it more reads.
+    fn handlers_hold_slots(&self) -> bool {
+        2 * self.running.count() >= self.concurrency
+    }
+
+    /// True if no slot becomes free within [`FULL_AFTER`]. For a daemon that is full, true until some are free.
+    async fn stays_without_slot(&self, before: Readiness) -> bool {
         let free = self.queue.free_slots();
-        let enough = match before {
-            Readiness::Full => (self.concurrency / ROOM).max(1),
-            Readiness::Ready | Readiness::Away => 1,
-        };
-        if free >= enough {
-            return Readiness::Ready;
+        if before == Readiness::Full {
+            return free < (self.concurrency / ROOM).max(1);
         }
         // Under load all slots are taken most of the time. The daemon is full only if none becomes free.
-        let freed = timeout(FULL_AFTER, self.queue.has_free_slot());
-        if before != Readiness::Full && freed.await.is_ok() {
-            Readiness::Ready
-        } else {
-            Readiness::Full
-        }
+        free == 0
+            && timeout(FULL_AFTER, self.queue.has_free_slot())
+                .await
+                .is_err()
     }
 
     /// True if throughout [`FULL_AFTER`] some signals wait only for slots that are reserved for other routes: other

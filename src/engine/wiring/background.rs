@@ -86,6 +86,7 @@ impl Common<'_> {
                 ownership: ownership(),
                 router: router(),
                 queue: queue(),
+                running: Arc::clone(&self.running),
                 daemon: daemon(),
                 concurrency: self.config.engine.concurrency,
                 drain_timeout: self.config.engine.drain_timeout,

@@ -120,6 +120,31 @@ async fn a_claim_that_gets_no_answer_does_not_hold_up_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn slots_that_wait_for_the_ledger_do_not_make_a_daemon_full() {
+    let faults = Arc::new(Faults::default());
+    let count = Arc::new(AtomicU32::new(0));
+    let config = "engine.concurrency = 4";
+    let rig = start_among(1, "Other@run", &faults, config, counting(&count)).await;
+    // Each claim takes all slots, and no slot becomes free until its answer.
+    *faults.claim_answer_takes.lock().unwrap() = seconds(2);
+    for n in 0..40 {
+        rig.due_now(&format!("Job@count@{n}")).await;
+    }
+    let capabilities = capabilities("Other@run");
+    let mut looks = 0;
+    while count.load(Ordering::SeqCst) < 40 {
+        let now = rig.ledger.clock().now();
+        let heartbeats = beat(&*rig.parts.membership, 0, &capabilities, now).await;
+        let own = heartbeats.iter().find(|beat| beat.id != MemberId(0));
+        assert_eq!(own.unwrap().readiness, Readiness::Ready);
+        looks += 1;
+        sleep(REFRESH / 2).await;
+    }
+    assert!(looks > 20, "{looks}");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sweep_of_no_buckets_sends_no_statement() {
     let faults = Arc::new(Faults::default());
     let (started, mut runs) = mpsc::unbounded_channel();
