@@ -52,10 +52,9 @@ const PAUSED_SCAN_MAX: Duration = Duration::from_millis(100);
 /// Minimum rest between two sweeps.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
-/// While nothing that a sweep finds could start, it is followed by a rest of this many times its duration, up to the
-/// maximum: with a long backlog, each sweep reads very many entries.
-const REST_FACTOR: u32 = 4;
-const REST_MAX: Duration = Duration::from_secs(10);
+/// Rest after a sweep while nothing that another one finds could start. With a long backlog, each sweep of each daemon reads
+/// very many entries.
+const REST: Duration = Duration::from_secs(10);
 
 /// Interval between reads of the ledger's clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
@@ -77,8 +76,8 @@ struct Cursors {
     /// Where the last scan by class and method ended, if there are more of them than one sweep reads.
     method: Option<MethodTag>,
     clock_read: Option<Instant>,
-    /// End of the rest after the last sweep.
-    rested_at: Option<Instant>,
+    /// End of the last sweep.
+    swept: Option<Instant>,
     /// True once the log has reported rows whose key is not a task key.
     foreign_logged: bool,
     /// Time until a task of another daemon may be taken over, if the last sweep saw one.
@@ -154,16 +153,14 @@ impl Sweep {
             self.health.sync_clock().await?;
             cursors.clock_read = Some(Instant::now());
         }
-        let began = Instant::now();
-        let is_resting = cursors.rested_at.is_some_and(|rested| began < rested);
+        let is_resting = cursors.swept.is_some_and(|swept| swept.elapsed() < REST);
         if is_resting && cause == Cause::Interval && !self.may_start_more() {
             return Ok(reads_clock);
         }
         if self.config.enabled {
             self.sweep_once(cursors).await?;
         }
-        let rest = began.elapsed().saturating_mul(REST_FACTOR).min(REST_MAX);
-        cursors.rested_at = Some(Instant::now() + rest);
+        cursors.swept = Some(Instant::now());
         Ok(true)
     }
 

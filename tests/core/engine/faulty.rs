@@ -150,7 +150,7 @@ impl Claims for Faulty {
 impl Scans for Faulty {
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         self.faults.connection().await;
-        self.faults.scan(&scan).await;
+        self.faults.scan(&scan);
         if let Window::Ahead(_) = scan.window {
             let takes = *self.faults.scan_ahead_takes.lock().unwrap();
             tokio::time::sleep(takes).await;
@@ -165,7 +165,7 @@ impl Scans for Faulty {
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError> {
         self.faults.connection().await;
-        self.faults.scan(&scan).await;
+        self.faults.scan(&scan);
         self.inner.scan_new(scan, among, known).await
     }
 
@@ -189,7 +189,7 @@ impl Scans for Faulty {
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
         self.faults.connection().await;
-        self.faults.scan(&scan).await;
+        self.faults.scan(&scan);
         self.inner.scan_unpaused(scan, paused).await
     }
 
