@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use sqlx::Row as _;
 
-use super::connection::{Conn, about_rows, statement};
+use super::connection::{Conn, about_rows, covered, statement};
 use super::error::error;
 use super::{BATCH_MAX, MysqlLedger, decode, queries, retried};
 use lapsed_core::ledger::{
@@ -61,7 +61,7 @@ impl Admin for MysqlLedger {
     }
 
     async fn forecast(&self, range: ForecastRange) -> Result<Forecast, LedgerError> {
-        let count = statement(self.queries.plain(queries::COUNT_BY_DUE))
+        let count = covered(self.queries.plain(queries::COUNT_BY_DUE))
             .bind(range.from.0)
             .bind(range.step_ms())
             .bind(range.from.0)

@@ -32,6 +32,14 @@ pub(super) fn statement(sql: String) -> Statement<'static> {
     sqlx::query(AssertSqlSafe(sql))
 }
 
+/// Builds a statement that reads nothing but an index. It is prepared again for each execution.
+///
+/// MariaDB 10.11 reads the row of each entry, too, when it executes a prepared statement again, if the index has generated
+/// columns and other statements have used the table since: some 2 µs an entry instead of 0.3.
+pub(super) fn covered(sql: String) -> Statement<'static> {
+    statement(sql).persistent(false)
+}
+
 /// Builds a statement about rows, with their ids as its first values.
 pub(super) fn about_rows(queries: &Queries, template: &str, ids: &[u64]) -> Statement<'static> {
     let ids = padded(ids);

@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 
-use super::connection::{Conn, statement};
+use super::connection::{Conn, covered, statement};
 use super::error::error;
 use super::{MysqlLedger, decode, queries};
 use lapsed_core::ledger::stats::MethodCollector;
@@ -67,7 +67,7 @@ impl MysqlLedger {
 
         let mut finished = [0; 3];
         for (count, status) in finished.iter_mut().zip([1i64, 2, 3]) {
-            let question = statement(self.queries.plain(queries::COUNT_STATUS));
+            let question = covered(self.queries.plain(queries::COUNT_STATUS));
             *count = self
                 .counted(conn, question.bind(status).bind(entries))
                 .await?;
@@ -85,9 +85,9 @@ impl MysqlLedger {
         };
         let (most, is_part) = (u64::from(entries), live.looked_at >= u64::from(rows));
         if is_part {
-            let all = statement(self.queries.plain(queries::COUNT_PENDING)).bind(entries);
+            let all = covered(self.queries.plain(queries::COUNT_PENDING)).bind(entries);
             let all = self.counted(conn, all).await?;
-            let due = statement(self.queries.plain(queries::COUNT_DUE)).bind(entries);
+            let due = covered(self.queries.plain(queries::COUNT_DUE)).bind(entries);
             let due = self.counted(conn, due).await?;
             counts.pending = all.saturating_sub(live.waiting + live.running);
             counts.overdue = due.saturating_sub(live.running);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::connection::{about_rows, statement};
+use super::connection::{about_rows, covered, statement};
 use super::error::error;
 use super::queries::{self, padded};
 use super::scans::{END, PAGE_ROWS};
@@ -20,7 +20,7 @@ impl MysqlLedger {
         let (due, row) = after.unwrap_or_default();
         let mut conn = self.pools.acquire().await?;
         let overdue_ms = -(ahead.as_millis() as i64);
-        let question = statement(self.queries.plain(queries::PAGE_END_OLDEST)).bind(overdue_ms);
+        let question = covered(self.queries.plain(queries::PAGE_END_OLDEST)).bind(overdue_ms);
         let question = question.bind(due.0).bind(due.0).bind(row);
         let end = conn
             .fetch(question.bind(PAGE_ROWS - 1))

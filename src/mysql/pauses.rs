@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::connection::{Conn, Statement, statement};
+use super::connection::{Conn, Statement, covered, statement};
 use super::error::error;
 use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries};
@@ -122,7 +122,7 @@ impl Pauses for MysqlLedger {
 
     async fn count_overdue(&self, before: UnixMs, limit: u32) -> Result<u64, LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        let question = statement(self.queries.plain(queries::COUNT_OVERDUE));
+        let question = covered(self.queries.plain(queries::COUNT_OVERDUE));
         let rows = conn.fetch(question.bind(before.0).bind(limit)).await;
         let count = rows
             .and_then(|rows| decode::first_i64(&rows))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::connection::{Conn, about_rows, statement};
+use super::connection::{Conn, about_rows, covered, statement};
 use super::error::error;
 use super::queries;
 use super::scans::END;
@@ -234,7 +234,7 @@ impl MysqlLedger {
         let mut from = END;
         loop {
             let about = |template| {
-                let question = statement(self.queries.plain(template));
+                let question = covered(self.queries.plain(template));
                 let question = question.bind(status).bind(i64::from(deleted));
                 question.bind(from.0.0).bind(from.1).bind(from.0.0)
             };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::connection::{Conn, about_rows, statement};
+use super::connection::{Conn, about_rows, covered, statement};
 use super::error::error;
 use super::error_numbers::is_missing_index;
 use super::queries;
@@ -49,7 +49,7 @@ impl Scans for MysqlLedger {
     ) -> Result<Vec<Upcoming>, LedgerError> {
         let NearScan { back, ahead, limit } = scan;
         let mut conn = self.pools.acquire().await?;
-        let question = statement(self.queries.plain(queries::ENTRIES_NEAR));
+        let question = covered(self.queries.plain(queries::ENTRIES_NEAR));
         let question = question.bind(among.as_bytes().to_vec());
         let question = question.bind(ms(back)).bind(ms(ahead)).bind(limit);
         let entries = conn.fetch(question).await.map_err(error)?;
@@ -109,7 +109,7 @@ impl MysqlLedger {
         let mut found = MethodPages::default();
         let mut from = scan.after.as_ref().map_or(0, |after| crc_of(after) + 1);
         for _ in 0..scan.methods {
-            let question = statement(self.queries.plain(queries::NEXT_METHOD));
+            let question = covered(self.queries.plain(queries::NEXT_METHOD));
             let next = conn.fetch(question.bind(from)).await?;
             if next.is_empty() {
                 return Ok(found);
@@ -200,7 +200,7 @@ impl MysqlLedger {
         };
         let mut conn = self.pools.acquire().await?;
         let (due, row) = scan.after.unwrap_or(from);
-        let question = statement(self.queries.plain(entries_query));
+        let question = covered(self.queries.plain(entries_query));
         let question = question.bind(among.as_bytes().to_vec()).bind(ms(span));
         let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let entries = conn.fetch(question).await.map_err(error)?;

@@ -12,7 +12,7 @@ use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
 use self::part::{Part, Place, place_of};
-use super::connection::{Conn, Statement, statement};
+use super::connection::{Conn, Statement, covered, statement};
 use super::error::error;
 use super::error_numbers::is_missing_index;
 use super::filter::Conditions;
@@ -208,7 +208,7 @@ async fn stride_end(
         part.conditions(),
         part.order()
     );
-    let question = from.bind(part.bind(statement(text))).bind(rows - 1);
+    let question = from.bind(part.bind(covered(text))).bind(rows - 1);
     let found = conn.fetch(question).await?;
     found.first().map(|row| place_of(part, row)).transpose()
 }

@@ -1,6 +1,6 @@
 //! The scan of overdue tasks that are not paused.
 
-use super::connection::{Statement, statement};
+use super::connection::{Statement, covered, statement};
 use super::error::error;
 use super::queries::{self, padded};
 use super::scans::{END, PAGE_ROWS, ms};
@@ -34,7 +34,7 @@ impl MysqlLedger {
         };
         let (after_due, after_row) = scan.after.unwrap_or(from);
         let mut conn = self.pools.acquire().await?;
-        let question = statement(self.queries.plain(stretch)).bind(ms(by));
+        let question = covered(self.queries.plain(stretch)).bind(ms(by));
         let question = question.bind(after_due.0).bind(after_due.0).bind(after_row);
         let end = conn
             .fetch(question.bind(PAGE_ROWS - 1))

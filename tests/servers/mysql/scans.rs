@@ -1,13 +1,17 @@
 //! How much is read to find what is due.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Claims, DueScan, MethodScan, NewTask, Pauses, Producer, Scans, Window};
+use lapsed::ledger::{
+    Admin, Claims, DueScan, ForecastRange, MethodScan, NewTask, Pauses, Producer, Scans, Window,
+};
 use lapsed::task::{KeyBuckets, Paused, TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use crate::mysql::rig::{claimant, lock, overdue, start};
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn a_scan_goes_past_many_paused_rows_in_bounded_stretches() {
@@ -273,4 +277,62 @@ async fn the_lease_of_a_locked_row_is_left_alone_and_holds_up_no_other() {
     assert_eq!(ledger.end_leases(&leases).await.unwrap(), 19);
     holding.rollback().await.unwrap();
     assert_eq!(ledger.end_leases(&leases).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn of_known_rows_nothing_but_index_entries_is_read() {
+    const TASKS: i64 = 10_000;
+    let (_server, ledger, url) = start().await;
+    let due = UnixMs(ledger.now().await.unwrap().0 + 60_000);
+    let task = |n: i64| {
+        let key = TaskKey::build("Job", "run", [n.to_string()]).unwrap();
+        NewTask::new(key, due.plus(Duration::from_millis(n.unsigned_abs())))
+    };
+    let tasks: Vec<NewTask> = (0..TASKS).map(task).collect();
+    let row = ledger.create(&tasks).await.unwrap()[0].arming.row;
+    let observer = MySqlConnection::connect(&url).await.unwrap();
+    let observer = tokio::sync::Mutex::new(observer);
+    let before = AtomicI64::new(0);
+    until("the server has tidied up after the inserts", async || {
+        let read = pages_read(&mut *observer.lock().await).await;
+        before.swap(read, Ordering::SeqCst) == read
+    })
+    .await;
+    let mut observer = observer.into_inner();
+    let ahead = DueScan {
+        window: Window::Ahead(Duration::from_secs(120)),
+        after: None,
+        limit: TASKS as u32 + 1,
+    };
+    let range = ForecastRange {
+        from: due,
+        step: Duration::from_secs(1),
+        steps: 20,
+        entries: TASKS as u32,
+    };
+    for _ in 0..3 {
+        // Another statement on the same table comes between two executions of one that the index covers.
+        assert!(ledger.claimable(&[row]).await.unwrap().is_empty());
+        let before = pages_read(&mut observer).await;
+        let seen = AtomicI64::new(0);
+        let known = |_: u64, _: UnixMs| seen.fetch_add(1, Ordering::SeqCst) >= 0;
+        ledger
+            .scan_new(ahead, &KeyBuckets::all(), &known)
+            .await
+            .unwrap();
+        assert_eq!(seen.into_inner(), TASKS);
+        let counted = ledger.forecast(range).await.unwrap();
+        assert_eq!(counted.counts.iter().sum::<u64>(), TASKS as u64);
+        let overdue = ledger.count_overdue(due.plus(Duration::from_secs(60)), u32::MAX);
+        assert_eq!(overdue.await.unwrap(), TASKS as u64);
+        // A page holds some 400 entries. Each row would be two or three pages.
+        let read = pages_read(&mut observer).await - before;
+        assert!(read < TASKS / 10, "{read} pages");
+    }
+}
+
+async fn pages_read(connection: &mut MySqlConnection) -> i64 {
+    let status = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read_requests'";
+    let row = connection.fetch_one(status).await.unwrap();
+    row.get::<String, _>(1).parse().unwrap()
 }
