@@ -94,7 +94,7 @@ async fn run(
     process.runs().await;
     let end = program.ends(call.attempt, process);
     let result = match end {
-        End::Succeeded => Ok(()),
+        End::Succeeded => task.keep_result(call.attempt),
         End::Failed => Err(HandlerError::new("not yet")),
         End::FailedForGood => Err(HandlerError::permanent("never")),
         End::Snoozed => {

@@ -101,7 +101,8 @@ impl Judge {
         let Verb::RespExpire { delay } = op.verb else {
             return false;
         };
-        let asked = from.plus(delay)..=now.plus(delay);
+        // A due time is rounded up to a millisecond.
+        let asked = from.plus(delay)..=UnixMs(now.plus(delay).0 + 1);
         let mut rows = self.rows.values();
         rows.any(|row| row.key.as_str() == self.keys[op.key] && asked.contains(&row.end_time))
     }

@@ -105,8 +105,9 @@ impl Judge {
                 .owner
                 .and_then(|owner| self.claims.get(&key_of(owner, old.id)));
             // A worker whose daemon has stopped cannot renew.
-            let is_cut_off =
-                |holder: &Claim| holder.may_crash || is_pulled(old) && holder.is_disturbed;
+            let is_cut_off = |holder: &Claim| {
+                holder.may_crash || holder.was_refused(now) || is_pulled(old) && holder.is_disturbed
+            };
             if let Some(holder) = holder
                 && !is_cut_off(holder)
             {
@@ -136,6 +137,8 @@ impl Judge {
                 end: None,
                 is_disturbed: waits || has_thawed || self.stopping.contains(&actor),
                 may_crash: waits,
+                refused: None,
+                lease: new.lease_until.since(now),
                 lease_until: new.lease_until,
             },
         );
@@ -228,8 +231,14 @@ impl Judge {
                     self.accuse(Anomaly::FencedResultApplied, what);
                 } else if old.recurrence.is_some() {
                     // It was cancelled during a run, or instead of one.
-                } else if claim.and_then(|claim| claim.end) != Some(End::Succeeded) {
+                } else if claim.as_ref().and_then(|claim| claim.end) != Some(End::Succeeded) {
                     self.accuse(Anomaly::Lost, format!("{what}: done, and did not succeed"));
+                } else if !is_pulled(old)
+                    && new.result != claim.map(|claim| claim.attempt.to_string())
+                {
+                    // A program keeps the number of its attempt.
+                    let text = format!("{what}: its result is {:?}", new.result);
+                    self.accuse(Anomaly::Lost, text);
                 }
             }
             (Status::Dead, Actor::Daemon { .. }) => {

@@ -29,6 +29,7 @@ use lapsed_core::ledger::Owner;
 use lapsed_core::ledger::row::{Row, Status};
 use lapsed_core::task::{Envelope, UnixMs};
 use lapsed_model_redis::ModelRedis;
+use tokio::time::Instant;
 
 pub use self::all_series::AllSeries;
 use self::all_starts::Rates;
@@ -146,7 +147,21 @@ struct Claim {
     is_disturbed: bool,
     /// True if its process may have died since.
     may_crash: bool,
+    /// When the ledger has refused a statement of its process last.
+    refused: Option<Instant>,
+    /// Length of its lease.
+    lease: Duration,
     lease_until: UnixMs,
+}
+
+impl Claim {
+    /// True if the ledger refused a statement of its process in the second half of its lease. Of one that it refused before,
+    /// the process had time to renew its lease, or to settle its run.
+    fn was_refused(&self, now: UnixMs) -> bool {
+        let over_for = now.since(self.lease_until);
+        self.refused
+            .is_some_and(|at| at.elapsed() < over_for + self.lease / 2)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -248,7 +263,10 @@ impl Judge {
         }
         for claim in self.claims.values_mut().filter(|claim| claim.by == actor) {
             claim.is_disturbed = true;
-            claim.may_crash |= kind.may_crash();
+            match kind {
+                FaultKind::LedgerRefuses => claim.refused = Some(Instant::now()),
+                _ => claim.may_crash |= kind.may_crash(),
+            }
         }
     }
 

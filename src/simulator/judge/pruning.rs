@@ -87,11 +87,14 @@ fn is_spent(row: &Row) -> bool {
     matches!(row.status, Status::Processed | Status::Cancelled) && row.recurrence.is_none()
 }
 
-/// True if the task was cancelled during a run whose process did not end it: retention does, then deletes it.
+/// True if the task was cancelled during a run whose process did not end it: retention does, then deletes it. An older
+/// program that uses a row again leaves the time at which its task had finished before, and writes whole seconds.
 fn is_cancelled_run(row: &Row) -> bool {
     row.status == Status::Unprocessed
         && row.deleted
-        && row.finished_at.is_some()
+        && row
+            .finished_at
+            .is_some_and(|at| at.0 >= row.start_time.0 + 1_000)
         && row.lease_until > UnixMs(0)
 }
 
