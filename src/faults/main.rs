@@ -17,7 +17,7 @@ struct Arguments {
     /// Length of the load
     #[arg(long, env = "FAULTS_SECONDS", default_value_t = 300)]
     seconds: u64,
-    /// The load ends after so many tasks on each ledger
+    /// End the load after this number of tasks on each ledger
     #[arg(long, env = "FAULTS_TASKS", default_value_t = u64::MAX)]
     tasks: u64,
     /// Tasks a second on MariaDB; half as many on the file

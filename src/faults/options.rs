@@ -14,7 +14,7 @@ pub struct Options {
     pub seed: u64,
     /// Length of the load.
     pub time: Duration,
-    /// The load ends after so many tasks, too.
+    /// Number of tasks after which the load ends, too.
     pub tasks: u64,
     /// Tasks a second.
     pub rate: u64,

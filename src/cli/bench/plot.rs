@@ -98,7 +98,7 @@ pub fn svg(title: &str, curves: &[(String, Samples)]) -> String {
     svg
 }
 
-/// The beginning of a document with so many lines of names below the frame.
+/// The beginning of a document with this number of lines of names below the frame.
 pub fn begin(title: &str, what: &str, lines: usize) -> String {
     let height = HEIGHT + lines as f64 * 18.0;
     let mut svg = format!(
@@ -163,7 +163,7 @@ fn draw_curve(svg: &mut String, axis: Axis, at: usize, name: &str, samples: &Sam
     }
 }
 
-/// The color and the name of the curve at this place of the legend, which has so many columns.
+/// The color and the name of the curve at this place of the legend, which has `columns` columns.
 pub fn legend(svg: &mut String, at: usize, columns: usize, color: &str, name: &str) {
     let (left, _, right, bottom) = FRAME;
     let (x, y) = (

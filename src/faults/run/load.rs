@@ -143,7 +143,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Calls `story` so many times a second, each time with so many new keys.
+    /// Calls `story` `rate` times a second, each time with `keys` new keys.
     fn produce<F>(
         &mut self,
         rate: u64,

@@ -26,7 +26,7 @@ impl Month {
         Self(at.to_zoned(TimeZone::UTC).date().first_of_month())
     }
 
-    /// Returns the month so many months later.
+    /// Returns the month that is `months` months later.
     #[must_use]
     pub fn plus(self, months: i32) -> Self {
         Self(self.0.saturating_add(months.months()))

@@ -164,7 +164,7 @@ impl PanelContent for List<'_> {
     }
 }
 
-/// The overdue tasks of a scope: at least so many if not all were looked at.
+/// The number of overdue tasks of a scope: a lower bound if not all were looked at.
 fn overdue(scope: &Scope, count: &Count, f: &Frame) -> String {
     let of_scope = |name: &str| TaskKey::parse(name).is_ok_and(|key| scope.covers(&key));
     let methods = count.stats.methods.iter();
