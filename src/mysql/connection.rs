@@ -32,7 +32,7 @@ pub(super) fn statement(sql: String) -> Statement<'static> {
     sqlx::query(AssertSqlSafe(sql))
 }
 
-/// Builds a statement that reads nothing but an index. It is prepared again for each execution.
+/// Builds a statement that reads many entries of an index, and nothing else. It is prepared again for each execution.
 ///
 /// MariaDB 10.11 reads the row of each entry, too, when it executes a prepared statement again, if the index has generated
 /// columns and other statements have used the table since: some 2 µs an entry instead of 0.3.

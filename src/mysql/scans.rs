@@ -109,7 +109,7 @@ impl MysqlLedger {
         let mut found = MethodPages::default();
         let mut from = scan.after.as_ref().map_or(0, |after| crc_of(after) + 1);
         for _ in 0..scan.methods {
-            let question = covered(self.queries.plain(queries::NEXT_METHOD));
+            let question = statement(self.queries.plain(queries::NEXT_METHOD));
             let next = conn.fetch(question.bind(from)).await?;
             if next.is_empty() {
                 return Ok(found);
