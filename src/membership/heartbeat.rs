@@ -51,7 +51,7 @@ impl fmt::Debug for MemberId {
 pub enum Readiness {
     /// It is stopping, or its ledger does not answer: it owns no task.
     Away,
-    /// It has had no free slot for a while: it owns tasks only if no member is ready.
+    /// Handlers hold its slots, and none has become free for a while: it owns tasks only if no member is ready.
     Full,
     /// It runs the tasks that it owns.
     Ready,
